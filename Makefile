@@ -1,0 +1,51 @@
+# Two commands: `make html` builds the documentation, `make test` runs every test.
+# Each creates what it needs in .venv; only Python >= 3.10 and make are asked of the machine.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+SPHINXOPTS ?=
+PYTEST_OPTS ?= -n auto
+
+# The first interpreter that is new enough; `make PYTHON=python3.12 …` overrules.
+PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python3.10 python,\
+	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
+
+.DEFAULT_GOAL := help
+.PHONY: help html test matrix benchmark schema lint format clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+$(BIN)/.ready: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed; name it with: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs,test]'
+	@touch $@
+
+html: $(BIN)/.ready  ## build the documentation into docs/_build/html
+	$(BIN)/python -m sphinx -b html $(SPHINXOPTS) docs docs/_build/html
+	@echo "The pages are in docs/_build/html; the hardware page is docs/_build/html/hardware.html"
+
+test: $(BIN)/.ready  ## run every test, ruff and mypy included
+	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not matrix'
+
+matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an environment of its own
+	$(BIN)/python -m pytest -m matrix
+
+benchmark: $(BIN)/.ready  ## print the speed table
+	$(BIN)/python tests/benchmarks/tables.py
+
+schema: $(BIN)/.ready  ## write data/schema from the models
+	$(BIN)/verl-resources schema --output data/schema
+
+lint: $(BIN)/.ready  ## ruff and mypy alone
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(BIN)/.ready  ## let ruff put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove what was built
+	rm -rf docs/_build dist build

@@ -1,0 +1,32 @@
+"""The style sheet, on the pages that have one of our tables and on no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+STATIC = Path(__file__).parent / "static"
+STYLE_SHEET = "verl-resources.css"
+
+
+def add_static_path(app: Sphinx) -> None:
+    """Have the style sheet copied by the builders that write HTML."""
+    if app.builder.format == "html":
+        app.config.html_static_path.append(str(STATIC))
+
+
+def link_style_sheet(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Link the style sheet from a page that needs it."""
+    if doctree is not None and any(_is_ours(table) for table in doctree.findall(nodes.table)):
+        app.add_css_file(STYLE_SHEET)
+
+
+def _is_ours(table: nodes.table) -> bool:
+    return any(name.startswith("verl-") for name in table["classes"])

@@ -1,0 +1,94 @@
+"""The catalog: every run and registry entry of a build, checked and frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from .names import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ..diagnostics import Diagnostic
+    from .models.architecture import Architecture
+    from .models.gpu import Gpu
+    from .models.run import Run
+
+Entry = TypeVar("Entry")
+
+
+class Registry(Generic[Entry]):
+    """Entries that are found by any of their names.
+
+    ``folded`` registries look names up without regard to case, spaces, hyphens and underscores.
+    """
+
+    def __init__(self, entries: Iterable[tuple[Iterable[str], Entry]], *, folded: bool) -> None:
+        self._key = fold if folded else str
+        self._names: list[str] = []
+        self._entries: dict[str, Entry] = {}
+        for names, entry in entries:
+            for name in names:
+                self._names.append(name)
+                self._entries.setdefault(self._key(name), entry)
+
+    def __contains__(self, name: str) -> bool:
+        return self._key(name) in self._entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter({id(entry): entry for entry in self._entries.values()}.values())
+
+    def get(self, name: str) -> Entry | None:
+        """The entry called ``name``, or None."""
+        return self._entries.get(self._key(name))
+
+    @property
+    def names(self) -> list[str]:
+        """Every name and alias as written, for hints."""
+        return self._names
+
+
+@dataclass(frozen=True)
+class BrokenRun:
+    """A run file with errors: what a page can say instead of the row.
+
+    Attributes:
+        shown: the file's path for people.
+        size: the size class, where at least that much could be read.
+        digest: of the file, so that pages notice when it is mended.
+    """
+
+    shown: str
+    size: str | None
+    digest: str
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Everything that pages and commands ask for.
+
+    Attributes:
+        runs: by id, sorted by id.
+        run_digests: by id, of the file that recorded the run.
+        broken: run files that could not be used.
+        gpus: by name and alias.
+        architectures: by checkpoint name.
+        registry_digest: changes when any registry file does.
+        diagnostics: every problem, in the order of files and lines.
+    """
+
+    runs: Mapping[str, Run]
+    run_digests: Mapping[str, str]
+    broken: tuple[BrokenRun, ...]
+    gpus: Registry[Gpu]
+    architectures: Registry[Architecture]
+    registry_digest: str
+    diagnostics: tuple[Diagnostic, ...] = field(default=())
+
+    @cached_property
+    def last_updated(self) -> str:
+        """The newest day on which a run was added, as ``2025-06-12``; empty if none is dated."""
+        days = [run.added for run in self.runs.values() if run.added]
+        return max(days).isoformat() if days else ""

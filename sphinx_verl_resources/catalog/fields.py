@@ -1,0 +1,177 @@
+"""Every recorded field of a run by name: its value, its text, its place in an order, its heading.
+
+A field is named as in the run file, dotted where it lies deeper: ``measured.gib``,
+``settings.data.train_batch_size``. The nine columns of the hardware page are also known by heading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from ..diagnostics import did_you_mean
+from .names import KINDS, SIZES
+
+if TYPE_CHECKING:
+    from .models.run import Run
+
+#: The nine columns of the page, in its order.
+PAGE_COLUMNS = ("tag", "model", "task", "gpus", "max_batch", "train", "infer", "script", "contributor")
+
+#: Fields with a heading of their own, in the order in which they are listed to people.
+HEADINGS = {
+    "tag": "Tag",
+    "model": "Model",
+    "task": "Task",
+    "gpus": "Resource",
+    "max_batch": "MaxBatch",
+    "train": "Train",
+    "infer": "Infer",
+    "script": "Link",
+    "contributor": "Contributor",
+    "id": "Run",
+    "size": "Size",
+    "kind": "Kind",
+    "checkpoint": "Checkpoint",
+    "added": "Added",
+    "evidence": "Evidence",
+    "notes": "Notes",
+    "settings": "Settings",
+    "gpus.count": "GPUs",
+    "gpus.type": "GPU",
+    "gpus.nodes": "Nodes",
+    "gpus.memory_gb": "GPU memory (GB)",
+    "infer.engine": "Engine",
+    "infer.version": "Engine version",
+    "script.ref": "Commit",
+    "script.path": "Script",
+    "measured.gib": "Peak (GiB)",
+    "measured.counter": "Counter",
+    "measured.host_ram_gib": "Host RAM (GiB per node)",
+    "measured.step_seconds": "Step (s)",
+    "measured.mfu": "MFU",
+    "measured.response_tokens": "Response (tokens)",
+}
+#: Other words for the same fields: the headings of the page, and what people type.
+_ALIASES = {
+    "resource": "gpus",
+    "maxbatch": "max_batch",
+    "link": "script",
+    "label": "model",
+    "gpu": "gpus.type",
+}
+
+NOT_RECORDED = "not recorded"
+
+
+class UnknownFieldError(ValueError):
+    """A name that no field has; the text says which, and what may have been meant."""
+
+
+def field_name(word: str) -> str:
+    """The field that ``word`` names.
+
+    Raises:
+        UnknownFieldError: there is none.
+    """
+    if word.startswith("settings."):
+        return word
+    name = word.lower().replace("-", "_")
+    name = _ALIASES.get(name, name)
+    if name not in HEADINGS:
+        hint = did_you_mean(name, [*HEADINGS, *_ALIASES]) or f"known: {', '.join(HEADINGS)}, settings.<key>"
+        raise UnknownFieldError(f"unknown field {word!r}; {hint}")
+    return name
+
+
+def heading(name: str) -> str:
+    """What stands above the column of a field."""
+    return HEADINGS.get(name) or name.removeprefix("settings.")
+
+
+def field_value(run: Run, name: str) -> Any:
+    """The value of a field, None where nothing is recorded."""
+    if name.startswith("settings."):
+        return run.settings.get(name.removeprefix("settings."))
+    derived = _DERIVED.get(name)
+    if derived:
+        return derived(run)
+    value: Any = run
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
+
+
+def field_text(run: Run, name: str) -> str:
+    """The value of a field as the page shows it."""
+    value = field_value(run, name)
+    if value is None or value == () or value == {}:
+        return "" if name == "max_batch" else NOT_RECORDED
+    return as_text(value)
+
+
+def as_text(value: Any) -> str:
+    """Any recorded value as text, in YAML's spelling."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, tuple):
+        return ", ".join(as_text(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={as_text(item)}" for key, item in value.items())
+    return str(value)
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether a cell is set like a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def sort_key(run: Run, name: str) -> Any:
+    """What orders runs by a field: numbers as numbers, also inside text; None where nothing is recorded."""
+    if name == "gpus":
+        return run.gpus.count, run.gpus.type or ""
+    if name == "size":
+        return SIZES.index(run.size)
+    if name == "kind":
+        return KINDS.index(run.kind)
+    value = field_value(run, name)
+    if value is None or value == ():
+        return None
+    # A setting may be a number in one run and a word in another.
+    return ((0, value, ""),) if is_numeric(value) else natural(as_text(value))
+
+
+def natural(text: str) -> tuple[tuple[int, float, str], ...]:
+    """A key that sorts ``2*H800`` before ``16*H100``."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text.casefold())
+    return tuple(
+        (0, float(part), "") if index % 2 else (1, 0.0, part) for index, part in enumerate(parts) if part
+    )
+
+
+def _infer(run: Run) -> str | None:
+    return f"{run.infer.engine}{run.infer.version or ''}" if run.infer else None
+
+
+def _script(run: Run) -> str | None:
+    return (run.script.text or run.script.path.rsplit("/", 1)[-1]) if run.script else None
+
+
+_DERIVED: dict[str, Any] = {
+    "model": lambda run: run.short_name,
+    "checkpoint": lambda run: run.model,
+    "gpus": lambda run: run.resource,
+    "infer": _infer,
+    "script": _script,
+    "contributor": lambda run: run.contributor.name if run.contributor else None,
+    "evidence": lambda run: tuple(item.kind for item in run.evidence),
+    "notes": lambda run: tuple(note.text for note in run.notes),
+}

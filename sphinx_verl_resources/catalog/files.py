@@ -1,0 +1,181 @@
+"""The data files of one build: where they are, what they hold, how they are shown to people.
+
+Reads bytes and nothing else, so that a build with unchanged data costs neither YAML nor pydantic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..diagnostics import Code, Diagnostic, Location, Severity
+from .yaml_data import MAX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+RUNS = "runs"
+GPUS = "gpus.yaml"
+ARCHITECTURES = "architectures.yaml"
+#: Names that a data directory may hold beside the ones above; they are read by other parts.
+KNOWN_NAMES = frozenset({RUNS, GPUS, ARCHITECTURES, "analysis.yaml", "cases", "schema"})
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file: the path to open, the path to show, and the bytes (at most one more than allowed)."""
+
+    path: Path
+    shown: str
+    content: bytes
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of name and content."""
+        return hashlib.sha256(self.path.name.encode() + b"\0" + self.content).hexdigest()
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A data directory and how messages show it."""
+
+    path: Path
+    shown: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that was on disk at one moment.
+
+    Attributes:
+        runs: the run files that count, in the order of their directories, then by name.
+        gpus: every ``gpus.yaml``; later ones override.
+        architectures: every ``architectures.yaml``; later ones override.
+        problems: directories and files that could not be read.
+    """
+
+    runs: tuple[DataFile, ...]
+    gpus: tuple[DataFile, ...]
+    architectures: tuple[DataFile, ...]
+    problems: tuple[Diagnostic, ...] = ()
+
+    @cached_property
+    def registry_digest(self) -> str:
+        """Changes when a registry file does."""
+        return _digest((*self.gpus, *self.architectures))
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes when any file does, or when one appears or vanishes."""
+        texts = (str(problem) for problem in self.problems)
+        return hashlib.sha256(
+            "\0".join((_digest(self.runs), self.registry_digest, *texts)).encode()
+        ).hexdigest()
+
+
+def bundled_directory() -> Directory:
+    """The dataset that comes with the package, or with the checkout the package is run from."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "data"
+    path = inside if inside.is_dir() else package.parent / "data"
+    return Directory(path, "sphinx_verl_resources/data")
+
+
+def configured_directory(name: str, base: Path) -> Directory:
+    """The directory ``name``, which is relative to ``base``; messages show it relative too."""
+    path = base / name
+    return Directory(path, _relative(path, base))
+
+
+def take_snapshot(bundled: Directory | None, configured: Iterable[Directory], missing: Location) -> Snapshot:
+    """Read all data files once.
+
+    The runs of ``configured`` directories replace the bundled ones as soon as one of them has a folder
+    ``runs``; their registries extend and override the bundled registries.
+
+    Args:
+        bundled: the dataset to fall back on.
+        configured: the user's directories.
+        missing: the place to report a directory at that does not exist.
+    """
+    problems: list[Diagnostic] = []
+    directories = [bundled] if bundled else []
+    has_own_runs = False
+    for directory in configured:
+        if not directory.path.is_dir():
+            hint = "the path is relative to the directory of conf.py"
+            message = f"the data directory {directory.shown!r} does not exist"
+            problems.append(Diagnostic(missing, Code.file_unreadable, message, hint))
+            continue
+        directories.append(directory)
+        has_own_runs = has_own_runs or (directory.path / RUNS).is_dir()
+    runs: list[DataFile] = []
+    registries: dict[str, list[DataFile]] = {GPUS: [], ARCHITECTURES: []}
+    for directory in directories:
+        for name, files in registries.items():
+            if (directory.path / name).exists():
+                files.extend(_read(directory.path / name, f"{directory.shown}/{name}", problems))
+        if directory is bundled and has_own_runs:
+            continue
+        problems.extend(_unexpected_names(directory))
+        runs.extend(_run_files(directory, problems))
+    return Snapshot(tuple(runs), tuple(registries[GPUS]), tuple(registries[ARCHITECTURES]), tuple(problems))
+
+
+def _run_files(directory: Directory, problems: list[Diagnostic]) -> Iterator[DataFile]:
+    folder = directory.path / RUNS
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        problems.append(_unreadable(f"{directory.shown}/{RUNS}", error))
+        return
+    for name in names:
+        shown = f"{directory.shown}/{RUNS}/{name}"
+        if name.endswith(".yaml"):
+            yield from _read(folder / name, shown, problems)
+        elif not name.endswith(".md"):
+            problems.append(_unexpected(shown, "a run file is named <id>.yaml"))
+
+
+def _unexpected_names(directory: Directory) -> Iterator[Diagnostic]:
+    for name in sorted(entry.name for entry in directory.path.iterdir()):
+        if name.endswith((".yaml", ".yml")) and name not in KNOWN_NAMES:
+            yield _unexpected(f"{directory.shown}/{name}", f"a run belongs into the folder {RUNS!r}")
+
+
+def _unexpected(shown: str, hint: str) -> Diagnostic:
+    message = f"the file {shown.rsplit('/', 1)[-1]!r} is not read"
+    return Diagnostic(Location(shown), Code.file_unexpected, message, hint, Severity.WARNING)
+
+
+def _read(path: Path, shown: str, problems: list[Diagnostic]) -> Iterator[DataFile]:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+            raise OSError("not a regular file")
+        with path.open("rb") as stream:
+            yield DataFile(path, shown, stream.read(MAX_BYTES + 1))
+    except OSError as error:
+        problems.append(_unreadable(shown, error))
+
+
+def _unreadable(shown: str, error: OSError) -> Diagnostic:
+    return Diagnostic(Location(shown), Code.file_unreadable, f"cannot be read: {error.strerror or error}")
+
+
+def _relative(path: Path, base: Path) -> str:
+    try:
+        return Path(os.path.relpath(path, base)).as_posix()
+    except ValueError:  # another drive
+        return path.as_posix()
+
+
+def _digest(files: Iterable[DataFile]) -> str:
+    joined = "\0".join(f"{file.shown}\0{file.digest}" for file in files)
+    return hashlib.sha256(joined.encode()).hexdigest()

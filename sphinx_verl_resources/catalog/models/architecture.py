@@ -1,0 +1,147 @@
+"""The architecture registry: facts of each model's config.json and the parameter count that follows.
+
+Field names are those of the Hugging Face configs. All sizes count elements, not bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from .base import GitRef, Prose, Record, Text
+
+
+def _size(description: str) -> int:
+    """A required count of at least one."""
+    field: int = Field(ge=1, le=10**9, description=description)
+    return field
+
+
+class Moe(Record):
+    """Mixture of experts."""
+
+    num_experts: int = _size("Routed experts per layer.")
+    experts_per_token: int = _size("Routed experts that a token passes through.")
+    moe_intermediate_size: int = _size("Width of one routed expert.")
+    shared_experts: int = Field(ge=0, le=10_000, description="Experts that every token passes through.")
+    shared_expert_intermediate_size: int | None = Field(None, ge=1, description="Width of one shared expert.")
+    first_dense_layers: int = Field(ge=0, le=10_000, description="Leading layers with a dense MLP instead.")
+    shared_expert_gate: bool = Field(description="Adds hidden_size parameters a layer.")
+    router_bias: bool = Field(description="Adds num_experts parameters a layer.")
+
+
+class Mla(Record):
+    """Multi-head latent attention."""
+
+    q_lora_rank: int | None = Field(description="Rank of the query projection; null: one full projection.")
+    kv_lora_rank: int = _size("Rank of the compressed key and value.")
+    qk_nope_head_dim: int = _size("Query-key width per head without rotary embedding.")
+    qk_rope_head_dim: int = _size("Query-key width with rotary embedding, shared by the heads.")
+    v_head_dim: int = _size("Value width per head.")
+
+
+class LinearAttention(Record):
+    """Gated DeltaNet layers between full-attention layers."""
+
+    full_attention_interval: int = _size("Every n-th layer is full attention.")
+    num_key_heads: int = _size("Key heads.")
+    key_head_dim: int = _size("Width of a key head.")
+    num_value_heads: int = _size("Value heads.")
+    value_head_dim: int = _size("Width of a value head.")
+    conv_kernel: int = _size("Width of the short convolution.")
+
+
+class Vision(Record):
+    """The vision tower; its parameters are part of the model's."""
+
+    depth: int = _size("Blocks.")
+    hidden_size: int = _size("Width.")
+    intermediate_size: int = _size("Width of the MLP.")
+    num_heads: int = _size("Attention heads.")
+    patch_size: int = _size("Pixels per patch side.")
+    temporal_patch_size: int = _size("Frames per patch.")
+    spatial_merge_size: int = _size("Patches merged per side.")
+    in_channels: int = _size("Colour channels.")
+    out_hidden_size: int = _size("Width handed to the language model.")
+    num_position_embeddings: int | None = Field(None, ge=1, description="Learned positions.")
+    deepstack_layers: int | None = Field(
+        None, ge=0, description="Intermediate outputs fed into the language model."
+    )
+    parameters: int = Field(ge=0, le=10**15, description="Parameters of the tower.")
+
+
+class Published(Record):
+    """The parameter count that others publish."""
+
+    parameters: int = Field(ge=1, le=10**15, description="The published count.")
+    exact: bool = Field(description="true: to the last digit; false: rounded.")
+    source: Prose = Field(description="Where it is published.")
+
+
+class ConfigSource(Record):
+    """Where the facts were read."""
+
+    repo: Text = Field(description="Repository, or the paper.")
+    path: Text = Field(description="File, or the table.")
+    commit: GitRef | None = Field(None, description="Commit that was read.")
+    note: Prose | None = Field(None, description="What was read there.")
+
+
+class Architecture(Record):
+    """One model shape and the checkpoints that share it."""
+
+    name: Text = Field(description="Short name.")
+    hf_id: Text = Field(description="Hugging Face name of the checkpoint whose config this is.")
+    model_type: Text = Field(description="As in config.json.")
+    aliases: tuple[Text, ...] = Field((), description="Checkpoints of the same shape.")
+    aliases_unverified: tuple[Text, ...] = Field((), description="Checkpoints believed to share the shape.")
+    hidden_size: int = _size("Width of the residual stream.")
+    num_hidden_layers: int = _size("Layers.")
+    intermediate_size: int | None = Field(description="Width of the dense MLP; null: no dense MLP.")
+    num_attention_heads: int = _size("Query heads.")
+    num_key_value_heads: int = _size("Key and value heads.")
+    head_dim: int = _size("Width of a head; for MLA the query-key width.")
+    vocab_size: int = _size("Rows of the embedding.")
+    tie_word_embeddings: bool = Field(description="The output head is the embedding.")
+    qkv_bias: bool = Field(description="Biases on query, key and value.")
+    qk_norm: bool = Field(description="RMSNorm on query and key.")
+    norms_per_layer: int = Field(ge=0, le=100, description="RMSNorm vectors of hidden_size per layer.")
+    attn_output_gate: bool = Field(False, description="The query projection also makes an output gate.")
+    sliding_window: int | None = Field(None, ge=1, description="Attention window in tokens; null: full.")
+    max_position_embeddings: int = _size("Longest sequence of the checkpoint named by hf_id.")
+    max_position_embeddings_of_aliases: Mapping[str, int] = Field(
+        default_factory=dict, description="Where an alias differs."
+    )
+    moe: Moe | None = Field(None, description="Mixture of experts.")
+    mla: Mla | None = Field(None, description="Multi-head latent attention.")
+    linear_attention: LinearAttention | None = Field(None, description="Gated DeltaNet layers.")
+    vision: Vision | None = Field(None, description="Vision tower.")
+    parameters: int = Field(
+        ge=1, le=10**15, description="Exact count, without multi-token-prediction layers."
+    )
+    parameters_active: int | None = Field(
+        None, ge=1, description="Parameters that a text token passes through."
+    )
+    parameters_breakdown: Mapping[str, int] = Field(default_factory=dict, description="Parts that sum to it.")
+    mtp_parameters: int | None = Field(None, ge=1, description="Multi-token-prediction layers.")
+    published: Published | None = Field(None, description="The count that others publish.")
+    difference_percent: float | None = Field(None, description="Computed against published.")
+    config_source: tuple[ConfigSource, ...] = Field((), description="Where the facts were read.")
+    verified: bool = Field(
+        description="Shape read at the source and count within 0.1 % of the published one."
+    )
+    notes: tuple[Prose, ...] = Field((), description="What a reader should know about these facts.")
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """Every Hugging Face name with this shape."""
+        return (self.hf_id, *self.aliases, *self.aliases_unverified)
+
+
+class ArchitectureFile(Record):
+    """The file ``architectures.yaml``."""
+
+    architectures: tuple[Architecture, ...] = Field(
+        description="The shapes; an entry replaces one of the same name read before."
+    )

@@ -1,0 +1,88 @@
+"""What all models share: strict, frozen records and the field types that text comes in."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
+
+
+class Record(BaseModel):
+    """A frozen record that takes no unknown key and converts nothing silently."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def problem(code: str, message: str) -> PydanticCustomError:
+    """An error of validation whose type is the name of a diagnostic code."""
+    # The message goes through a placeholder, so that braces in a user's text are not read as one.
+    return PydanticCustomError(code, "{message}", {"message": message})
+
+
+def _no_email(text: str) -> str:
+    if _EMAIL.search(text):
+        raise problem(
+            "email_address", "e-mail addresses are not published; name the person and link a profile"
+        )
+    return text
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text or text != text.strip():
+        raise problem("wrong_value", "expected one line without spaces around it")
+    return _no_email(text)
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"[\s<>\"'`\\{}|^]", text):
+        raise problem("bad_url", f"expected an address that begins with https://, got {text[:80]!r}")
+    if "@" in text.split("/")[2]:
+        raise problem("bad_url", "an address must not carry a user name or password")
+    return text
+
+
+def _repo_path(text: str) -> str:
+    if text.startswith("/") or "\\" in text or any(part in {"", ".", ".."} for part in text.split("/")):
+        raise problem("wrong_value", f"expected a path from the top of verl's repository, got {text[:80]!r}")
+    return _one_line(text)
+
+
+def _iso_date(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
+            raise ValueError
+        return date.fromisoformat(value)
+    except ValueError:
+        raise problem("wrong_value", f"expected a date as 2025-06-12, got {value[:40]!r}") from None
+
+
+#: A short, single-line text.
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_one_line)]
+#: Sentences; may run over several lines. Always shown as text, never read as markup.
+Prose = Annotated[str, StringConstraints(min_length=1, max_length=4000), AfterValidator(_no_email)]
+#: An http(s) address.
+Url = Annotated[
+    str,
+    StringConstraints(max_length=2000),
+    AfterValidator(_url),
+    WithJsonSchema({"type": "string", "format": "uri", "pattern": "^https?://", "maxLength": 2000}),
+]
+#: A path inside verl's repository, with forward slashes.
+RepoPath = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(_repo_path)]
+#: A commit, tag or branch of verl's repository.
+GitRef = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z._/-]{0,99}$")]
+#: A calendar day.
+IsoDate = Annotated[date, BeforeValidator(_iso_date), WithJsonSchema({"type": "string", "format": "date"})]

@@ -1,0 +1,182 @@
+"""One recorded training run: a row of the hardware page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema, model_validator
+
+from ..names import SIZES, Engine, Kind, Tag, Train
+from .base import GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, problem
+
+RunId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=80)]
+NoteCode = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
+SettingKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", max_length=200)]
+
+
+def _setting(value: Any) -> Any:
+    items = value if isinstance(value, tuple) else (value,)
+    if not all(item is None or isinstance(item, (str, int, float, bool)) for item in items):
+        raise problem("wrong_type", "expected text, a number, true, false, null or a list of these")
+    return value
+
+
+_SCALAR_SCHEMA: list[dict[str, Any]] = [{"type": kind} for kind in ("string", "number", "boolean", "null")]
+SettingValue = Annotated[
+    Any,
+    AfterValidator(_setting),
+    WithJsonSchema({"anyOf": [*_SCALAR_SCHEMA, {"type": "array", "items": {"anyOf": _SCALAR_SCHEMA}}]}),
+]
+
+
+def _size(value: str) -> str:
+    if value not in SIZES:
+        raise problem("unknown_size", f"there is no size class {value!r}")
+    return value
+
+
+class Gpus(Record):
+    """How many GPUs, and which."""
+
+    count: int = Field(ge=1, le=100_000, description="Number of GPUs, over all nodes.")
+    type: Text | None = Field(
+        description="Name or alias of an entry of gpus.yaml; null where the source does not name the GPU."
+    )
+    nodes: int | None = Field(None, ge=1, le=100_000, description="Number of machines the GPUs are in.")
+    memory_gb: float | None = Field(
+        None,
+        gt=0,
+        le=10_000,
+        description="Memory per GPU in GB as the source states it, where it names no type.",
+    )
+
+
+class Infer(Record):
+    """The rollout engine."""
+
+    engine: Engine = Field(description="Rollout engine.")
+    version: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$")] | None = Field(
+        None, description='Version of the engine, in quotes: "0.8.3".'
+    )
+
+
+class Script(Record):
+    """The launch script, pinned."""
+
+    ref: GitRef = Field(description="Commit of verl's repository that holds the script as it was run.")
+    path: RepoPath = Field(description="Path of the script in that commit.")
+    text: Text | None = Field(None, description="What the link shows; default: the file name.")
+
+
+class Contributor(Record):
+    """Who reported the run."""
+
+    name: Text = Field(description="Name or handle; never an e-mail address.")
+    url: Url | None = Field(None, description="A public profile.")
+
+
+class Measured(Record):
+    """What the run reported. At least one figure; all of them per GPU or per node as named."""
+
+    gib: float | None = Field(
+        None, gt=0, le=100_000, description="Peak GPU memory in GiB (2^30 bytes), per GPU."
+    )
+    counter: Literal["torch-max-allocated", "torch-max-reserved", "device", "not-stated"] = Field(
+        "not-stated", description="What counted the memory."
+    )
+    host_ram_gib: float | None = Field(None, gt=0, le=1_000_000, description="Host memory in GiB per node.")
+    step_seconds: float | None = Field(
+        None, gt=0, le=10_000_000, description="Mean time of one training step."
+    )
+    mfu: float | None = Field(None, gt=0, le=1, description="Model FLOPs utilisation, from 0 to 1.")
+    response_tokens: float | None = Field(None, gt=0, le=100_000_000, description="Mean response length.")
+
+    @model_validator(mode="after")
+    def _has_a_figure(self) -> Measured:
+        if not (self.model_fields_set - {"counter"}):
+            raise problem("missing_key", "measured needs at least one figure, for example 'gib'")
+        return self
+
+
+class Evidence(Record):
+    """Where the claim can be checked: an address, or a place in verl's repository."""
+
+    kind: Literal["log", "metrics", "screenshot", "document", "script", "commit", "issue"] = Field(
+        description="What is found there."
+    )
+    url: Url | None = Field(None, description="The address, for anything outside verl's repository.")
+    ref: GitRef | None = Field(None, description="Commit of verl's repository.")
+    path: RepoPath | None = Field(None, description="File in that commit; absent: the commit itself.")
+    lines: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$")] | None = Field(
+        None, description='Line, or first and last line, of that file, in quotes: "40-45".'
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Evidence:
+        if (self.url is None) == (self.ref is None):
+            raise problem("wrong_value", "evidence needs either 'url' or 'ref', and not both")
+        if (self.path and not self.ref) or (self.lines and not self.path):
+            raise problem("missing_key", "'path' goes with 'ref', and 'lines' with 'path'")
+        return self
+
+
+class Note(Record):
+    """A remark that the page shows under the table, with a mark in the row."""
+
+    code: NoteCode = Field(description="Short name of the kind of remark, for example max-batch-contested.")
+    text: Prose = Field(description="One or more plain sentences.")
+    about: Literal["tag", "model", "task", "gpus", "max_batch", "train", "infer", "script", "contributor"] = (
+        Field("tag", description="The field whose cell carries the mark.")
+    )
+
+
+class Run(Record):
+    """One run per file; the file is named ``<id>.yaml``."""
+
+    id: RunId = Field(description="Unique name; equals the file name without .yaml.")
+    size: Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "enum": list(SIZES)})] = (
+        Field(description="Size class: the section of the page that shows the run.")
+    )
+    tag: Tag | None = Field(
+        description="MIN: fits with every memory optimisation on. RECOMMENDED: best throughput. "
+        "null where the source claims neither."
+    )
+    model: Text = Field(description="Checkpoint that the script loads; an entry of architectures.yaml.")
+    task: Text = Field(description="Algorithm and variant, for example GRPO or GRPO-LoRA.")
+    gpus: Gpus = Field(description="How many GPUs, and which.")
+    train: Train = Field(description="Training backend.")
+    infer: Infer | None = Field(description="Rollout engine; null where the source does not name it.")
+    label: Text | None = Field(
+        None, description="What the Model column shows; default: the model's short name."
+    )
+    max_batch: int | None = Field(
+        None, ge=1, le=10_000_000, description="Largest batch that fits, in prompts per step."
+    )
+    script: Script | None = Field(None, description="The launch script.")
+    contributor: Contributor | None = Field(None, description="Who reported the run.")
+    kind: Kind = Field(
+        "tested",
+        description="tested: somebody ran this row. measured: verl's sources report a value. "
+        "stated: they claim it. script-default: only a script's defaults.",
+    )
+    added: IsoDate | None = Field(None, description="Day on which the row came into the data.")
+    settings: Mapping[SettingKey, SettingValue] = Field(
+        default_factory=dict, description="verl's dotted configuration keys, as run."
+    )
+    measured: Measured | None = Field(None, description="What the run reported.")
+    evidence: tuple[Evidence, ...] = Field((), description="Where the claim can be checked.")
+    notes: tuple[Note, ...] = Field((), description="Remarks that the page shows under the table.")
+
+    @property
+    def short_name(self) -> str:
+        """What the Model column shows: the label, or the checkpoint without its owner."""
+        return self.label or self.model.rsplit("/", 1)[-1]
+
+    @property
+    def resource(self) -> str:
+        """Count and type, for example ``8*H20``; what the source leaves out is called GPU."""
+        if self.gpus.type:
+            return f"{self.gpus.count}*{self.gpus.type}"
+        memory = f" {self.gpus.memory_gb:g} GB" if self.gpus.memory_gb else ""
+        return f"{self.gpus.count}*GPU{memory}"

@@ -1,0 +1,50 @@
+"""The fixed vocabularies of the data: size classes, tags, kinds, backends and engines."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+#: The sections of the hardware page, in its order; each is shown even when it holds no run.
+PAGE_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "405B", "671B")
+#: All size classes, ascending. Those that are not page sections appear once a run is recorded for them.
+SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "122B", "235B", "405B", "671B")
+
+Tag = Literal["MIN", "RECOMMENDED"]
+TAGS: tuple[str, ...] = get_args(Tag)
+
+Kind = Literal["tested", "measured", "stated", "script-default"]
+#: From the strongest claim to the weakest.
+KINDS: tuple[str, ...] = get_args(Kind)
+
+#: The last token of verl's script names, see its hook ``check-example-naming``.
+Train = Literal[
+    "fsdp",
+    "fsdp2",
+    "fsdp_turbo",
+    "megatron",
+    "megatron_lite",
+    "mindspeed",
+    "automodel",
+    "veomni",
+    "torchtitan",
+]
+TRAIN_BACKENDS: tuple[str, ...] = get_args(Train)
+
+Engine = Literal["vllm", "sglang", "trtllm", "hf"]
+ENGINES: tuple[str, ...] = get_args(Engine)
+
+
+def size_slug(size: str) -> str:
+    """The size class as it stands in section ids: ``0.5B`` becomes ``size-0-5b``.
+
+    A dot in an id makes Sphinx's search split the name in two.
+    """
+    return f"size-{size.lower().replace('.', '-')}"
+
+
+def fold(name: str) -> str:
+    """A name without what people vary: case, spaces, hyphens, underscores."""
+    return name.casefold().translate(_SEPARATORS)
+
+
+_SEPARATORS = str.maketrans("", "", " -_")

@@ -1,0 +1,45 @@
+"""JSON Schemas (draft-07) of the data files, generated from the models.
+
+Draft-07 is the newest that YAML language servers understand.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from .models.architecture import ArchitectureFile
+from .models.gpu import GpuFile
+from .models.run import Run
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+MODELS: dict[str, type[BaseModel]] = {"run": Run, "gpus": GpuFile, "architectures": ArchitectureFile}
+
+
+def schema_texts() -> dict[str, str]:
+    """Each kind of file and the text of its schema, the same on every run."""
+    return {kind: json.dumps(schema(model), indent=2) + "\n" for kind, model in MODELS.items()}
+
+
+def schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The draft-07 schema of one model."""
+    generated = model.model_json_schema(ref_template="#/definitions/{model}")
+    definitions = generated.pop("$defs", {})
+    result = {"$schema": "http://json-schema.org/draft-07/schema#", **generated}
+    if definitions:
+        result["definitions"] = definitions
+    return _wrap_references(result)  # type: ignore[no-any-return]
+
+
+def _wrap_references(value: Any) -> Any:
+    """Keep descriptions beside references: draft-07 ignores everything next to a ``$ref``."""
+    if isinstance(value, list):
+        return [_wrap_references(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    wrapped = {key: _wrap_references(item) for key, item in value.items()}
+    if "$ref" in wrapped and len(wrapped) > 1:
+        wrapped["allOf"] = [{"$ref": wrapped.pop("$ref")}]
+    return wrapped

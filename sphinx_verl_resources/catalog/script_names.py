@@ -1,0 +1,109 @@
+"""What the name of a launch script says about a run, in the two conventions that verl has had.
+
+``[model]_[task]_[gpunums]_[device]_[train]_[infer].sh`` is the convention of the hardware page;
+``run_<model>_<train-backend>.sh`` is the one that verl's hook ``check-example-naming`` enforces since
+April 2026. A name that follows neither says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .names import ENGINES, TRAIN_BACKENDS, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .models.run import Run
+
+_SIZE_TOKEN = re.compile(r"\d+(\.\d+)?b\Z")
+
+
+@dataclass(frozen=True)
+class ScriptName:
+    """The parts of a script name; None where the convention has no such part."""
+
+    model: str
+    train: str
+    task: str | None = None
+    count: int | None = None
+    device: str | None = None
+    engine: str | None = None
+
+
+def parse_script_name(path: str) -> ScriptName | None:
+    """Read the file name at the end of ``path``; None if it follows no convention."""
+    name = path.rsplit("/", 1)[-1]
+    if not name.endswith(".sh"):
+        return None
+    stem = name.removesuffix(".sh").lower()
+    if stem.startswith("run_"):
+        return _parse_new(stem.removeprefix("run_"))
+    # From the right: the model's own name may hold underscores.
+    parts = stem.rsplit("_", 5)
+    if len(parts) != 6 or not parts[2].isdigit() or len(parts[2]) > 6 or parts[5] not in ENGINES:
+        return None
+    model, task, count, device, train, engine = parts
+    return ScriptName(model, train, task, int(count), device, engine)
+
+
+def _parse_new(stem: str) -> ScriptName | None:
+    for train in sorted(TRAIN_BACKENDS, key=len, reverse=True):
+        if stem.endswith(f"_{train}"):
+            return ScriptName(stem.removesuffix(f"_{train}"), train)
+    return None
+
+
+def contradictions(run: Run, same_gpu: Callable[[str, str], bool]) -> Iterator[tuple[str, str, str]]:
+    """Where the name of the run's script and the row disagree.
+
+    Args:
+        run: the row.
+        same_gpu: tells whether two spellings mean the same card.
+
+    Yields:
+        What is compared, what the script's name says, what the row says.
+    """
+    said = parse_script_name(run.script.path) if run.script else None
+    if said is None:
+        return
+    if not any(_same_model(said.model, name) for name in (run.model.rsplit("/", 1)[-1], run.short_name)):
+        yield "model", said.model, run.short_name
+    if said.task is not None and fold(said.task) != fold(run.task):
+        yield "task", said.task, run.task
+    if said.count is not None and said.count != run.gpus.count:
+        yield "GPU count", str(said.count), str(run.gpus.count)
+    if said.device is not None and run.gpus.type is not None and not same_gpu(said.device, run.gpus.type):
+        yield "GPU", said.device, run.gpus.type
+    if fold(said.train) != fold(run.train):
+        yield "training backend", said.train, run.train
+    if said.engine is not None and run.infer is not None and said.engine != run.infer.engine:
+        yield "rollout engine", said.engine, run.infer.engine
+
+
+def _same_model(said: str, name: str) -> bool:
+    """Whether a script's model part can stand for a model's name.
+
+    Script names leave things out: the variant (``-Instruct``), and in the older convention the minor
+    version too (``qwen2-7b`` for Qwen2.5-7B). A size or a family that differs is a contradiction.
+    """
+    said_letters, name_letters = _squeeze(said), _squeeze(name)
+    if name_letters.startswith(said_letters) or said_letters.startswith(name_letters):
+        return True
+    said_family, said_size = _family_and_size(said)
+    name_family, name_size = _family_and_size(name)
+    return said_size is not None and said_size == name_size and name_family.startswith(said_family)
+
+
+def _squeeze(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _family_and_size(name: str) -> tuple[str, str | None]:
+    tokens = re.split(r"[-_]", name.lower())
+    for position, token in enumerate(tokens):
+        if _SIZE_TOKEN.match(token):
+            return _squeeze("".join(tokens[:position])), token
+    return _squeeze(name), None

@@ -1,0 +1,100 @@
+"""Choosing runs: by size class, by filters, in an order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .fields import field_value, sort_key
+from .names import KINDS, PAGE_SIZES, SIZES, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .catalog import BrokenRun, Catalog
+    from .models.run import Run
+
+#: The fields that runs can be filtered by.
+FILTERS = ("tag", "task", "gpu", "train", "infer", "kind", "model")
+
+
+@dataclass(frozen=True)
+class RunQuery:
+    """Which runs, in which order; plain values, so that it can be pickled and compared.
+
+    Attributes:
+        sizes: size classes in the order asked for; empty for all.
+        filters: pairs of a name in ``FILTERS`` and the values allowed, compared without case.
+        sort: field names; a leading ``-`` turns the order round. Empty: tested first, then by date added.
+    """
+
+    sizes: tuple[str, ...] = ()
+    filters: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    sort: tuple[str, ...] = ()
+
+
+def select_runs(catalog: Catalog, query: RunQuery) -> list[Run]:
+    """The runs that ``query`` asks for, within each size class in its order."""
+    chosen = [
+        run
+        for run in catalog.runs.values()
+        if (not query.sizes or run.size in query.sizes)
+        and all(_matches(catalog, run, name, values) for name, values in query.filters)
+    ]
+    chosen.sort(key=_page_order)
+    # Stable sorts from the last key to the first give the order of all of them.
+    for name in reversed(query.sort):
+        key = partial(sort_key, name=name.lstrip("-"))
+        present = [run for run in chosen if key(run) is not None]
+        absent = [run for run in chosen if key(run) is None]
+        chosen = sorted(present, key=key, reverse=name.startswith("-")) + absent
+    return chosen
+
+
+def select_broken(catalog: Catalog, query: RunQuery) -> list[BrokenRun]:
+    """The unusable run files that might have belonged to the answer."""
+    return [
+        file for file in catalog.broken if not query.sizes or file.size is None or file.size in query.sizes
+    ]
+
+
+def sizes_to_show(runs: Iterable[Run], query: RunQuery) -> list[str]:
+    """The size classes that get a section: those asked for, or the page's and every other with a run."""
+    if query.sizes:
+        return list(query.sizes)
+    used = {run.size for run in runs}
+    return [size for size in SIZES if size in PAGE_SIZES or size in used]
+
+
+def allowed_values(catalog: Catalog, name: str) -> list[str]:
+    """What a filter can be set to, given the data."""
+    if name == "kind":
+        return list(KINDS)
+    if name == "gpu":
+        return catalog.gpus.names
+    values = {value for run in catalog.runs.values() for value in _values(run, name)}
+    return sorted(values)
+
+
+def _page_order(run: Run) -> tuple[int, str, int, str]:
+    return KINDS.index(run.kind), run.added.isoformat() if run.added else "9999", run.gpus.count, run.id
+
+
+def _values(run: Run, name: str) -> list[str]:
+    """The words that a run answers to under a filter."""
+    if name == "infer":
+        engine = run.infer.engine if run.infer else None
+        return [word for word in (engine, field_value(run, "infer")) if word]
+    if name == "model":
+        return [run.model, run.model.rsplit("/", 1)[-1], run.short_name]
+    value = field_value(run, "gpus.type" if name == "gpu" else name)
+    return [value] if value else []
+
+
+def _matches(catalog: Catalog, run: Run, name: str, wanted: tuple[str, ...]) -> bool:
+    if name == "gpu":
+        entry = catalog.gpus.get(run.gpus.type) if run.gpus.type else None
+        return entry is not None and any(catalog.gpus.get(word) is entry for word in wanted)
+    own = {fold(word) for word in _values(run, name)}
+    return any(fold(word) in own for word in wanted)

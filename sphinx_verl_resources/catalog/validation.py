@@ -1,0 +1,202 @@
+"""From parsed YAML to a model, and from pydantic's errors to problems with a place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from ..diagnostics import Code, Diagnostic, Location, did_you_mean
+from .names import SIZES
+from .yaml_data import Document, Loc, read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pydantic_core import ErrorDetails
+
+    from .files import DataFile
+
+Model = TypeVar("Model", bound=BaseModel)
+
+#: What pydantic's error types call the type that was expected.
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "dict_type": "keys and values",
+    "mapping_type": "keys and values",
+    "model_type": "keys and values",
+    "tuple_type": "a list",
+    "date_type": "a date as 2025-06-12",
+}
+
+
+def load(file: DataFile, model: type[Model]) -> tuple[Model | None, Document, list[Diagnostic]]:
+    """Read and validate one file.
+
+    Returns:
+        The record (None if it has errors), the document for looking up further places, and all problems.
+    """
+    document = read_yaml(file.content)
+    found = [_diagnostic(file.shown, *problem_place(p), p.code, p.message, p.hint) for p in document.problems]
+    if found and document.data is None:
+        return None, document, found
+    if document.data is None:
+        hint = f"a file of this kind begins with the key {next(iter(model.model_fields))!r}"
+        return None, document, [_diagnostic(file.shown, 1, 1, Code.file_empty, "the file is empty", hint)]
+    try:
+        record = model.model_validate(document.data)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        found.extend(_translate(file.shown, document, model, detail) for detail in details)
+        return None, document, found
+    return (None if found else record), document, found
+
+
+def problem_place(problem: Any) -> tuple[int, int]:
+    """Line and column of a problem found while parsing."""
+    return problem.line, problem.column
+
+
+def report(
+    file: DataFile, document: Document, loc: Loc, code: Code, message: str, hint: str = "", **more: Any
+) -> Diagnostic:
+    """A problem with the value at ``loc``."""
+    line, column = document.value_place(loc)
+    return Diagnostic(Location(file.shown, line, column), code, message, hint, **more)
+
+
+def _diagnostic(shown: str, line: int, column: int, code: Code, message: str, hint: str) -> Diagnostic:
+    return Diagnostic(Location(shown, line, column), code, message, hint)
+
+
+def _translate(shown: str, document: Document, model: type[BaseModel], error: ErrorDetails) -> Diagnostic:
+    """One pydantic error in the words of this project, at the very key or value."""
+    loc, kind = error["loc"], error["type"]
+    if kind == "extra_forbidden":
+        key = str(loc[-1])
+        hint = did_you_mean(key, _fields_at(model, loc[:-1]))
+        return _diagnostic(shown, *document.key_place(loc), Code.unknown_key, f"unknown key {key!r}", hint)
+    if kind == "missing":
+        place = document.value_place(loc[:-1])
+        where = f" in {_dotted(loc[:-1])!r}" if loc[:-1] else ""
+        description = _describe(model, loc)
+        return _diagnostic(
+            shown, *place, Code.missing_key, f"the key {loc[-1]!r} is missing{where}", description
+        )
+    place = document.value_place(loc)
+    name = _dotted(loc)
+    subject = f"{name}: " if name else ""
+    if kind in _EXPECTED:
+        got, hint = _got(error["input"], document.source(loc), kind)
+        message = f"{subject}expected {_EXPECTED[kind]}, got {got}"
+        return _diagnostic(shown, *place, Code.wrong_type, message, hint)
+    if kind == "literal_error":
+        value = str(error["input"])
+        allowed = _literals(model, loc)
+        hint = did_you_mean(value, allowed)
+        if hint.startswith("did"):
+            hint += f" allowed: {', '.join(allowed)}"
+        return _diagnostic(shown, *place, Code.unknown_value, f"{subject}unknown value {value!r}", hint)
+    if kind == "unknown_size":
+        hint = f"the size classes are {', '.join(SIZES)}"
+        return _diagnostic(shown, *place, Code.unknown_size, f"{subject}{error['msg']}", hint)
+    if kind in Code.__members__:
+        return _diagnostic(shown, *place, Code[kind], f"{subject}{error['msg']}", "")
+    key_of_mapping = loc[-1] == "[key]" if loc else False
+    if key_of_mapping:
+        place = document.key_place(loc[:-1])
+        subject = f"{_dotted(loc[:-1])}: "
+    value = document.source(loc) if not key_of_mapping else str(error["input"])
+    message = f"{subject}{_constraint(error)}, got {value[:80]!r}"
+    return _diagnostic(shown, *place, Code.wrong_value, message, "")
+
+
+def _got(value: Any, source: str, kind: str) -> tuple[str, str]:
+    """What stands there instead, and how to write what was meant."""
+    if value is None:
+        return "nothing", ""
+    if isinstance(value, dict):
+        return "keys and values", ""
+    if isinstance(value, tuple):
+        return "a list", ""
+    word = source or str(value)
+    if kind == "string_type":
+        what = "true or false" if isinstance(value, bool) else "a number"
+        return f"{what}, {word}", f'put it in quotes: "{word}"'
+    if isinstance(value, str):
+        digits = word.replace("_", "").replace(",", "")
+        hint = (
+            f"write {digits}"
+            if kind == "int_type" and digits.isdigit() and not digits.startswith("0")
+            else ""
+        )
+        return f"the text {word[:80]!r}", hint
+    return word, ""
+
+
+def _constraint(error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
+    texts = {
+        "greater_than_equal": "must be at least {ge}",
+        "greater_than": "must be more than {gt}",
+        "less_than_equal": "must be at most {le}",
+        "string_too_short": "must not be empty",
+        "string_too_long": "must have at most {max_length} characters",
+        "string_pattern_mismatch": "does not match the form {pattern}",
+    }
+    template = texts.get(error["type"])
+    return template.format(**context) if template else error["msg"].lower()
+
+
+def _dotted(loc: Iterable[str | int]) -> str:
+    return ".".join(str(part) for part in loc if part != "[key]")
+
+
+def _models_in(annotation: Any) -> Iterable[type[BaseModel]]:
+    """The model classes inside an annotation such as ``tuple[Note, ...]`` or ``Infer | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
+
+
+def _model_at(model: type[BaseModel], loc: Iterable[str | int]) -> type[BaseModel] | None:
+    current: type[BaseModel] | None = model
+    for part in loc:
+        if isinstance(part, int) or current is None:
+            continue
+        field = current.model_fields.get(part)
+        current = next(iter(_models_in(field.annotation)), None) if field else None
+    return current
+
+
+def _fields_at(model: type[BaseModel], loc: Iterable[str | int]) -> list[str]:
+    owner = _model_at(model, loc)
+    return list(owner.model_fields) if owner else []
+
+
+def _describe(model: type[BaseModel], loc: Loc) -> str:
+    owner = _model_at(model, loc[:-1])
+    field = owner.model_fields.get(str(loc[-1])) if owner else None
+    description = field.description if field else None
+    return f"{loc[-1]}: {description}" if description else ""
+
+
+def _literals(model: type[BaseModel], loc: Loc) -> list[str]:
+    """The values that a Literal field accepts."""
+    names = [part for part in loc if isinstance(part, str)]
+    owner = _model_at(model, names[:-1])
+    field = owner.model_fields.get(names[-1]) if owner and names else None
+    return list(_strings_in(field.annotation)) if field else []
+
+
+def _strings_in(annotation: Any) -> Iterable[str]:
+    for argument in get_args(annotation):
+        if isinstance(argument, str):
+            yield argument
+        else:
+            yield from _strings_in(argument)

@@ -1,0 +1,285 @@
+"""YAML as plain values, read strictly, with the place of every key and value on demand.
+
+The text is parsed into events once and built into dicts, tuples and scalars. Places are looked up only
+when there is something to report, by composing the same text again: errors are rare, files are many.
+
+Only ``true``/``false``, ``null``, plain integers and plain decimals become anything but text, so that
+``on``, ``1_000``, ``12:30:00`` and ``0123456`` stay what the author typed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import yaml
+
+from ..diagnostics import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: libyaml where PyYAML was built with it; the pure Python parser gives the same events.
+LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+#: Bytes. The largest real file is the architecture registry with well under a tenth of this.
+MAX_BYTES = 1 << 20
+#: Levels of nesting; real files have five. Keeps recursive code below us from overflowing.
+MAX_DEPTH = 20
+
+#: C0 and C1 controls except tab and line breaks, line separators, zero-width and bidirectional controls,
+#: surrogates, non-characters.
+FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff\ufffe\uffff]"
+)
+
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})(?P<fraction>\.[0-9]{1,17})?\Z")
+
+Loc = tuple["str | int", ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong in one YAML text; ``line`` and ``column`` count from 1."""
+
+    line: int
+    column: int
+    code: Code
+    message: str
+    hint: str = ""
+
+
+class _RefusedError(Exception):
+    """Stops reading at the first problem after which nothing sensible follows."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+@dataclass
+class Document:
+    """One parsed YAML text.
+
+    Attributes:
+        text: the text itself.
+        data: the value; None if it could not be built.
+        problems: everything found wrong below the schema.
+    """
+
+    text: str
+    data: Any = None
+    problems: list[Problem] = field(default_factory=list)
+
+    @cached_property
+    def _root(self) -> yaml.Node | None:
+        return yaml.compose(self.text, Loader=LOADER)
+
+    def key_place(self, loc: Loc) -> tuple[int, int]:
+        """Line and column of the key (or list item) that ``loc`` ends in."""
+        return _place(_walk(self._root, loc)[0])
+
+    def value_place(self, loc: Loc) -> tuple[int, int]:
+        """Line and column of the value at ``loc``, or of its nearest parent that exists."""
+        return _place(_walk(self._root, loc)[1])
+
+    def source(self, loc: Loc) -> str:
+        """The scalar at ``loc`` as it was typed, without quotes; empty for anything else."""
+        node = _walk(self._root, loc)[1]
+        return node.value if isinstance(node, yaml.ScalarNode) else ""
+
+
+def read_yaml(content: bytes) -> Document:
+    """Read one file's content; never raises, every problem ends up in the result."""
+    if len(content) > MAX_BYTES:
+        message = f"the file is larger than {MAX_BYTES >> 20} MiB and was not read"
+        problem = Problem(1, 1, Code.file_too_large, message, Code.file_too_large.remedy)
+        return Document("", problems=[problem])
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        column = error.start - content.rfind(b"\n", 0, error.start)
+        bad = content[error.start]
+        problem = Problem(
+            line, column, Code.encoding, f"byte 0x{bad:02x} is not UTF-8", "save the file as UTF-8"
+        )
+        return Document("", problems=[problem])
+    document = Document(text)
+    document.problems.extend(_forbidden_characters(text))
+    if document.problems:
+        return document
+    try:
+        document.data = _build(text, document.problems)
+    except _RefusedError as refused:
+        document.problems.append(refused.problem)
+    except yaml.MarkedYAMLError as error:
+        document.problems.append(_syntax_problem(error))
+    except yaml.YAMLError as error:
+        document.problems.append(Problem(1, 1, Code.yaml_syntax, str(error)))
+    return document
+
+
+def _forbidden_characters(text: str) -> Iterator[Problem]:
+    for match in FORBIDDEN.finditer(text):
+        at = match.start()
+        line = text.count("\n", 0, at) + 1
+        column = at - text.rfind("\n", 0, at)
+        yield Problem(
+            line, column, Code.bad_character, f"invisible character U+{ord(match[0]):04X}", "delete it"
+        )
+
+
+def _syntax_problem(error: yaml.MarkedYAMLError) -> Problem:
+    line, column = _position(error.problem_mark or error.context_mark)
+    message = " ".join(part for part in (error.problem, error.context) if part) or "not valid YAML"
+    if "'\\t'" in message or "\t" in message:
+        return Problem(line, column, Code.yaml_syntax, "a tab cannot indent YAML", "use spaces")
+    hint = ""
+    if "quoted scalar" in message:
+        hint = "a closing quote is missing"
+        line, column = _position(error.context_mark or error.problem_mark)
+    elif "mapping values are not allowed" in message:
+        hint = "put the text in quotes if it holds ': '"
+    return Problem(line, column, Code.yaml_syntax, f"not valid YAML: {message}", hint)
+
+
+def _build(text: str, problems: list[Problem]) -> Any:
+    """Turn the events of ``text`` into plain values, without recursion."""
+    documents: list[Any] = []
+    stack: list[_Mapping | _Sequence] = []
+    for event in yaml.parse(text, Loader=LOADER):
+        if isinstance(event, yaml.ScalarEvent):
+            _refuse_decoration(event)
+            value = _scalar(event, problems)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            _refuse_decoration(event)
+            if len(stack) == MAX_DEPTH:
+                _refuse(event, f"nesting of more than {MAX_DEPTH} levels")
+            if stack and isinstance(stack[-1], _Mapping) and stack[-1].expects_key:
+                _refuse(event, "a key that is not plain text")
+            stack.append(_Mapping(problems) if isinstance(event, yaml.MappingStartEvent) else _Sequence())
+            continue
+        elif isinstance(event, yaml.CollectionEndEvent):
+            value = stack.pop().value()
+        elif isinstance(event, yaml.AliasEvent):
+            _refuse(event, f"the alias '*{event.anchor}'")
+        elif isinstance(event, yaml.DocumentStartEvent):
+            if documents:
+                _refuse(event, "a second document in the file")
+            continue
+        else:
+            continue
+        if stack:
+            stack[-1].add(value, event)
+        else:
+            documents.append(value)
+    return documents[0] if documents else None
+
+
+class _Mapping:
+    """A mapping under construction: keys and values come in turn."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.items: dict[str, Any] = {}
+        self.expects_key = True
+        self._key = ""
+        self._problems = problems
+
+    def add(self, value: Any, event: yaml.Event) -> None:
+        if self.expects_key:
+            assert isinstance(event, yaml.ScalarEvent)
+            self._key = event.value
+            if self._key == "<<" and event.implicit[0]:
+                _refuse(event, "the merge key '<<'")
+            if self._key in self.items:
+                line, column = event.start_mark.line + 1, event.start_mark.column + 1
+                problem = Problem(
+                    line, column, Code.duplicate_key, f"the key {self._key!r} stands here a second time"
+                )
+                self._problems.append(problem)
+        else:
+            self.items[self._key] = value
+        self.expects_key = not self.expects_key
+
+    def value(self) -> dict[str, Any]:
+        return self.items
+
+
+class _Sequence:
+    """A list under construction; tuples keep the result immutable."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+    def add(self, value: Any, event: yaml.Event) -> None:
+        self.items.append(value)
+
+    def value(self) -> tuple[Any, ...]:
+        return tuple(self.items)
+
+
+def _scalar(event: yaml.ScalarEvent, problems: list[Problem]) -> Any:
+    text: str = event.value
+    if not event.implicit[0]:  # quoted, or a block of text
+        match = FORBIDDEN.search(text)
+        if match:  # written as an escape such as "\u202e"
+            message = f"invisible character U+{ord(match[0]):04X}"
+            problems.append(Problem(*_start(event), Code.bad_character, message, "delete it"))
+        return text
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    number = _NUMBER.match(text)
+    if number:
+        return float(text) if number["fraction"] else int(text)
+    return text
+
+
+def _refuse_decoration(event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
+    if event.anchor:
+        _refuse(event, f"the anchor '&{event.anchor}'")
+    if event.tag:
+        _refuse(event, f"the tag '{event.tag}'")
+
+
+def _refuse(event: yaml.Event, what: str) -> NoReturn:
+    hint = (
+        "write the values out; data files do without anchors, aliases, merge keys, tags and second documents"
+    )
+    raise _RefusedError(Problem(*_start(event), Code.yaml_feature, f"{what} is not read", hint))
+
+
+def _start(event: yaml.Event) -> tuple[int, int]:
+    return _position(event.start_mark)
+
+
+def _position(mark: Any) -> tuple[int, int]:
+    """Line and column, counted from 1, of a mark of PyYAML or libyaml; they share no base class."""
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node | None]:
+    """The key node and the value node at ``loc``; parts that match nothing are skipped.
+
+    A location from pydantic also holds names of union branches, and ends in a key that is missing.
+    """
+    key = value = root
+    for part in loc:
+        if isinstance(value, yaml.MappingNode):
+            for key_node, value_node in value.value:
+                if key_node.value == part:
+                    key, value = key_node, value_node
+                    break
+        elif isinstance(value, yaml.SequenceNode) and isinstance(part, int) and part < len(value.value):
+            key = value = value.value[part]
+    return key, value
+
+
+def _place(node: yaml.Node | None) -> tuple[int, int]:
+    return _position(node.start_mark if node else None)

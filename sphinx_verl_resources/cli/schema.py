@@ -1,0 +1,40 @@
+"""``verl-resources schema``: the JSON Schemas of the data files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..catalog.schema import MODELS, schema_texts
+
+if TYPE_CHECKING:
+    import argparse
+
+NAME = "schema"
+HELP = "write the JSON Schemas of the data files"
+EXAMPLES = """\
+examples:
+  verl-resources schema run                    print the schema of a run file
+  verl-resources schema --output data/schema   write all of them"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument(
+        "kind", nargs="?", choices=sorted(MODELS), default="run", help="which schema to print"
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", type=Path, help="write every schema to this directory instead"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print one schema, or write all."""
+    texts = schema_texts()
+    if options.output is None:
+        print(texts[options.kind], end="")
+        return 0
+    options.output.mkdir(parents=True, exist_ok=True)
+    for kind, text in texts.items():
+        (options.output / f"{kind}.json").write_text(text, "utf-8")
+    return 0

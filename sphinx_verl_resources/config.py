@@ -1,0 +1,120 @@
+"""The ``verl_resources_*`` values of conf.py: type, default and help in one place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from .catalog.links import COMMIT_URL, SCRIPT_URL, Links, template_problem
+from .diagnostics import Code, Diagnostic, Location
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sphinx.application import Sphinx
+    from sphinx.config import Config
+
+PREFIX = "verl_resources_"
+
+
+@dataclass(frozen=True)
+class VerlConfig:
+    """All values, without the prefix that they carry in conf.py."""
+
+    data: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "Data directories, relative to conf.py, read after the bundled dataset: their runs replace the "
+            "bundled runs, their registries extend and override the bundled registries by name.",
+            "types": (list, tuple),
+        },
+    )
+    script_url: str = field(
+        default=SCRIPT_URL,
+        metadata={
+            "help": "Address of a file in verl's repository, with {ref} for the commit and {path} for the file.",
+            "types": (str,),
+        },
+    )
+    commit_url: str = field(
+        default=COMMIT_URL,
+        metadata={"help": "Address of a commit in verl's repository, with {ref}.", "types": (str,)},
+    )
+    add_run: str = field(
+        default="verl-add-a-run",
+        metadata={
+            "help": "Where a section without runs sends contributors: a label of this documentation, or an "
+            "address. While the label does not exist, verl's own directory of tuning scripts is linked.",
+            "types": (str,),
+        },
+    )
+
+    @property
+    def links(self) -> Links:
+        """The link templates; a broken one gives way to its default."""
+        return Links(
+            SCRIPT_URL if template_problem(self.script_url, SCRIPT_FIELDS) else self.script_url,
+            COMMIT_URL if template_problem(self.commit_url, COMMIT_FIELDS) else self.commit_url,
+        )
+
+    @property
+    def directories(self) -> list[str]:
+        """The data directories that are usable as names."""
+        return [name for name in self.data if isinstance(name, str) and name and "\0" not in name]
+
+
+SCRIPT_FIELDS = frozenset({"ref", "path"})
+COMMIT_FIELDS = frozenset({"ref"})
+
+
+def register_config(app: Sphinx) -> None:
+    """Tell Sphinx about every value.
+
+    None of them makes Sphinx read everything again: pages that use a value remember what it was, see
+    ``domain.VerlDomain.outdated``.
+    """
+    defaults = VerlConfig()
+    for item in fields(VerlConfig):
+        default = getattr(defaults, item.name)
+        app.add_config_value(
+            PREFIX + item.name, default, "", types=item.metadata["types"], description=item.metadata["help"]
+        )
+
+
+def read_config(config: Config) -> VerlConfig:
+    """The values of this build."""
+    values = {item.name: getattr(config, PREFIX + item.name) for item in fields(VerlConfig)}
+    data = values["data"]
+    values["data"] = [data] if isinstance(data, str) else list(data or ())
+    for name in ("script_url", "commit_url", "add_run"):
+        values[name] = str(values[name])
+    return VerlConfig(**values)
+
+
+def config_problems(config: VerlConfig, confdir: Path) -> list[Diagnostic]:
+    """Values that cannot be used, at their line of conf.py."""
+    found: list[Diagnostic] = []
+    for name, names in (("script_url", SCRIPT_FIELDS), ("commit_url", COMMIT_FIELDS)):
+        problem = template_problem(getattr(config, name), names)
+        if problem:
+            place = conf_place(confdir, name)
+            found.append(
+                Diagnostic(place, Code.config, f"{PREFIX}{name} {problem}", "the default is used instead")
+            )
+    if len(config.directories) != len(config.data):
+        message = f"{PREFIX}data must be a list of directory names"
+        found.append(
+            Diagnostic(conf_place(confdir, "data"), Code.config, message, 'write ["data"], for example')
+        )
+    return found
+
+
+def conf_place(confdir: Path, name: str) -> Location:
+    """Where conf.py sets a value; its first line if it is not set there in plain sight."""
+    try:
+        text = (confdir / "conf.py").read_text("utf-8", errors="replace")
+    except OSError:
+        text = ""
+    match = re.search(rf"^{PREFIX}{name}\b", text, re.MULTILINE)
+    return Location("conf.py", text.count("\n", 0, match.start()) + 1 if match else 1, 1)

@@ -1,0 +1,152 @@
+"""What is wrong, where, and what to do about it: one vocabulary for the build and the command line."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Severity(Enum):
+    """How bad a problem is; the name is the word that is printed."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Code(Enum):
+    """The kinds of problems, each with its meaning and its remedy.
+
+    ``id`` is what a message carries in brackets and what ``suppress_warnings`` accepts.
+    """
+
+    file_unreadable = (
+        "A data file or directory cannot be read.",
+        "Check that it exists and that its permissions allow reading.",
+    )
+    file_too_large = (
+        "A data file is larger than any real one would be; it is not read.",
+        "Split the file: one run per file.",
+    )
+    file_empty = ("A data file has no content.", "Fill in the fields, or delete the file.")
+    file_unexpected = (
+        "A file in a data directory has a name that is never read.",
+        "Rename it to ``<id>.yaml``, or move it elsewhere.",
+    )
+    encoding = ("A data file is not UTF-8 text.", "Save it as UTF-8.")
+    bad_character = (
+        "The text holds an invisible character that can hide or reorder what a reviewer sees.",
+        "Delete it; control and bidirectional characters are never needed.",
+    )
+    yaml_syntax = ("The file is not valid YAML.", "Mend the syntax at the place named.")
+    yaml_feature = (
+        "The file uses a YAML feature that data files do without: anchors, aliases, merge keys, tags, "
+        "several documents, or very deep nesting.",
+        "Write the value out where it is needed.",
+    )
+    duplicate_key = ("A mapping has the same key twice.", "Keep one of the two.")
+    unknown_key = ("A key is not part of the schema.", "Correct the spelling, or remove it.")
+    missing_key = ("A required key is missing.", "Add it.")
+    wrong_type = ("A value has the wrong type.", "Write a value of the type named in the message.")
+    wrong_value = (
+        "A value is outside its range or has the wrong form.",
+        "See the message for what is allowed.",
+    )
+    unknown_value = ("A value is not one of those allowed.", "Use one of the values listed.")
+    unknown_size = ("A size class does not exist.", "Use one of the size classes listed.")
+    unknown_gpu = ("A GPU is not in the registry.", "Correct the name, or add the GPU to ``gpus.yaml``.")
+    unknown_model = (
+        "A checkpoint is not in the registry.",
+        "Correct the name, or add the model to ``architectures.yaml``.",
+    )
+    bad_url = ("A link is not a plain http(s) address.", "Write ``https://…``.")
+    email_address = ("A field holds an e-mail address.", "Name the person and link a public profile instead.")
+    id_mismatch = ("The id of a run differs from its file name.", "Make the two equal.")
+    duplicate_id = (
+        "Two files in different directories record a run under the same id.",
+        "Rename one of them.",
+    )
+    duplicate_name = ("Two registry entries share a name or an alias.", "Keep the name in one of them.")
+    untested_claim = (
+        "A run that counts as tested leaves out what a test would have known.",
+        "Fill it in, or set ``kind`` to ``measured``, ``stated`` or ``script-default``.",
+    )
+    script_name = (
+        "The name of the script contradicts the row.",
+        "Correct the row, or link the script that was really run.",
+    )
+    config = ("A ``verl_resources_*`` value in conf.py cannot be used.", "Correct it; see the message.")
+    directive = (
+        "A directive or role has an argument or option that cannot be used.",
+        "Correct it; see the message.",
+    )
+
+    def __init__(self, meaning: str, remedy: str) -> None:
+        self.meaning = meaning
+        self.remedy = remedy
+
+    @property
+    def id(self) -> str:
+        """The full code, for example ``verl.unknown_key``."""
+        return f"verl.{self.name}"
+
+
+@dataclass(frozen=True, order=True)
+class Location:
+    """A place in a file; line and column count from 1, and 0 means that none applies."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        # Sphinx takes a location without a colon for a document name, so the line is always there.
+        return f"{self.path}:{self.line or 1}:{self.column or 1}"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One problem: where, which kind, what, and a hint that says what to do."""
+
+    location: Location
+    code: Code
+    message: str
+    hint: str = ""
+    severity: Severity = Severity.ERROR
+
+    @property
+    def text(self) -> str:
+        """Message and hint on one line, without place and code."""
+        joined = f"{self.message}; {self.hint}" if self.hint else self.message
+        return " ".join(joined.split())
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.severity.name}: {self.text} [{self.code.id}]"
+
+    def at(self, path: str) -> Diagnostic:
+        """The same problem in a file that is shown under another name."""
+        return replace(self, location=replace(self.location, path=path))
+
+    @property
+    def sort_key(self) -> tuple[Location, str, str]:
+        """Order by place, then by code and text, so that output is reproducible."""
+        return self.location, self.code.name, self.message
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest known word, or lists all of them, or says nothing.
+
+    Long lists are not printed: a reader cannot use a hundred model names.
+    """
+    names = list(dict.fromkeys(known))
+    folded = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {folded[near[0]]!r}?"
+    if 0 < len(names) <= 24:
+        return f"allowed: {', '.join(names)}"
+    return ""

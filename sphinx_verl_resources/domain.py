@@ -1,0 +1,187 @@
+"""The ``verl`` domain: the catalog of a build, who uses what of it, and inline values.
+
+What a page uses is remembered as a question and a fingerprint of its answer. A page is read again exactly
+when the answer to one of its questions changes, whatever happened on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from docutils import nodes
+from sphinx.domains import Domain
+from sphinx.util.docutils import SphinxRole
+
+from .catalog.files import bundled_directory, configured_directory, take_snapshot
+from .config import conf_place, config_problems, read_config
+from .diagnostics import Code, did_you_mean
+from .logs import log_at, log_diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence, Set
+    from pathlib import Path
+
+    from docutils.nodes import Node, system_message
+    from sphinx.environment import BuildEnvironment
+    from sphinx.util.typing import RoleFunction
+
+    from .catalog.catalog import Catalog
+    from .catalog.files import Snapshot
+    from .catalog.selection import RunQuery
+    from .config import VerlConfig
+
+
+@dataclass(frozen=True)
+class RunsUse:
+    """A page shows runs."""
+
+    query: RunQuery
+
+
+@dataclass(frozen=True)
+class FactUse:
+    """A page shows one figure about the data."""
+
+    name: str
+
+
+Use = RunsUse | FactUse
+
+
+class DataRole(SphinxRole):
+    """``:verl:data:`last-updated```: a figure about the recorded runs."""
+
+    def run(self) -> tuple[list[Node], list[system_message]]:
+        """Read the figure and remember that the page shows it."""
+        domain = VerlDomain.of(self.env)
+        name = self.text.strip()
+        if name not in FACTS:
+            hint = did_you_mean(name, FACTS)
+            log_at(
+                self.get_location(),
+                Code.directive,
+                f"verl:data: unknown figure {name!r}; {hint}",
+                self.config,
+            )
+            return [nodes.strong("", f"[verl:data: unknown figure {name!r}]", classes=["verl-problem"])], []
+        domain.note_use(FactUse(name))
+        return [nodes.inline(self.rawtext, FACTS[name](domain.catalog), classes=["verl-data"])], []
+
+
+#: The figures that the role ``verl:data`` knows.
+FACTS: dict[str, Callable[[Catalog], str]] = {
+    "last-updated": lambda catalog: catalog.last_updated or "never",
+    "runs": lambda catalog: str(len(catalog.runs)),
+    "tested-runs": lambda catalog: str(sum(run.kind == "tested" for run in catalog.runs.values())),
+    "gpus": lambda catalog: str(len(list(catalog.gpus))),
+    "models": lambda catalog: str(len(list(catalog.architectures))),
+}
+
+
+class VerlDomain(Domain):
+    """Holds the catalog while a build runs, and what each document uses between builds."""
+
+    name = "verl"
+    label = "verl"
+    roles: ClassVar[dict[str, RoleFunction]] = {"data": DataRole()}
+    #: ``uses``: per document, each question it asks and the fingerprint of the answer.
+    #: ``state``: of all data and configuration, when the answers were last known to be right.
+    initial_data: ClassVar[dict[str, Any]] = {"uses": {}, "state": ""}
+    #: Raise when the shape of ``initial_data`` or the meaning of a fingerprint changes.
+    data_version = 1
+
+    #: The directory of conf.py.
+    confdir: Path
+    #: The documents that this build reads.
+    reading: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, env: BuildEnvironment) -> VerlDomain:
+        """The domain of a build."""
+        return cast("VerlDomain", env.get_domain(cls.name))
+
+    @property
+    def uses(self) -> dict[str, dict[Use, str]]:
+        """By document name."""
+        return cast("dict[str, dict[Use, str]]", self.data["uses"])
+
+    # -- the catalog of this build
+
+    @cached_property
+    def settings(self) -> VerlConfig:
+        """The values of conf.py."""
+        return read_config(self.env.config)
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The data files, read once."""
+        directories = [configured_directory(name, self.confdir) for name in self.settings.directories]
+        return take_snapshot(bundled_directory(), directories, conf_place(self.confdir, "data"))
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog, loaded when first asked for."""
+        from .catalog.load import load_catalog
+
+        return load_catalog(self.snapshot)
+
+    def forget(self) -> None:
+        """Drop what was loaded; the next build of the same application reads again."""
+        for name in ("settings", "snapshot", "catalog"):
+            self.__dict__.pop(name, None)
+
+    def finish_reading(self) -> None:
+        """Print every problem of the data once, if one of the pages just read uses them."""
+        if any(docname in self.uses for docname in self.reading):
+            self.data["state"] = self._state
+            for problem in (*config_problems(self.settings, self.confdir), *self.catalog.diagnostics):
+                log_diagnostic(problem, self.env.config)
+
+    # -- who uses what
+
+    def note_use(self, use: Use) -> None:
+        """Remember that the document being read asks this question."""
+        self.uses.setdefault(self.env.docname, {})[use] = self._fingerprint(use)
+
+    def outdated(self) -> set[str]:
+        """The documents whose answers have changed since they were read."""
+        if not self.uses or self.data["state"] == self._state:
+            return set()
+        questions = {use for uses in self.uses.values() for use in uses}
+        answers = {use: self._fingerprint(use) for use in questions}
+        return {
+            doc for doc, uses in self.uses.items() if any(answers[use] != seen for use, seen in uses.items())
+        }
+
+    @property
+    def _state(self) -> str:
+        """Equal states give equal answers; needs neither YAML nor pydantic."""
+        return f"{self.snapshot.digest} {self.settings}"
+
+    def _fingerprint(self, use: Use) -> str:
+        if isinstance(use, FactUse):
+            return FACTS[use.name](self.catalog)
+        from .catalog.selection import select_broken, select_runs
+
+        settings = self.settings
+        parts = [repr((settings.links, settings.add_run)), self.catalog.registry_digest]
+        parts.extend(
+            f"{run.id} {self.catalog.run_digests[run.id]}" for run in select_runs(self.catalog, use.query)
+        )
+        parts.extend(f"broken {file.shown} {file.digest}" for file in select_broken(self.catalog, use.query))
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    # -- what Sphinx asks of a domain
+
+    def clear_doc(self, docname: str) -> None:
+        """Forget what a document used."""
+        self.uses.pop(docname, None)
+
+    def merge_domaindata(self, docnames: Set[str], otherdata: dict[str, Any]) -> None:
+        """Take over what another process has read."""
+        for docname in docnames:
+            if docname in otherdata["uses"]:
+                self.uses[docname] = otherdata["uses"][docname]

@@ -1,0 +1,72 @@
+"""The wiring: what is registered with Sphinx, and which event calls what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import __version__
+from .assets import add_static_path, link_style_sheet
+from .config import register_config
+from .directives.contribute import link_upstream
+from .directives.runs import VerlRuns, verl_runs
+from .domain import VerlDomain
+from .transforms import RenderRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
+    from sphinx.util.typing import ExtensionMetadata
+
+#: Raise when anything that is kept in a pickled environment or doctree changes: the attributes of our
+#: nodes, or what ``VerlDomain.initial_data`` holds.
+ENV_VERSION = 1
+
+
+def setup_extension(app: Sphinx) -> ExtensionMetadata:
+    """Register everything."""
+    register_config(app)
+    app.add_domain(VerlDomain)
+    app.add_node(verl_runs)
+    app.add_directive("verl-runs", VerlRuns)
+    app.add_post_transform(RenderRuns)
+    app.connect("builder-inited", start)
+    app.connect("env-get-outdated", find_outdated)
+    app.connect("env-before-read-docs", begin_reading)
+    app.connect("env-updated", finish_reading)
+    app.connect("missing-reference", link_upstream)
+    app.connect("html-page-context", link_style_sheet)
+    return {
+        "version": __version__,
+        "env_version": ENV_VERSION,
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }
+
+
+def start(app: Sphinx) -> None:
+    """Tell the domain where conf.py is, and the builder where the style sheet is."""
+    VerlDomain.of(app.env).confdir = Path(app.confdir)
+    add_static_path(app)
+
+
+def find_outdated(
+    app: Sphinx, env: BuildEnvironment, added: Set[str], changed: Set[str], removed: Set[str]
+) -> list[str]:
+    """The pages to read again because of the data or the configuration."""
+    domain = VerlDomain.of(env)
+    domain.forget()
+    return sorted(domain.outdated() - removed)
+
+
+def begin_reading(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
+    """Remember which pages this build reads."""
+    VerlDomain.of(env).reading = list(docnames)
+
+
+def finish_reading(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Report the problems of the data, in the main process and once."""
+    VerlDomain.of(env).finish_reading()
+    return []

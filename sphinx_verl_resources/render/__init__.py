@@ -1,0 +1,1 @@
+"""From results to something visible: docutils nodes and plain text. Computes nothing."""

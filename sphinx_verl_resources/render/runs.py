@@ -1,0 +1,154 @@
+"""Recorded runs as table rows, and the notes that go under the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..catalog.fields import field_text, field_value, heading, is_numeric
+from .table import Cell, table_node
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from ..catalog.links import Links
+    from ..catalog.models.run import Evidence, Note, Run
+
+TABLE_CLASS = "verl-runs"
+NOTES_CLASS = "verl-notes"
+
+
+def row_id(run_id: str) -> str:
+    """The id of a run's row."""
+    return f"run-{run_id}"
+
+
+@dataclass
+class PlacedNote:
+    """A note with the mark that leads to it, and all the runs that it is about.
+
+    Sources often say one thing about several runs; the page says it once.
+    """
+
+    mark: str
+    anchor: str
+    note: Note
+    runs: list[Run]
+
+
+def runs_table(
+    runs: Sequence[Run],
+    columns: Sequence[str],
+    links: Links,
+    *,
+    anchors: Collection[str],
+    caption: str = "",
+    source: tuple[str | None, int | None] = (None, None),
+) -> list[nodes.Element]:
+    """The table of ``runs`` and, if any has one, the list of their notes.
+
+    Args:
+        runs: one per row, in order.
+        columns: field names.
+        links: makes the addresses.
+        anchors: ids of the runs whose rows are link targets here; a run shown twice on a page is one once.
+        caption: title of the table; empty where a section title says it.
+        source: file and line that messages about the table name.
+    """
+    notes = _place_notes(runs, anchors)
+    rows = [_cells(run, columns, links, notes, run.id in anchors) for run in runs]
+    result: list[nodes.Element] = [
+        table_node([heading(name) for name in columns], rows, classes=[TABLE_CLASS], caption=caption)
+    ]
+    if notes:
+        result.append(_notes_list(notes))
+    for node in result:
+        node.source, node.line = source
+    return result
+
+
+def run_cell(run: Run, name: str, links: Links) -> Cell:
+    """One field of a run as a cell."""
+    if name == "script":
+        return Cell(_script(run, links), classes=("verl-path",))
+    if name == "evidence" and run.evidence:
+        return Cell([_evidence(item, links) for item in run.evidence], classes=("verl-path",))
+    if name == "contributor" and run.contributor:
+        return Cell([(run.contributor.name, run.contributor.url)])
+    if name == "tag":
+        return Cell([(tag_text(run), None)])
+    classes = ("num",) if is_numeric(field_value(run, name)) else ()
+    return Cell([(field_text(run, name), None)], classes=classes)
+
+
+def tag_text(run: Run) -> str:
+    """The tag; anything but a tested run says so here."""
+    if run.kind == "tested":
+        return str(run.tag)
+    kind = run.kind.replace("-", " ")
+    return f"{run.tag} ({kind})" if run.tag else kind
+
+
+def _cells(
+    run: Run, columns: Sequence[str], links: Links, notes: list[PlacedNote], anchored: bool
+) -> list[Cell]:
+    cells = [run_cell(run, name, links) for name in columns]
+    if run.kind != "tested" and not {"tag", "kind"} & set(columns):
+        text, address = cells[0].pieces[0]
+        cells[0].pieces[0] = (f"{text} ({run.kind.replace('-', ' ')})", address)
+    if anchored:
+        cells[0].anchor = row_id(run.id)
+    for placed in notes:
+        if any(run is noted for noted in placed.runs):
+            index = columns.index(placed.note.about) if placed.note.about in columns else 0
+            cells[index].marks.append((placed.mark, placed.anchor))
+    return cells
+
+
+def _script(run: Run, links: Links) -> list[tuple[str, str | None]]:
+    """The launch script, or what else the row rests on."""
+    if run.script:
+        return [(field_text(run, "script"), links.file(run.script.ref, run.script.path))]
+    if run.evidence:
+        return [_evidence(run.evidence[0], links)]
+    return [(field_text(run, "script"), None)]
+
+
+def _evidence(item: Evidence, links: Links) -> tuple[str, str | None]:
+    if item.url:
+        return item.kind, item.url
+    assert item.ref is not None
+    if item.path:
+        return item.path.rsplit("/", 1)[-1], links.file(item.ref, item.path, item.lines)
+    return f"{item.kind} {item.ref[:9]}", links.commit(item.ref)
+
+
+def _place_notes(runs: Sequence[Run], anchors: Collection[str]) -> list[PlacedNote]:
+    placed: dict[Note, PlacedNote] = {}
+    for run in runs:
+        if run.id not in anchors:
+            continue  # its notes stand at its first appearance on the page
+        for index, note in enumerate(run.notes, 1):
+            first = placed.setdefault(note, PlacedNote(f"[{len(placed) + 1}]", f"note-{run.id}-{index}", note, []))
+            first.runs.append(run)
+    return list(placed.values())
+
+
+def _notes_list(notes: Sequence[PlacedNote]) -> nodes.enumerated_list:
+    """The notes, numbered as their marks are."""
+    items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
+    for placed in notes:
+        paragraph = nodes.paragraph()
+        paragraph += nodes.target("", "", ids=[placed.anchor])
+        titles: dict[str, Run] = {}
+        for run in placed.runs:
+            titles.setdefault(f"{run.short_name} on {run.resource}", run)
+        for index, (title, run) in enumerate(titles.items()):
+            if index:
+                paragraph += nodes.Text(", ")
+            paragraph += nodes.reference("", title, refid=row_id(run.id), internal=True)
+        paragraph += nodes.Text(f": {' '.join(placed.note.text.split())}")
+        items += nodes.list_item("", paragraph)
+    return items

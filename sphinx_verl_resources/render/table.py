@@ -1,0 +1,87 @@
+"""Tables as docutils nodes, with the structure that ``list-table`` gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Characters; limits what a column may claim of a page that is 80 to 200 characters wide.
+MIN_WIDTH, MAX_WIDTH = 4, 60
+
+
+@dataclass
+class Cell:
+    """One cell: pieces of text, each with the address it links to or None, and marks behind them.
+
+    Attributes:
+        pieces: text and address.
+        marks: pairs of a printed mark and the id it refers to on the same page.
+        anchor: an id that links can point at.
+        classes: for the style sheet.
+    """
+
+    pieces: list[tuple[str, str | None]]
+    marks: list[tuple[str, str]] = field(default_factory=list)
+    anchor: str = ""
+    classes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What a reader sees, without marks."""
+        return ", ".join(text for text, _ in self.pieces)
+
+    @property
+    def width(self) -> int:
+        """Characters that the cell takes on one line."""
+        return len(self.text) + sum(len(mark) + 1 for mark, _ in self.marks)
+
+
+def table_node(
+    headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, classes: Sequence[str], caption: str
+) -> nodes.table:
+    """A table with a header row and real column widths.
+
+    The widths count characters: the text builder wraps at them, LaTeX and browsers divide the line by them.
+    """
+    # In LaTeX a table of any height may break over pages.
+    table = nodes.table(classes=[*classes, "longtable", "colwidths-given"])
+    if caption:
+        table += nodes.title("", caption)
+    group = nodes.tgroup(cols=len(headings))
+    table += group
+    for index, heading in enumerate(headings):
+        widest = max((row[index].width for row in rows), default=0)
+        width = min(max(widest, len(heading), MIN_WIDTH), MAX_WIDTH)
+        group += nodes.colspec(colwidth=width)
+    head = nodes.thead()
+    head += nodes.row("", *(nodes.entry("", nodes.paragraph("", heading)) for heading in headings))
+    group += head
+    body = nodes.tbody()
+    body.extend(_row(cells) for cells in rows)
+    group += body
+    return table
+
+
+def _row(cells: Sequence[Cell]) -> nodes.row:
+    row = nodes.row()
+    for cell in cells:
+        entry = nodes.entry(classes=list(cell.classes))
+        paragraph = nodes.paragraph()
+        if cell.anchor:
+            # A row cannot carry an id that LaTeX can reach, a target in its first cell can.
+            paragraph += nodes.target("", "", ids=[cell.anchor])
+        for index, (text, address) in enumerate(cell.pieces):
+            if index:
+                paragraph += nodes.Text(", ")
+            paragraph += nodes.reference("", text, refuri=address) if address else nodes.Text(text)
+        for mark, target in cell.marks:
+            paragraph += nodes.Text(" ")
+            paragraph += nodes.superscript("", "", nodes.reference("", mark, refid=target, internal=True))
+        entry += paragraph
+        row += entry
+    return row

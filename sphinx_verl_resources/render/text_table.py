@@ -1,0 +1,48 @@
+"""Runs as text, for terminals and for pasting: tabulate's formats, and reStructuredText's ``list-table``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tabulate import tabulate
+
+from ..catalog.fields import heading
+from .runs import run_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..catalog.links import Links
+    from ..catalog.models.run import Run
+
+#: tabulate's name of each format that it makes.
+TABULATE = {"plain": "simple", "rst": "rst", "github": "github", "html": "html", "latex": "latex"}
+FORMATS = (*TABULATE, "list-table", "json")
+
+
+def runs_text(runs: Sequence[Run], columns: Sequence[str], links: Links, form: str) -> str:
+    """The table of ``runs`` in one of ``FORMATS``."""
+    headings = [heading(name) for name in columns]
+    rows = [[run_cell(run, name, links).text for name in columns] for run in runs]
+    if form == "json":
+        return json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=2)
+    if form == "list-table":
+        return _list_table(headings, rows)
+    return tabulate(rows, headings, tablefmt=TABULATE[form], disable_numparse=True)
+
+
+def _list_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in (headings, *rows):
+        for index, text in enumerate(row):
+            bullet = "* -" if index == 0 else "  -"
+            lines.append(f"   {bullet} {_escape(text)}".rstrip())
+    return "\n".join(lines)
+
+
+def _escape(text: str) -> str:
+    """Text that reStructuredText leaves as it is."""
+    for character in "\\*`|_":
+        text = text.replace(character, f"\\{character}")
+    return text
