@@ -9,15 +9,18 @@ from docutils import nodes
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
+    from sphinx.config import Config
 
 STATIC = Path(__file__).parent / "static"
 STYLE_SHEET = "verl-resources.css"
 
 
-def add_static_path(app: Sphinx) -> None:
-    """Have the style sheet copied by the builders that write HTML."""
-    if app.builder.format == "html":
-        app.config.html_static_path.append(str(STATIC))
+def add_static_path(app: Sphinx, config: Config) -> None:
+    """Have the style sheet copied by the builders that write HTML.
+
+    Done before Sphinx compares the configuration with that of the last build, which would differ otherwise.
+    """
+    config.html_static_path.append(str(STATIC))
 
 
 def link_style_sheet(

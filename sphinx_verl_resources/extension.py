@@ -32,6 +32,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.add_node(verl_runs)
     app.add_directive("verl-runs", VerlRuns)
     app.add_post_transform(RenderRuns)
+    app.connect("config-inited", add_static_path)
     app.connect("builder-inited", start)
     app.connect("env-get-outdated", find_outdated)
     app.connect("env-before-read-docs", begin_reading)
@@ -47,9 +48,8 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
 
 
 def start(app: Sphinx) -> None:
-    """Tell the domain where conf.py is, and the builder where the style sheet is."""
+    """Tell the domain where conf.py is."""
     VerlDomain.of(app.env).confdir = Path(app.confdir)
-    add_static_path(app)
 
 
 def find_outdated(

@@ -113,7 +113,8 @@ def _check_run(
         for loc, value in ((("tag",), run.tag), (("gpus", "type"), run.gpus.type), (("infer",), run.infer)):
             if value is None:
                 message = f"{'.'.join(loc)} is null, but the run counts as tested"
-                yield report(file, document, loc, Code.untested_claim, message, Code.untested_claim.remedy)
+                hint = "name it, or say with 'kind: stated' or 'kind: measured' what the row rests on"
+                yield report(file, document, loc, Code.untested_claim, message, hint)
     for what, in_name, in_row in contradictions(run, lambda one, other: _same_gpu(gpus, one, other)):
         message = f"the {what} is {in_name!r} in the script's name and {in_row!r} in the row"
         loc = ("script", "path")

@@ -97,7 +97,7 @@ def read_yaml(content: bytes) -> Document:
     """Read one file's content; never raises, every problem ends up in the result."""
     if len(content) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES >> 20} MiB and was not read"
-        problem = Problem(1, 1, Code.file_too_large, message, Code.file_too_large.remedy)
+        problem = Problem(1, 1, Code.file_too_large, message, "a run file takes a few kilobytes")
         return Document("", problems=[problem])
     try:
         text = content.decode("utf-8-sig")

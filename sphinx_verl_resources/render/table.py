@@ -81,7 +81,7 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
             paragraph += nodes.reference("", text, refuri=address) if address else nodes.Text(text)
         for mark, target in cell.marks:
             paragraph += nodes.Text(" ")
-            paragraph += nodes.superscript("", "", nodes.reference("", mark, refid=target, internal=True))
+            paragraph += nodes.reference("", mark, refid=target, internal=True, classes=["verl-mark"])
         entry += paragraph
         row += entry
     return row

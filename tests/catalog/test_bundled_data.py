@@ -1,0 +1,111 @@
+"""The data themselves: nothing wrong, nothing lost, schemas current."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import pytest
+import yaml
+
+from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
+from sphinx_verl_resources.catalog.load import load_catalog
+from sphinx_verl_resources.catalog.schema import schema_texts
+from sphinx_verl_resources.diagnostics import Location
+
+
+@pytest.fixture(scope="module")
+def catalog():
+    return load_catalog(take_snapshot(bundled_directory(), [], Location("conf.py")))
+
+
+def test_no_problem(catalog):
+    assert [str(problem) for problem in catalog.diagnostics] == []
+
+
+def test_every_published_row_is_there(catalog, published):
+    tested = [run for run in catalog.runs.values() if run.kind == "tested"]
+    assert len(tested) == len(published) == 12
+    by_script = {run.script.path: run for run in tested}
+    for row in published:
+        run = by_script[row["Path"]]
+        assert run.settings, run.id
+        assert run.settings["trainer.nnodes"] * run.settings["trainer.n_gpus_per_node"] == run.gpus.count
+        if run.max_batch:
+            assert run.settings["data.train_batch_size"] == run.max_batch
+
+
+def test_every_run_says_what_it_rests_on(catalog):
+    for run in catalog.runs.values():
+        assert run.script or run.evidence, run.id
+        assert run.added, run.id
+        if run.kind != "tested":
+            assert run.contributor is None, run.id
+
+
+def test_only_405b_is_empty(catalog):
+    sizes = {run.size for run in catalog.runs.values()}
+    assert "671B" in sizes
+    assert "405B" not in sizes
+
+
+def test_registries(catalog):
+    assert len(list(catalog.gpus)) == 24 + 1
+    assert len(list(catalog.architectures)) == 49
+    for entry in catalog.architectures:
+        assert entry.hidden_size
+        if entry.published and entry.published.exact and not entry.mtp_parameters:
+            assert entry.parameters == entry.published.parameters, entry.name
+
+
+def test_no_email_address_in_the_data(root):
+    for path in (root / "data").rglob("*.*"):
+        assert not re.search(r"[\w.+-]+@[\w-]+\.\w", path.read_text("utf-8")), path
+
+
+def test_schemas_are_current(root):
+    """If this fails: ``make schema``."""
+    written = {path.stem: path.read_text("utf-8") for path in (root / "data" / "schema").glob("*.json")}
+    assert written == schema_texts()
+
+
+@pytest.mark.parametrize("kind", sorted(schema_texts()))
+def test_schemas_are_draft_07_and_accept_the_data(root, kind):
+    schema = json.loads(schema_texts()[kind])
+    jsonschema.Draft7Validator.check_schema(schema)
+    assert "$defs" not in schema_texts()[kind]
+    files = sorted((root / "data" / "runs").glob("*.yaml")) if kind == "run" else [root / "data" / f"{kind}.yaml"]
+    for path in files:
+        jsonschema.validate(yaml.load(path.read_text("utf-8"), yaml.BaseLoader) and _json(path), schema)
+
+
+def _json(path):
+    """The file as an editor's YAML 1.2 parser reads it: dates are text."""
+    loader = type("Loader", (yaml.SafeLoader,), {})
+    loader.yaml_implicit_resolvers = {
+        first: [(tag, regex) for tag, regex in resolvers if not tag.endswith("timestamp")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    return yaml.load(path.read_text("utf-8"), loader)
+
+
+def test_every_file_names_its_schema(root):
+    for path in sorted((root / "data").rglob("*.yaml")):
+        match = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text("utf-8"))
+        assert match, path
+        assert (path.parent / match[1]).is_file(), path
+
+
+def test_the_schema_refuses_what_the_loader_refuses(make_run_text):
+    schema = json.loads(schema_texts()["run"])
+    jsonschema.validate(yaml.safe_load(make_run_text()), schema)
+    for changes in ({"tag": "X"}, {"size": "9B"}, {"modle": 1}, {"gpus": {"count": 0, "type": "H100"}}, {"task": ...}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(yaml.safe_load(make_run_text(**changes)), schema)
+
+
+def test_the_example_of_the_documentation_is_valid(root, data):
+    example = root / "docs" / "examples" / "qwen2-5-7b-grpo-2xh100.yaml"
+    data.write(f"runs/{example.name}", example.read_bytes())
+    assert data.problems() == []

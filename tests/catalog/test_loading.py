@@ -1,0 +1,182 @@
+"""Several directories, cross-checks between files, and what no input may do."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.catalog.files import Directory, bundled_directory, configured_directory, take_snapshot
+from sphinx_verl_resources.catalog.load import load_catalog
+from sphinx_verl_resources.catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS
+from sphinx_verl_resources.diagnostics import Diagnostic, Location
+
+GPU = "gpus:\n  - {{name: {name}, vendor: nvidia, memory_gb: 80, memory_mib: {mib}, kind: nominal}}\n"
+
+
+def load(base: Path, *names: str):
+    directories = [configured_directory(name, base) for name in names]
+    return load_catalog(take_snapshot(bundled_directory(), directories, Location("conf.py", 3, 1)))
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+def test_bundled_runs_stay_without_own_runs(tmp_path):
+    (tmp_path / "data").mkdir()
+    assert list(load(tmp_path, "data").runs) == list(load(tmp_path).runs) != []
+
+
+def test_own_runs_replace_the_bundled_ones(tmp_path, make_run_text):
+    write(tmp_path / "data/runs/a.yaml", make_run_text())
+    assert list(load(tmp_path, "data").runs) == ["a"]
+    (tmp_path / "data/runs/a.yaml").unlink()
+    assert list(load(tmp_path, "data").runs) == []
+
+
+def test_registries_extend_and_override_by_name(tmp_path):
+    write(tmp_path / "data/gpus.yaml", GPU.format(name="X9000", mib=1))
+    write(tmp_path / "more/gpus.yaml", GPU.format(name="H20", mib=2))
+    catalog = load(tmp_path, "data", "more")
+    assert catalog.diagnostics == ()
+    assert catalog.gpus.get("x-9000").memory_mib == 1
+    assert catalog.gpus.get("H20").memory_mib == 2
+    assert catalog.gpus.get("NVIDIA H20") is None, "an entry is replaced as a whole"
+    assert catalog.gpus.get("H100").memory_mib == 81559
+
+
+def test_a_new_gpu_and_model_can_be_used_at_once(tmp_path, make_run_text):
+    write(tmp_path / "data/gpus.yaml", GPU.format(name="X9000", mib=1))
+    architecture = yaml.safe_load((bundled_directory().path / "architectures.yaml").read_text())["architectures"][0]
+    architecture |= {"name": "Mine", "hf_id": "me/mine-7B", "aliases": ["me/mine-7B-it"]}
+    write(tmp_path / "data/architectures.yaml", yaml.safe_dump({"architectures": [architecture]}))
+    write(
+        tmp_path / "data/runs/a.yaml", make_run_text(model="me/mine-7B-it", gpus={"count": 1, "type": "x 9000"})
+    )
+    assert load(tmp_path, "data").diagnostics == ()
+
+
+def test_the_same_id_in_two_directories_names_both_places(tmp_path, make_run_text):
+    write(tmp_path / "one/runs/a.yaml", "# first\n" + make_run_text())
+    write(tmp_path / "two/runs/a.yaml", make_run_text())
+    catalog = load(tmp_path, "one", "two")
+    assert [str(problem) for problem in catalog.diagnostics] == [
+        "two/runs/a.yaml:1:5: ERROR: the id 'a' is already recorded at one/runs/a.yaml:2:5; rename one of the two, in "
+        "its file name and in its id [verl.duplicate_id]"
+    ]
+    assert list(catalog.runs) == ["a"]
+
+
+def test_missing_directory(tmp_path):
+    catalog = load(tmp_path, "nowhere", "../elsewhere")
+    assert [str(problem) for problem in catalog.diagnostics] == [
+        "conf.py:3:1: ERROR: the data directory '../elsewhere' does not exist; the path is relative to the directory of "
+        "conf.py [verl.file_unreadable]",
+        "conf.py:3:1: ERROR: the data directory 'nowhere' does not exist; the path is relative to the directory of "
+        "conf.py [verl.file_unreadable]",
+    ]
+    assert catalog.runs
+
+
+def test_a_directory_outside_is_shown_relative(tmp_path):
+    write(tmp_path / "data/runs/a.yaml", "a: [")
+    (tmp_path / "docs").mkdir()
+    (problem,) = load(tmp_path / "docs", "../data").diagnostics
+    assert problem.location.path == "../data/runs/a.yaml"
+
+
+def test_order_of_problems_does_not_depend_on_the_file_system(tmp_path, make_run_text):
+    for name in "cab":
+        write(tmp_path / f"data/runs/{name}.yaml", make_run_text(id=name, size="X", tag="Y"))
+    catalog = load(tmp_path, "data")
+    assert [(problem.location.path[-6], problem.location.line) for problem in catalog.diagnostics] == [
+        ("a", 2), ("a", 3), ("b", 2), ("b", 3), ("c", 2), ("c", 3),
+    ]  # fmt: skip
+
+
+def test_runs_survive_pickling_and_cannot_be_changed(tmp_path, make_run_text):
+    write(tmp_path / "data/runs/a.yaml", make_run_text())
+    run = load(tmp_path, "data").runs["a"]
+    assert pickle.loads(pickle.dumps(run)) == run
+    with pytest.raises(ValueError, match="frozen"):
+        run.tag = "RECOMMENDED"
+
+
+def check_outcome(folder: Path) -> None:
+    catalog = load_catalog(take_snapshot(bundled_directory(), [Directory(folder, "data")], Location("conf.py")))
+    assert all(isinstance(problem, Diagnostic) for problem in catalog.diagnostics)
+    assert len(catalog.runs) + len(catalog.broken) == 1
+    if catalog.broken:
+        assert any(problem.location.path == "data/runs/a.yaml" for problem in catalog.diagnostics)
+    for problem in catalog.diagnostics:
+        assert "\n" not in str(problem)
+        assert problem.location.line >= 1
+        assert problem.location.column >= 1
+
+
+texts = st.text(max_size=30) | st.sampled_from(["GRPO", "*x*", "<script>", "7B", "on", "0.10", "a b", "{x}", "%s"])
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts | st.dates()
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
+)
+likely = st.fixed_dictionaries(
+    {
+        "id": st.just("a") | texts,
+        "size": st.sampled_from(SIZES) | scalars,
+        "tag": st.sampled_from(TAGS) | scalars,
+        "model": st.just("Qwen/Qwen2.5-7B-Instruct") | scalars,
+        "task": texts,
+        "gpus": st.fixed_dictionaries({"count": st.integers(-1, 10**9), "type": st.just("H100") | scalars}) | anything,
+        "train": st.sampled_from(TRAIN_BACKENDS) | scalars,
+        "infer": st.fixed_dictionaries({"engine": st.sampled_from(ENGINES)}) | anything,
+    },
+    optional={
+        "kind": st.sampled_from(KINDS) | scalars,
+        "settings": st.dictionaries(texts, anything, max_size=3),
+        "notes": anything,
+        "evidence": anything,
+        "measured": anything,
+        "script": anything,
+        "added": scalars,
+        "max_batch": scalars,
+        "whatever": anything,
+    },
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(likely)
+def test_any_mapping_gives_a_run_or_problems(fields):
+    with tempfile.TemporaryDirectory() as name:
+        write(Path(name) / "runs/a.yaml", yaml.safe_dump(fields, allow_unicode=True))
+        check_outcome(Path(name))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_any_bytes_give_a_run_or_problems(content):
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "runs/a.yaml"
+        path.parent.mkdir()
+        path.write_bytes(content)
+        check_outcome(Path(name))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_cut_or_damage_gives_a_run_or_problems(data):
+    content = (bundled_directory().path / "runs/qwen2-5-32b-grpo-8xh20.yaml").read_bytes()
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.integers(start, min(len(content), start + 40)))
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "runs/a.yaml"
+        path.parent.mkdir()
+        path.write_bytes(content[:start] + data.draw(st.binary(max_size=10)) + content[end:])
+        check_outcome(Path(name))

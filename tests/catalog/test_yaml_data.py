@@ -1,0 +1,152 @@
+"""YAML is read strictly, and every problem has a place."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.catalog import yaml_data
+from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, read_yaml
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("1", 1), ("-7", -7), ("+3", 3), ("0", 0),
+        ("0.10", 0.1), ("2.5", 2.5), ("-0.5", -0.5),
+        ("true", True), ("False", False), ("null", None), ("~", None), ("", None),
+        ("on", "on"), ("off", "off"), ("yes", "yes"), ("no", "no"), ("y", "y"),
+        ("1_000", "1_000"), ("12:30:00", "12:30:00"), ("0123456", "0123456"), ("0x1F", "0x1F"),
+        ("80e9", "80e9"), ("1e5", "1e5"), ("8.", "8."), (".5", ".5"), (".inf", ".inf"), (".nan", ".nan"),
+        ("2025-06-12", "2025-06-12"), ("0.8.3", "0.8.3"), ("1*H100", "1*H100"),
+        ("9" * 5000, "9" * 5000), ('"0.10"', "0.10"), ("'null'", "null"),
+    ],
+)  # fmt: skip
+def test_scalars(source, value):
+    document = read_yaml(f"key: {source}\n".encode())
+    assert document.problems == []
+    assert document.data == {"key": value}
+    assert type(document.data["key"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("a: 1\nb:\t2\n\tc: 3\n", (3, 1, "yaml_syntax")),
+        ('a: 1\nb: "open\n', (2, 4, "yaml_syntax")),
+        ("a: b: c\n", (1, 5, "yaml_syntax")),
+        ("a: [1, 2\nb: 3\n", (2, 2, "yaml_syntax")),
+        ("a: 1\nb: 2\na: 3\n", (3, 1, "duplicate_key")),
+        ("a: {b: 1, b: 2}\n", (1, 11, "duplicate_key")),
+        ("a: &x 1\n", (1, 4, "yaml_feature")),
+        ("a: *x\n", (1, 4, "yaml_feature")),
+        ("a: {<<: {b: 1}}\n", (1, 5, "yaml_feature")),
+        ("a: !!python/object/apply:os.system [ls]\n", (1, 4, "yaml_feature")),
+        ("a: !!str 1\n", (1, 4, "yaml_feature")),
+        ("a: 1\n---\nb: 2\n", (2, 1, "yaml_feature")),
+        ("[1, 2]: 3\n", (1, 1, "yaml_feature")),
+        ("a: " + "[" * 30 + "]" * 30, (1, 23, "yaml_feature")),
+        ("a: x\u202ey\n", (1, 5, "bad_character")),
+        ("# \u2066\na: 1\n", (1, 3, "bad_character")),
+        ("a: x\x07y\n", (1, 5, "bad_character")),
+        ('a: "x\\u202ey"\n', (1, 4, "bad_character")),
+        ('a: "\\0"\n', (1, 4, "bad_character")),
+    ],
+)
+def test_problems_have_a_place(source, expected):
+    problems = read_yaml(source.encode()).problems
+    assert [(problem.line, problem.column, problem.code.name) for problem in problems] == [expected]
+
+
+def test_a_bomb_of_aliases_is_refused_at_the_first():
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{name}: &{name} [{', '.join(['*' + chr(ord(name) - 1)] * 9)}]" for name in "bcdefghi"]
+    document = read_yaml("\n".join(lines).encode())
+    assert document.data is None
+    assert [problem.code.name for problem in document.problems] == ["yaml_feature"]
+
+
+def test_deep_nesting_does_not_overflow():
+    for opening in ("[", "{a: ", "- "):
+        problems = read_yaml((opening * 100_000).encode()).problems
+        assert [problem.code.name for problem in problems] == ["yaml_feature"]
+
+
+def test_too_large():
+    problems = read_yaml(b"#" * (MAX_BYTES + 1)).problems
+    assert [(problem.line, problem.code.name) for problem in problems] == [(1, "file_too_large")]
+    assert read_yaml(b"#" * MAX_BYTES).problems == []
+
+
+def test_not_utf8():
+    problems = read_yaml(b"a: 1\nb: caf\xe9\n").problems
+    assert [(problem.line, problem.column, problem.code.name) for problem in problems] == [(2, 7, "encoding")]
+    assert [problem.code.name for problem in read_yaml("a: 1".encode("utf-16")).problems] == ["encoding"]
+
+
+def test_byte_order_mark_and_windows_line_ends():
+    document = read_yaml(b"\xef\xbb\xbfa: 1\r\nb:\r\n  c: 2\r\n")
+    assert document.data == {"a": 1, "b": {"c": 2}}
+    assert document.value_place(("b", "c")) == (3, 6)
+    assert document.key_place(("a",)) == (1, 1)
+
+
+def test_places_skip_what_is_not_there():
+    document = read_yaml(b"a:\n  - b: 1\n  - c: 2\n")
+    assert document.value_place(("a", 1, "c")) == (3, 8)
+    assert document.key_place(("a", 1, "c")) == (3, 5)
+    assert document.value_place(("a", 1, "branch", "missing")) == (3, 5)
+    assert document.value_place(()) == (1, 1)
+    assert document.source(("a", 1, "c")) == "2"
+
+
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
+def test_both_parsers_agree(loader, monkeypatch):
+    monkeypatch.setattr(yaml_data, "LOADER", loader)
+    document = read_yaml(b"a: 1\nb: [x, {c: 0.10}]\nd: >-\n  some\n  text\n")
+    assert document.data == {"a": 1, "b": ("x", {"c": 0.1}), "d": "some text"}
+    assert document.value_place(("b", 1, "c")) == (2, 12)
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**15), 10**15) | st.text("abc xyz:#-'\"{}[]&*!|>%@,äé漢", max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcxyz_.", min_size=1, max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def as_lists(value):
+    if isinstance(value, tuple):
+        return [as_lists(item) for item in value]
+    if isinstance(value, dict):
+        return {key: as_lists(item) for key, item in value.items()}
+    return value
+
+
+@given(plain)
+def test_what_is_dumped_is_read_again(value):
+    """PyYAML quotes every text that looks like something else to it; we read fewer things as something else."""
+    document = read_yaml(yaml.safe_dump({"value": value}, allow_unicode=True).encode())
+    assert document.problems == []
+    assert as_lists(document.data) == {"value": value}
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_no_input_raises(content):
+    document = read_yaml(content)
+    if document.data is not None and not document.problems:
+        assert no_floats_but_finite(document.data)
+
+
+def no_floats_but_finite(value):
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, tuple):
+        return all(map(no_floats_but_finite, value))
+    if isinstance(value, dict):
+        return all(map(no_floats_but_finite, value.values()))
+    return True

@@ -1,0 +1,182 @@
+"""What tests share: small data directories, and real Sphinx builds of small projects."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from sphinx.testing.util import SphinxTestApp
+
+from sphinx_verl_resources.catalog.files import bundled_directory, configured_directory, take_snapshot
+from sphinx_verl_resources.catalog.load import load_catalog
+from sphinx_verl_resources.diagnostics import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bs4 import BeautifulSoup
+    from sphinx_verl_resources.catalog.catalog import Catalog
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: A run with the required fields only.
+MINIMAL: dict[str, Any] = {
+    "id": "a",
+    "size": "7B",
+    "tag": "MIN",
+    "model": "Qwen/Qwen2.5-7B-Instruct",
+    "task": "GRPO",
+    "gpus": {"count": 2, "type": "H100"},
+    "train": "fsdp",
+    "infer": {"engine": "vllm", "version": "0.8.3"},
+}
+
+
+def run_text(**changes: Any) -> str:
+    """The text of a run file: the minimal one with changes; a value of ``...`` removes a key."""
+    fields = {**MINIMAL, **changes}
+    return yaml.safe_dump({key: value for key, value in fields.items() if value is not ...}, sort_keys=False)
+
+
+@dataclass
+class Data:
+    """A data directory under construction."""
+
+    path: Path
+
+    def write(self, name: str, text: str | bytes) -> Path:
+        """Write a file, ``runs/a.yaml`` for example."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def run(self, name: str, **changes: Any) -> Path:
+        """Write a valid run file."""
+        return self.write(f"runs/{name}.yaml", run_text(id=name, **changes))
+
+    def load(self) -> Catalog:
+        """The catalog, with paths shown relative to the directory above."""
+        base = self.path.parent
+        directories = [configured_directory(self.path.name, base)]
+        return load_catalog(take_snapshot(bundled_directory(), directories, Location("conf.py")))
+
+    def problems(self) -> list[str]:
+        """Every problem as it is printed."""
+        return [str(problem) for problem in self.load().diagnostics]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Data:
+    """An empty data directory called ``data``."""
+    folder = tmp_path / "data"
+    (folder / "runs").mkdir(parents=True)
+    return Data(folder)
+
+
+@dataclass
+class Build:
+    """What one build did."""
+
+    app: SphinxTestApp
+    read: set[str]
+    warnings: list[str]
+
+    @property
+    def out(self) -> Path:
+        """The output directory."""
+        return Path(self.app.outdir)
+
+    def text(self, name: str) -> str:
+        """An output file."""
+        return (self.out / name).read_text("utf-8")
+
+    def soup(self, name: str = "index.html") -> BeautifulSoup:
+        """An HTML page."""
+        from bs4 import BeautifulSoup
+
+        return BeautifulSoup(self.text(name), "html.parser")
+
+    def rows(self, section: str, name: str = "index.html") -> list[list[str]]:
+        """The cells of the table in a section, without marks; the header row comes first."""
+        found = self.soup(name).find(id=section)
+        assert found is not None, f"no section {section}"
+        return [
+            [" ".join(re.sub(r"\s*\[\d+\]", "", cell.get_text()).split()) for cell in row.find_all(["th", "td"])]
+            for row in found.select("table.verl-runs tr")
+        ]
+
+
+@dataclass
+class Project:
+    """A small documentation project."""
+
+    path: Path
+    conf: dict[str, Any] = field(default_factory=dict)
+
+    def page(self, text: str, name: str = "index.rst") -> Project:
+        """Write a page with a title."""
+        title = Path(name).stem
+        head = f"# {title}\n\n" if name.endswith(".md") else f"{title}\n{'=' * len(title)}\n\n"
+        orphan = "" if name.startswith("index") else ("---\norphan: true\n---\n\n" if name.endswith(".md") else ":orphan:\n\n")
+        (self.path / name).write_text(orphan + head + text, "utf-8")
+        return self
+
+    def build(self, builder: str = "html", *, parallel: int = 0, fresh: bool = False, **conf: Any) -> Build:
+        """Build with the settings given once more; the environment is kept between calls."""
+        self.conf.update(conf)
+        lines = [f"{key} = {value!r}" for key, value in {"extensions": [], **self.conf}.items()]
+        lines.append("extensions = [*extensions, 'sphinx_verl_resources']")
+        (self.path / "conf.py").write_text("\n".join(lines) + "\n", "utf-8")
+        status, warning = io.StringIO(), io.StringIO()
+        app = SphinxTestApp(
+            builder, srcdir=self.path, status=status, warning=warning, freshenv=fresh, parallel=parallel
+        )
+        read: set[str] = set()
+        app.connect("env-before-read-docs", lambda app, env, docnames: read.update(docnames), priority=900)
+        try:
+            app.build()
+        finally:
+            app.cleanup()
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", warning.getvalue()).splitlines()
+        return Build(app, read, [line for line in lines if line.strip()])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project on the bundled dataset; its directory is beside the one of ``data``."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    return Project(folder)
+
+
+@pytest.fixture
+def own(project: Project, data: Data) -> Project:
+    """A project on the data directory of the test."""
+    project.conf["verl_resources_data"] = ["../data"]
+    return project
+
+
+@pytest.fixture(scope="session")
+def published() -> list[dict[str, str]]:
+    """The twelve rows of verl's page as it stood on 2026-08-22, in its order."""
+    with (ROOT / "tests" / "published_rows.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The top of the checkout."""
+    return ROOT
+
+
+@pytest.fixture
+def make_run_text() -> Callable[..., str]:
+    """For tests that need the text of a run file."""
+    return run_text
