@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
 
 .DEFAULT_GOAL := help
-.PHONY: help html test matrix benchmark schema lint format clean
+.PHONY: help html check test matrix benchmark schema lint format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -25,6 +25,9 @@ $(BIN)/.ready: pyproject.toml
 html: $(BIN)/.ready  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -b html $(SPHINXOPTS) docs docs/_build/html
 	@echo "The pages are in docs/_build/html; the hardware page is docs/_build/html/hardware.html"
+
+check: $(BIN)/.ready  ## check the recorded runs and registries
+	@$(BIN)/verl-resources check data
 
 test: $(BIN)/.ready  ## run every test, ruff and mypy included
 	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not matrix'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .catalog.links import COMMIT_URL, SCRIPT_URL, Links, template_problem
 from .diagnostics import Code, Diagnostic, Location
@@ -25,15 +25,15 @@ class VerlConfig:
     data: list[str] = field(
         default_factory=list,
         metadata={
-            "help": "Data directories, relative to conf.py, read after the bundled dataset: their runs replace the "
-            "bundled runs, their registries extend and override the bundled registries by name.",
+            "help": "Data directories, relative to conf.py, read after the bundled dataset: their runs "
+            "replace the bundled runs, their registries extend and override the bundled ones by name.",
             "types": (list, tuple),
         },
     )
     script_url: str = field(
         default=SCRIPT_URL,
         metadata={
-            "help": "Address of a file in verl's repository, with {ref} for the commit and {path} for the file.",
+            "help": "Address of a file in verl's repository, with {ref} and {path}.",
             "types": (str,),
         },
     )

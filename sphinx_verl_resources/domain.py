@@ -66,9 +66,14 @@ class DataRole(SphinxRole):
                 f"verl:data: unknown figure {name!r}; {hint}",
                 self.config,
             )
-            return [nodes.strong("", f"[verl:data: unknown figure {name!r}]", classes=["verl-problem"])], []
+            return [self._inline(f"[verl:data: unknown figure {name!r}]", "verl-problem")], []
         domain.note_use(FactUse(name))
-        return [nodes.inline(self.rawtext, FACTS[name](domain.catalog), classes=["verl-data"])], []
+        return [self._inline(FACTS[name](domain.catalog), "verl-data")], []
+
+    def _inline(self, text: str, name: str) -> nodes.inline:
+        node = nodes.inline(self.rawtext, text, classes=[name])
+        node["support_smartquotes"] = False
+        return node
 
 
 #: The figures that the role ``verl:data`` knows.

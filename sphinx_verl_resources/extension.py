@@ -11,7 +11,7 @@ from .config import register_config
 from .directives.contribute import link_upstream
 from .directives.runs import VerlRuns, verl_runs
 from .domain import VerlDomain
-from .transforms import RenderRuns
+from .transforms import RenderRuns, SectionsToCaptions
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -31,6 +31,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.add_domain(VerlDomain)
     app.add_node(verl_runs)
     app.add_directive("verl-runs", VerlRuns)
+    app.add_transform(SectionsToCaptions)
     app.add_post_transform(RenderRuns)
     app.connect("config-inited", add_static_path)
     app.connect("builder-inited", start)

@@ -1,16 +1,37 @@
-"""Turning what directives left behind into tables, when a page is written."""
+"""Finishing what directives left behind: sections when a page is read, tables when it is written."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from .directives.runs import verl_runs
+from .directives.runs import SECTION_SIZE, set_caption, verl_runs
 from .domain import VerlDomain
 
-if TYPE_CHECKING:
-    from docutils import nodes
+
+class SectionsToCaptions(SphinxTransform):
+    """Where no section can stand, in a note or a list, its title becomes the caption of its table.
+
+    A directive cannot tell: what is around it only the parser knows, and each keeps it elsewhere.
+    """
+
+    default_priority = 200
+
+    def apply(self, **kwargs: Any) -> None:
+        """Look at each section of ours once."""
+        for section in list(self.document.findall(nodes.section)):
+            size = section.attributes.pop(SECTION_SIZE, None)
+            if size is None or isinstance(section.parent, (nodes.document, nodes.section, addnodes.only)):
+                continue
+            content = section.children[1:]
+            for node in content:
+                if isinstance(node, verl_runs):
+                    set_caption(node, size, self.document)
+            section.replace_self(content)
 
 
 class RenderRuns(SphinxPostTransform):

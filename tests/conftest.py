@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bs4 import BeautifulSoup
+
     from sphinx_verl_resources.catalog.catalog import Catalog
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,7 +109,10 @@ class Build:
         found = self.soup(name).find(id=section)
         assert found is not None, f"no section {section}"
         return [
-            [" ".join(re.sub(r"\s*\[\d+\]", "", cell.get_text()).split()) for cell in row.find_all(["th", "td"])]
+            [
+                " ".join(re.sub(r"\s*\[\d+\]", "", cell.get_text()).split())
+                for cell in row.find_all(["th", "td"])
+            ]
             for row in found.select("table.verl-runs tr")
         ]
 
@@ -124,7 +128,11 @@ class Project:
         """Write a page with a title."""
         title = Path(name).stem
         head = f"# {title}\n\n" if name.endswith(".md") else f"{title}\n{'=' * len(title)}\n\n"
-        orphan = "" if name.startswith("index") else ("---\norphan: true\n---\n\n" if name.endswith(".md") else ":orphan:\n\n")
+        orphan = (
+            ""
+            if name.startswith("index")
+            else ("---\norphan: true\n---\n\n" if name.endswith(".md") else ":orphan:\n\n")
+        )
         (self.path / name).write_text(orphan + head + text, "utf-8")
         return self
 

@@ -53,8 +53,7 @@ def test_import_is_lazy():
 
 def test_extension_does_not_import_pydantic():
     code = (
-        "import sys, sphinx_verl_resources.extension\n"
-        "assert not {'pydantic', 'tabulate'} & set(sys.modules)"
+        "import sys, sphinx_verl_resources.extension\nassert not {'pydantic', 'tabulate'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -97,7 +96,10 @@ def test_imports_go_down_only(root):
 
 
 def test_modules_stay_small(root):
-    sizes = {path.name: len(path.read_text("utf-8").splitlines()) for path in (root / "sphinx_verl_resources").rglob("*.py")}
+    sizes = {
+        path.name: len(path.read_text("utf-8").splitlines())
+        for path in (root / "sphinx_verl_resources").rglob("*.py")
+    }
     assert {name: size for name, size in sizes.items() if size > 400} == {}
 
 

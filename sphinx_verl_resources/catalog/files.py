@@ -47,6 +47,10 @@ class Directory:
     path: Path
     shown: str
 
+    def show(self, name: str) -> str:
+        """How messages show a file in this directory."""
+        return name if self.shown == "." else f"{self.shown}/{name}"
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -119,7 +123,7 @@ def take_snapshot(bundled: Directory | None, configured: Iterable[Directory], mi
     for directory in directories:
         for name, files in registries.items():
             if (directory.path / name).exists():
-                files.extend(_read(directory.path / name, f"{directory.shown}/{name}", problems))
+                files.extend(_read(directory.path / name, directory.show(name), problems))
         if directory is bundled and has_own_runs:
             continue
         problems.extend(_unexpected_names(directory))
@@ -134,10 +138,10 @@ def _run_files(directory: Directory, problems: list[Diagnostic]) -> Iterator[Dat
     except FileNotFoundError:
         return
     except OSError as error:
-        problems.append(_unreadable(f"{directory.shown}/{RUNS}", error))
+        problems.append(_unreadable(directory.show(RUNS), error))
         return
     for name in names:
-        shown = f"{directory.shown}/{RUNS}/{name}"
+        shown = directory.show(f"{RUNS}/{name}")
         if name.endswith(".yaml"):
             yield from _read(folder / name, shown, problems)
         elif not name.endswith(".md"):
@@ -147,7 +151,7 @@ def _run_files(directory: Directory, problems: list[Diagnostic]) -> Iterator[Dat
 def _unexpected_names(directory: Directory) -> Iterator[Diagnostic]:
     for name in sorted(entry.name for entry in directory.path.iterdir()):
         if name.endswith((".yaml", ".yml")) and name not in KNOWN_NAMES:
-            yield _unexpected(f"{directory.shown}/{name}", f"a run belongs into the folder {RUNS!r}")
+            yield _unexpected(directory.show(name), f"a run belongs into the folder {RUNS!r}")
 
 
 def _unexpected(shown: str, hint: str) -> Diagnostic:

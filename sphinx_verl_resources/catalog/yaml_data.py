@@ -197,11 +197,8 @@ class _Mapping:
             if self._key == "<<" and event.implicit[0]:
                 _refuse(event, "the merge key '<<'")
             if self._key in self.items:
-                line, column = event.start_mark.line + 1, event.start_mark.column + 1
-                problem = Problem(
-                    line, column, Code.duplicate_key, f"the key {self._key!r} stands here a second time"
-                )
-                self._problems.append(problem)
+                message = f"the key {self._key!r} stands here a second time"
+                self._problems.append(Problem(*_start(event), Code.duplicate_key, message))
         else:
             self.items[self._key] = value
         self.expects_key = not self.expects_key

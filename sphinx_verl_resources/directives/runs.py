@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 from ..catalog import selection
@@ -41,6 +40,20 @@ class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names no
     """
 
 
+#: The attribute that marks a section of ours until ``SectionsToCaptions`` has seen it.
+SECTION_SIZE = "verl_size"
+
+
+def set_caption(node: verl_runs, caption: str, document: nodes.document) -> None:
+    """Give a table a title, and the id that Sphinx's permanent link to it needs."""
+    stem = table_id = nodes.make_id(f"verl-runs-{caption}")
+    number = 1
+    while document.ids.setdefault(table_id, node) is not node:
+        number += 1
+        table_id = f"{stem}-{number}"
+    node["caption"], node["table_id"] = caption, table_id
+
+
 class VerlRuns(SphinxDirective):
     """Recorded runs, one section per size class, or one table with a caption."""
 
@@ -61,9 +74,7 @@ class VerlRuns(SphinxDirective):
         except OptionError as problem:
             message = f"{self.name}: {problem}"
             log_at(self.get_location(), problem.code, message, self.config)
-            paragraph = nodes.paragraph("", message)
-            self.set_source_info(paragraph)
-            return [nodes.error("", paragraph, classes=["verl-problem"])]
+            return [self._problem(nodes.Text(message))]
 
     def _run(self) -> list[nodes.Node]:
         domain = VerlDomain.of(self.env)
@@ -72,12 +83,11 @@ class VerlRuns(SphinxDirective):
         domain.note_use(RunsUse(query))
         runs = selection.select_runs(domain.catalog, query)
         broken = selection.select_broken(domain.catalog, query)
-        if "caption" in self.options or not self._takes_sections():
-            caption = self.options.get("caption") or " ".join(("Recorded runs", *query.sizes))
+        if "caption" in self.options:
             order = {size: index for index, size in enumerate(selection.sizes_to_show(runs, query))}
             if not query.sort:
                 runs.sort(key=lambda run: order[run.size])
-            return self._content(runs, columns, broken, query, caption=caption)
+            return self._content(runs, columns, broken, query)
         return self._sections(runs, columns, broken, query)
 
     def _query(self, domain: VerlDomain) -> RunQuery:
@@ -89,11 +99,6 @@ class VerlRuns(SphinxDirective):
                 filters.append((name, options.filter_values(name, self.options[name], allowed)))
         sort = options.sort_fields(self.options["sort"]) if "sort" in self.options else ()
         return RunQuery(sizes, tuple(filters), sort)
-
-    def _takes_sections(self) -> bool:
-        """Whether titles may stand here; inside an admonition or a list they may not."""
-        parent = getattr(self.state, "parent", None)
-        return isinstance(parent, (nodes.document, nodes.section, addnodes.only))
 
     def _sections(
         self, runs: Sequence[Run], columns: Sequence[str], broken: Sequence[BrokenRun], query: RunQuery
@@ -109,6 +114,7 @@ class VerlRuns(SphinxDirective):
             if not own and not own_broken and "hide-empty" in self.options:
                 continue
             section = nodes.section()
+            section[SECTION_SIZE] = size
             self.set_source_info(section)
             title = nodes.title("", size)
             self.set_source_info(title)
@@ -117,9 +123,9 @@ class VerlRuns(SphinxDirective):
             if size_slug(size) not in self.state.document.ids:
                 section["ids"].append(size_slug(size))
             self.state.document.note_implicit_target(section, section)
-            section += self._content(own, columns, own_broken, query, size=size)
+            section += self._content(own, columns, own_broken, query, size)
             sections.append(section)
-        return sections
+        return sections or [self._empty("", filtered=bool(query.filters))]
 
     def _content(
         self,
@@ -127,29 +133,24 @@ class VerlRuns(SphinxDirective):
         columns: Sequence[str],
         broken: Sequence[BrokenRun],
         query: RunQuery,
-        *,
-        caption: str = "",
         size: str = "",
     ) -> list[nodes.Node]:
         """A table or what stands instead of it, then the files that may be missing from it."""
         content: list[nodes.Node] = [self._broken(file) for file in broken]
         if runs:
-            content.insert(0, self._table(runs, columns, caption))
+            content.insert(0, self._table(runs, columns))
         elif not broken:
             content.append(self._empty(size or ", ".join(query.sizes), filtered=bool(query.filters)))
         return content
 
-    def _table(self, runs: Sequence[Run], columns: Sequence[str], caption: str) -> verl_runs:
-        node = verl_runs("", runs=[run.id for run in runs], columns=list(columns), caption=caption)
+    def _table(self, runs: Sequence[Run], columns: Sequence[str]) -> verl_runs:
+        node = verl_runs("", runs=[run.id for run in runs], columns=list(columns), caption="")
         # Reserved now, while other ids are given out; a run that the page has shown before keeps its row.
         ids = self.state.document.ids
         node["anchors"] = [run.id for run in runs if ids.setdefault(row_id(run.id), node) is node]
         self.set_source_info(node)
-        if caption:  # Sphinx gives every table with a caption a permanent link, so it needs an id
-            stem = number = nodes.make_id(f"verl-runs-{caption}")
-            while ids.setdefault(number, node) is not node:
-                number = f"{stem}-{len(ids)}"
-            node["table_id"] = number
+        if "caption" in self.options:
+            set_caption(node, self.options["caption"], self.state.document)
         return node
 
     def _empty(self, sizes: str, *, filtered: bool) -> nodes.paragraph:
@@ -165,8 +166,12 @@ class VerlRuns(SphinxDirective):
         return paragraph
 
     def _broken(self, file: BrokenRun) -> nodes.error:
-        paragraph = nodes.paragraph()
-        paragraph += nodes.literal("", file.shown)
-        paragraph += nodes.Text(" has errors and is not shown; the build log says which.")
+        text = " has errors and is not shown; the build log says which."
+        return self._problem(nodes.literal("", file.shown), nodes.Text(text))
+
+    def _problem(self, *content: nodes.Node) -> nodes.error:
+        """A box that no reader of the page overlooks."""
+        paragraph = nodes.paragraph("", "", *content)
+        paragraph["support_smartquotes"] = False
         self.set_source_info(paragraph)
         return nodes.error("", paragraph, classes=["verl-problem"])

@@ -131,7 +131,9 @@ def _place_notes(runs: Sequence[Run], anchors: Collection[str]) -> list[PlacedNo
         if run.id not in anchors:
             continue  # its notes stand at its first appearance on the page
         for index, note in enumerate(run.notes, 1):
-            first = placed.setdefault(note, PlacedNote(f"[{len(placed) + 1}]", f"note-{run.id}-{index}", note, []))
+            first = placed.setdefault(
+                note, PlacedNote(f"[{len(placed) + 1}]", f"note-{run.id}-{index}", note, [])
+            )
             first.runs.append(run)
     return list(placed.values())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 #: tabulate's name of each format that it makes.
 TABULATE = {"plain": "simple", "rst": "rst", "github": "github", "html": "html", "latex": "latex"}
-FORMATS = (*TABULATE, "list-table", "json")
+FORMATS = (*TABULATE, "list-table", "csv", "json")
 
 
 def runs_text(runs: Sequence[Run], columns: Sequence[str], links: Links, form: str) -> str:
@@ -27,9 +29,17 @@ def runs_text(runs: Sequence[Run], columns: Sequence[str], links: Links, form: s
     rows = [[run_cell(run, name, links).text for name in columns] for run in runs]
     if form == "json":
         return json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=2)
+    if form == "csv":
+        return _csv(headings, rows)
     if form == "list-table":
         return _list_table(headings, rows)
     return tabulate(rows, headings, tablefmt=TABULATE[form], disable_numparse=True)
+
+
+def _csv(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows((headings, *rows))
+    return stream.getvalue().rstrip("\n")
 
 
 def _list_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

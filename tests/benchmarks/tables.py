@@ -64,7 +64,9 @@ def make_data(folder: Path, count: int, sizes: tuple[str, ...] = ("7B",)) -> Non
 
 def make_projects(folder: Path, data: Path, conf: str, directive: str) -> tuple[Path, Path, Path]:
     """A project without a table, one with typed tables, and one with ours."""
-    snapshot = take_snapshot(bundled_directory(), [configured_directory(str(data), folder)], Location("benchmark"))
+    snapshot = take_snapshot(
+        bundled_directory(), [configured_directory(str(data), folder)], Location("benchmark")
+    )
     catalog = load_catalog(snapshot)
     typed: list[str] = []
     for size in PAGE_SIZES:
@@ -74,7 +76,9 @@ def make_projects(folder: Path, data: Path, conf: str, directive: str) -> tuple[
             rows = [[f"{name}" for name in PAGE_COLUMNS]]
             for run in runs:
                 cells = [run_cell(run, name, Links()).pieces[0] for name in PAGE_COLUMNS]
-                rows.append([f"`{text} <{url}>`__" if url else text.replace("*", "\\*") for text, url in cells])
+                rows.append(
+                    [f"`{text} <{url}>`__" if url else text.replace("*", "\\*") for text, url in cells]
+                )
             for row in rows:
                 typed += [f"   {'* -' if index == 0 else '  -'} {text}" for index, text in enumerate(row)]
     ours = f'extensions += ["sphinx_verl_resources"]\nverl_resources_data = [{str(data)!r}]\n'
@@ -97,7 +101,17 @@ def fastest_builds(projects: tuple[Path, ...], repeat: int) -> list[float]:
     best = [float("inf")] * len(projects)
     for _ in range(repeat):
         for index, project in enumerate(projects):
-            command = [sys.executable, "-m", "sphinx", "-q", "-E", "-b", "html", str(project), str(project / "_build")]
+            command = [
+                sys.executable,
+                "-m",
+                "sphinx",
+                "-q",
+                "-E",
+                "-b",
+                "html",
+                str(project),
+                str(project / "_build"),
+            ]
             start = time.perf_counter()
             subprocess.run(command, check=True)
             best[index] = min(best[index], time.perf_counter() - start)
@@ -109,7 +123,9 @@ def page_of(count: int, sizes: tuple[str, ...], conf: str, repeat: int) -> tuple
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_data(folder / "data", count, sizes)
-        empty, typed, ours = fastest_builds(make_projects(folder, folder / "data", conf, ".. verl-runs::"), repeat)
+        empty, typed, ours = fastest_builds(
+            make_projects(folder, folder / "data", conf, ".. verl-runs::"), repeat
+        )
         return empty, typed, ours
 
 
@@ -131,7 +147,9 @@ def loading(count: int) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeat", type=int, default=5, help="builds per figure (default: 5)")
     options = parser.parse_args()
     rows = []

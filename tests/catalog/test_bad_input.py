@@ -225,7 +225,9 @@ def test_one_mistake_one_line(data, name):
 
 
 def test_all_problems_of_all_files_at_once(data):
-    data.write("runs/a.yaml", RUN.replace("count: 2", "count: two").replace("tag: MIN", "tag: X") + "foo: 1\n")
+    data.write(
+        "runs/a.yaml", RUN.replace("count: 2", "count: two").replace("tag: MIN", "tag: X") + "foo: 1\n"
+    )
     data.write("runs/b.yaml", "id: b\n")
     data.write("runs/c.yaml", "a: [")
     data.run("d")
@@ -244,7 +246,12 @@ def test_all_problems_of_all_files_at_once(data):
 
 
 def test_a_run_keeps_odd_text_as_it_is(data):
-    data.run("a", task="<script>alert(1)</script> *x* `y`_ |z| {{ q }} %s {0}", label="on", contributor={"name": "1_000"})
+    data.run(
+        "a",
+        task="<script>alert(1)</script> *x* `y`_ |z| {{ q }} %s {0}",
+        label="on",
+        contributor={"name": "1_000"},
+    )
     catalog = data.load()
     assert catalog.diagnostics == ()
     assert catalog.runs["a"].task == "<script>alert(1)</script> *x* `y`_ |z| {{ q }} %s {0}"
@@ -275,8 +282,14 @@ def test_what_is_no_file(data):
     (data.path / "runs" / "a.yaml").mkdir()
     (data.path / "runs" / "b.yaml").symlink_to("nowhere")
     problems = data.problems()
-    assert problems[0] == "data/runs/a.yaml:1:1: ERROR: cannot be read: not a regular file [verl.file_unreadable]"
-    assert problems[1] == "data/runs/b.yaml:1:1: ERROR: cannot be read: No such file or directory [verl.file_unreadable]"
+    assert (
+        problems[0]
+        == "data/runs/a.yaml:1:1: ERROR: cannot be read: not a regular file [verl.file_unreadable]"
+    )
+    assert (
+        problems[1]
+        == "data/runs/b.yaml:1:1: ERROR: cannot be read: No such file or directory [verl.file_unreadable]"
+    )
 
 
 def test_registry_mistakes(data):
@@ -294,7 +307,9 @@ gpus:
         "amd, huawei, intel [verl.unknown_value]",
         "data/gpus.yaml:4:59: ERROR: gpus.2.memory_mib: must be at least 1, got '-1' [verl.wrong_value]",
     ]
-    data.write("gpus.yaml", (data.path / "gpus.yaml").read_text().replace("nvidea", "nvidia").replace("-1", "1"))
+    data.write(
+        "gpus.yaml", (data.path / "gpus.yaml").read_text().replace("nvidea", "nvidia").replace("-1", "1")
+    )
     assert data.problems() == [
         "data/gpus.yaml:3:5: ERROR: 'X' is also a name of entry 1 of 'gpus' [verl.duplicate_name]"
     ]

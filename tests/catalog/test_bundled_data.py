@@ -75,7 +75,9 @@ def test_schemas_are_draft_07_and_accept_the_data(root, kind):
     schema = json.loads(schema_texts()[kind])
     jsonschema.Draft7Validator.check_schema(schema)
     assert "$defs" not in schema_texts()[kind]
-    files = sorted((root / "data" / "runs").glob("*.yaml")) if kind == "run" else [root / "data" / f"{kind}.yaml"]
+    files = (
+        sorted((root / "data" / "runs").glob("*.yaml")) if kind == "run" else [root / "data" / f"{kind}.yaml"]
+    )
     for path in files:
         jsonschema.validate(yaml.load(path.read_text("utf-8"), yaml.BaseLoader) and _json(path), schema)
 
@@ -100,7 +102,13 @@ def test_every_file_names_its_schema(root):
 def test_the_schema_refuses_what_the_loader_refuses(make_run_text):
     schema = json.loads(schema_texts()["run"])
     jsonschema.validate(yaml.safe_load(make_run_text()), schema)
-    for changes in ({"tag": "X"}, {"size": "9B"}, {"modle": 1}, {"gpus": {"count": 0, "type": "H100"}}, {"task": ...}):
+    for changes in (
+        {"tag": "X"},
+        {"size": "9B"},
+        {"modle": 1},
+        {"gpus": {"count": 0, "type": "H100"}},
+        {"task": ...},
+    ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(yaml.safe_load(make_run_text(**changes)), schema)
 

@@ -11,7 +11,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.catalog.files import Directory, bundled_directory, configured_directory, take_snapshot
+from sphinx_verl_resources.catalog.files import (
+    Directory,
+    bundled_directory,
+    configured_directory,
+    take_snapshot,
+)
 from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
@@ -54,11 +59,14 @@ def test_registries_extend_and_override_by_name(tmp_path):
 
 def test_a_new_gpu_and_model_can_be_used_at_once(tmp_path, make_run_text):
     write(tmp_path / "data/gpus.yaml", GPU.format(name="X9000", mib=1))
-    architecture = yaml.safe_load((bundled_directory().path / "architectures.yaml").read_text())["architectures"][0]
+    architecture = yaml.safe_load((bundled_directory().path / "architectures.yaml").read_text())[
+        "architectures"
+    ][0]
     architecture |= {"name": "Mine", "hf_id": "me/mine-7B", "aliases": ["me/mine-7B-it"]}
     write(tmp_path / "data/architectures.yaml", yaml.safe_dump({"architectures": [architecture]}))
     write(
-        tmp_path / "data/runs/a.yaml", make_run_text(model="me/mine-7B-it", gpus={"count": 1, "type": "x 9000"})
+        tmp_path / "data/runs/a.yaml",
+        make_run_text(model="me/mine-7B-it", gpus={"count": 1, "type": "x 9000"}),
     )
     assert load(tmp_path, "data").diagnostics == ()
 
@@ -110,7 +118,9 @@ def test_runs_survive_pickling_and_cannot_be_changed(tmp_path, make_run_text):
 
 
 def check_outcome(folder: Path) -> None:
-    catalog = load_catalog(take_snapshot(bundled_directory(), [Directory(folder, "data")], Location("conf.py")))
+    catalog = load_catalog(
+        take_snapshot(bundled_directory(), [Directory(folder, "data")], Location("conf.py"))
+    )
     assert all(isinstance(problem, Diagnostic) for problem in catalog.diagnostics)
     assert len(catalog.runs) + len(catalog.broken) == 1
     if catalog.broken:
@@ -121,10 +131,14 @@ def check_outcome(folder: Path) -> None:
         assert problem.location.column >= 1
 
 
-texts = st.text(max_size=30) | st.sampled_from(["GRPO", "*x*", "<script>", "7B", "on", "0.10", "a b", "{x}", "%s"])
+texts = st.text(max_size=30) | st.sampled_from(
+    ["GRPO", "*x*", "<script>", "7B", "on", "0.10", "a b", "{x}", "%s"]
+)
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts | st.dates()
 anything = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
 )
 likely = st.fixed_dictionaries(
     {
@@ -133,7 +147,8 @@ likely = st.fixed_dictionaries(
         "tag": st.sampled_from(TAGS) | scalars,
         "model": st.just("Qwen/Qwen2.5-7B-Instruct") | scalars,
         "task": texts,
-        "gpus": st.fixed_dictionaries({"count": st.integers(-1, 10**9), "type": st.just("H100") | scalars}) | anything,
+        "gpus": st.fixed_dictionaries({"count": st.integers(-1, 10**9), "type": st.just("H100") | scalars})
+        | anything,
         "train": st.sampled_from(TRAIN_BACKENDS) | scalars,
         "infer": st.fixed_dictionaries({"engine": st.sampled_from(ENGINES)}) | anything,
     },
@@ -160,7 +175,9 @@ def test_any_mapping_gives_a_run_or_problems(fields):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
+@given(
+    st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass"))
+)
 def test_any_bytes_give_a_run_or_problems(content):
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "runs/a.yaml"

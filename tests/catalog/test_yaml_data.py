@@ -113,8 +113,14 @@ def test_both_parsers_agree(loader, monkeypatch):
 
 
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**15), 10**15) | st.text("abc xyz:#-'\"{}[]&*!|>%@,äé漢", max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcxyz_.", min_size=1, max_size=8), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**15), 10**15)
+    | st.text("abc xyz:#-'\"{}[]&*!|>%@,äé漢", max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text("abcxyz_.", min_size=1, max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 

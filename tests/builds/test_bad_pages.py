@@ -1,0 +1,163 @@
+"""Mistakes in pages, data and configuration: a message with a place, a visible placeholder, no traceback."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def located(build, line: int = 4) -> list[str]:
+    """The messages without the directory of the project."""
+    prefix = f"{build.app.srcdir}/"
+    assert all(warning.startswith(prefix) for warning in build.warnings), build.warnings
+    return [warning.removeprefix(prefix) for warning in build.warnings]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            ".. verl-runs:: 7X",
+            "verl-runs: there is no size class '7X'; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, "
+            "405B, 671B [verl.unknown_size]",
+        ),
+        (".. verl-runs:: 7B 7b", "verl-runs: the size class '7B' stands there twice [verl.directive]"),
+        (
+            ".. verl-runs::\n   :columns: modle",
+            "verl-runs: :columns: unknown field 'modle'; did you mean 'model'? [verl.directive]",
+        ),
+        (
+            ".. verl-runs::\n   :columns: tag tag",
+            "verl-runs: :columns: the field 'tag' stands there twice [verl.directive]",
+        ),
+        (".. verl-runs::\n   :sort: gib", "verl-runs: :sort: unknown field 'gib'; "),
+        (
+            ".. verl-runs::\n   :tag: MAX",
+            "verl-runs: :tag: unknown value 'MAX'; allowed: MIN, RECOMMENDED [verl.directive]",
+        ),
+        (
+            ".. verl-runs::\n   :gpu: H1000",
+            "verl-runs: :gpu: unknown value 'H1000'; did you mean 'H100'? [verl.directive]",
+        ),
+        (
+            ".. verl-runs::\n   :train: fdsp",
+            "verl-runs: :train: unknown value 'fdsp'; did you mean 'fsdp'? [verl.directive]",
+        ),
+        (".. verl-runs::\n   :task: ,", "verl-runs: :task: name at least one value [verl.directive]"),
+    ],
+)
+@pytest.mark.parametrize("page", ["index.rst", "other.md"])
+def test_directive(own, data, text, message, page):
+    data.run("a")
+    if page.endswith(".md"):
+        own.conf["extensions"] = ["myst_parser"]
+        own.page("Text.")
+        name, *options = text.removeprefix(".. ").split("\n")
+        directive, _, argument = name.partition("::")
+        text = "\n".join([f"```{{{directive}}}{argument}", *(option.strip() for option in options), "```"])
+    build = own.page(text, page).build()
+    line = 4 if page == "index.rst" else 7
+    (found,) = located(build)
+    assert found.startswith(f"{page}:{line}: ERROR: {message}"), found
+    assert (
+        message.split(" [verl")[0]
+        in build.soup(page.split(".")[0] + ".html").select_one(".verl-problem").get_text()
+    )
+
+
+def test_role(own, data):
+    data.run("a")
+    build = own.page("There are :verl:data:`rums` runs.").build()
+    assert located(build) == [
+        "index.rst:4: ERROR: verl:data: unknown figure 'rums'; did you mean 'runs'? [verl.directive]"
+    ]
+    assert "There are [verl:data: unknown figure 'rums'] runs." in build.soup().get_text()
+
+
+def test_a_broken_run_leaves_a_box_under_its_size_and_the_others_stay(own, data):
+    data.run("a")
+    data.write("runs/b.yaml", "id: b\nsize: 7B\nmodle: x\n")
+    data.write("runs/c.yaml", "c: [")
+    build = own.page(".. verl-runs::").build()
+    assert build.warnings[0] == (
+        "../data/runs/b.yaml:1:1: ERROR: the key 'gpus' is missing; gpus: How many GPUs, and which. [verl.missing_key]"
+    )
+    assert any(line.startswith("../data/runs/c.yaml:2:1: ERROR: not valid YAML") for line in build.warnings)
+    assert all("Traceback" not in line for line in build.warnings)
+    boxes = {box.find_parent("section")["id"]: box.get_text() for box in build.soup().select(".verl-problem")}
+    assert "../data/runs/b.yaml has errors and is not shown" in boxes["size-7b"]
+    assert "../data/runs/c.yaml has errors" in boxes["size-0-5b"]
+    assert len(build.rows("size-7b")) == 2
+
+
+def test_problems_are_printed_once_however_many_pages_ask(own, data):
+    data.run("a", tag="X")
+    own.page(".. verl-runs::\n\n.. verl-runs:: 7B\n").page(".. verl-runs:: 7B", "other.rst")
+    assert len(own.build().warnings) == 1
+
+
+def test_problems_are_printed_once_in_a_parallel_build(own, data):
+    data.run("a", tag="X")
+    own.page("Text.")
+    for index in range(8):
+        own.page(".. verl-runs:: 7B", f"page{index}.rst")
+    assert len(own.build(parallel=4).warnings) == 1
+
+
+def test_nothing_is_printed_where_no_page_asks(own, data):
+    data.run("a", tag="X")
+    assert own.page("Text.").build().warnings == []
+
+
+def test_a_warning_can_be_suppressed_by_its_code(own, data):
+    data.run("a", tag="X")
+    data.write("runs/b.txt", "x")
+    own.page(".. verl-runs:: 7B")
+    assert len(own.build().warnings) == 2
+    (left,) = own.build(suppress_warnings=["verl.unknown_value"], fresh=True).warnings
+    assert left.endswith("[verl.file_unexpected]")
+
+
+def test_missing_directory_is_reported_at_its_line_of_conf_py(own):
+    build = own.page(".. verl-runs:: 7B").build(verl_resources_data=["../nowhere"], project="x")
+    assert build.warnings == [
+        "conf.py:2:1: ERROR: the data directory '../nowhere' does not exist; the path is relative to the directory of "
+        "conf.py [verl.file_unreadable]"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("script_url", "https://x.org/{ref}", "must hold {ref} and {path} and no other placeholder"),
+        (
+            "script_url",
+            "https://x.org/{ref}/{path}/{what}",
+            "must hold {ref} and {path} and no other placeholder",
+        ),
+        ("script_url", "https://x.org/{ref}/{path", "is not a template: expected '}' before end of string"),
+        ("script_url", "javascript:{ref}{path}", "must begin with https://"),
+        ("commit_url", "https://x.org/", "must hold {ref} and no other placeholder"),
+    ],
+)
+def test_bad_templates(own, data, name, value, message):
+    data.run("a", script={"ref": "abc", "path": "x.sh"})
+    build = own.page(".. verl-runs:: 7B").build(**{f"verl_resources_{name}": value})
+    assert build.warnings == [
+        f"conf.py:3:1: ERROR: verl_resources_{name} {message}; the default is used instead [verl.config]"
+    ]
+    assert build.soup().select_one("table.verl-runs tbody a")["href"].startswith("https://github.com/")
+
+
+def test_a_single_directory_name_is_understood(own, data):
+    data.run("a")
+    build = own.page(".. verl-runs:: 7B").build(verl_resources_data="../data")
+    assert [line for line in build.warnings if "verl.config" in line or "ERROR" in line] == []
+    assert build.rows("size-7b")[1][0] == "MIN"
+
+
+def test_data_that_is_no_list_of_names(own):
+    build = own.page(".. verl-runs:: 7B").build(verl_resources_data=[3])
+    assert build.warnings == [
+        'conf.py:2:1: ERROR: verl_resources_data must be a list of directory names; write ["data"], for example '
+        "[verl.config]"
+    ]

@@ -1,0 +1,179 @@
+"""What a second build reads again: exactly the pages whose answers have changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def pages(own, data):
+    """One page for each way to ask, one without a question, and a first build."""
+    data.run("a7")
+    data.run("b7", gpus={"count": 8, "type": "H20"}, script={"ref": "abc", "path": "x.sh"})
+    data.run("c3", size="3B")
+    own.page("Text.")
+    own.page(".. verl-runs::", "all.rst")
+    own.page(".. verl-runs:: 7B", "seven.rst")
+    own.page(".. verl-runs:: 3B", "three.rst")
+    own.page(".. verl-runs:: 7B\n   :gpu: H20\n", "h20.rst")
+    own.page(".. verl-runs:: 405B", "empty.rst")
+    own.page("There are :verl:data:`runs` runs.", "count.rst")
+    assert own.build().read == {"index", "all", "seven", "three", "h20", "empty", "count"}
+    return own
+
+
+RUNS = {"all", "seven", "three", "h20", "empty"}
+
+
+def test_nothing_changed(pages):
+    assert pages.build().read == set()
+
+
+def test_time_stamps_do_not_matter(pages, data):
+    for path in data.path.rglob("*.yaml"):
+        os.utime(path)
+    assert pages.build().read == set()
+
+
+def test_edited(pages, data):
+    data.run("a7", max_batch=99)
+    build = pages.build()
+    assert build.read == {"all", "seven"}
+    assert build.rows("size-7b", "seven.html")[1][4] == "99"
+    assert pages.build().read == set()
+
+
+def test_edited_with_the_old_time_and_size(pages, data):
+    path = data.run("a7", max_batch=11)
+    pages.build()
+    before = path.stat()
+    data.run("a7", max_batch=22)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert pages.build().read == {"all", "seven"}
+
+
+def test_added(pages, data):
+    data.run("d3", size="3B")
+    build = pages.build()
+    assert build.read == {"all", "three", "count"}
+    assert build.soup("three.html").find(id="run-d3")
+    assert "There are 4 runs." in build.soup("count.html").get_text()
+
+
+def test_deleted(pages, data):
+    (data.path / "runs/c3.yaml").unlink()
+    build = pages.build()
+    assert build.read == {"all", "three", "count"}
+    assert build.soup("three.html").find(id="run-c3") is None
+
+
+def test_renamed(pages, data):
+    (data.path / "runs/b7.yaml").unlink()
+    data.run("bb7", gpus={"count": 8, "type": "H20"})
+    assert pages.build().read == {"all", "seven", "h20"}
+
+
+def test_moved_to_another_size(pages, data):
+    data.run("c3", size="405B")
+    assert pages.build().read == {"all", "three", "empty"}
+
+
+def test_broken_and_mended(pages, data):
+    good = (data.path / "runs/b7.yaml").read_bytes()
+    data.write("runs/b7.yaml", good + b"foo: 1\n")
+    build = pages.build()
+    assert build.read == {"all", "seven", "h20", "count"}
+    assert len(build.warnings) == 1
+    data.write("runs/b7.yaml", good)
+    build = pages.build()
+    assert build.read == {"all", "seven", "h20", "count"}
+    assert build.warnings == []
+
+
+def test_a_registry_file_appears_changes_and_vanishes(pages, data):
+    text = "gpus:\n  - {name: X, vendor: nvidia, memory_gb: 1, memory_mib: 1, kind: nominal}\n"
+    data.write("gpus.yaml", text)
+    assert pages.build().read == RUNS
+    data.write("gpus.yaml", text.replace("memory_gb: 1", "memory_gb: 2"))
+    assert pages.build().read == RUNS
+    (data.path / "gpus.yaml").unlink()
+    assert pages.build().read == RUNS
+
+
+def test_a_directory_vanishes_and_comes_back(pages, data, tmp_path):
+    shutil.move(data.path, tmp_path / "away")
+    build = pages.build()
+    assert build.read >= {"all", "seven", "three", "h20", "count"}
+    assert [line.split(" ")[-1] for line in build.warnings] == ["[verl.file_unreadable]"]
+    shutil.move(tmp_path / "away", data.path)
+    build = pages.build()
+    assert build.read >= {"all", "seven", "three", "h20", "count"}
+    assert build.warnings == []
+    assert build.rows("size-7b", "seven.html")[1][0] == "MIN"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("verl_resources_script_url", "https://example.org/{ref}/{path}"),
+        ("verl_resources_commit_url", "https://example.org/{ref}"),
+        ("verl_resources_add_run", "https://example.org/add"),
+    ],
+)
+def test_configuration(pages, name, value):
+    assert pages.build(**{name: value}).read == RUNS
+    assert pages.build().read == set()
+
+
+def test_the_list_of_directories(pages, tmp_path):
+    (tmp_path / "more").mkdir()
+    assert pages.build(verl_resources_data=["../data", "../more"]).read == set()
+    runs = tmp_path / "more" / "runs"
+    runs.mkdir()
+    (runs / "z3.yaml").write_text((tmp_path / "data/runs/c3.yaml").read_text().replace("id: c3", "id: z3"))
+    assert pages.build().read == {"all", "three", "count"}
+
+
+def test_other_configuration_is_left_to_sphinx(pages):
+    assert pages.build(html_title="Other").read == set()
+
+
+def test_a_page_that_stops_asking_is_forgotten(pages, data):
+    pages.page("Text.", "seven.rst").build()
+    data.run("a7", max_batch=5)
+    assert pages.build().read == {"all"}
+
+
+def test_a_page_that_is_deleted_is_forgotten(pages, data):
+    (pages.path / "seven.rst").unlink()
+    pages.build()
+    data.run("a7", max_batch=5)
+    assert pages.build().read == {"all"}
+
+
+def test_after_a_parallel_build(pages, data):
+    assert len(pages.build(parallel=4, fresh=True).read) == 7
+    data.run("a7", max_batch=7)
+    assert pages.build(parallel=4).read == {"all", "seven"}
+
+
+def test_loaded_once_however_many_directives(own, data, monkeypatch):
+    from sphinx_verl_resources.catalog import load
+
+    calls = []
+    real = load.load_catalog
+    monkeypatch.setattr(load, "load_catalog", lambda snapshot: calls.append(1) or real(snapshot))
+    data.run("a")
+    own.page(".. verl-runs:: 7B\n\n" * 5 + ":verl:data:`runs`").page(".. verl-runs:: 3B", "b.rst").build()
+    assert calls == [1]
+
+
+def test_a_build_without_changes_does_not_load_the_data(pages, monkeypatch):
+    from sphinx_verl_resources.catalog import load
+
+    monkeypatch.setattr(load, "load_catalog", lambda snapshot: pytest.fail("loaded"))
+    assert pages.build().read == set()

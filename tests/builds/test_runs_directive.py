@@ -1,0 +1,303 @@
+"""``.. verl-runs::`` in real builds."""
+
+from __future__ import annotations
+
+import pytest
+
+PAGE_SECTIONS = [
+    "size-0-5b",
+    "size-1-5b",
+    "size-3b",
+    "size-7b",
+    "size-14b",
+    "size-32b",
+    "size-70b",
+    "size-405b",
+    "size-671b",
+]
+HEADINGS = ["Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "Link", "Contributor"]
+
+
+def test_a_section_per_size_class_in_ascending_order_empty_ones_included(own, data):
+    data.run("a")
+    build = own.page(".. verl-runs::").build()
+    assert build.warnings == []
+    soup = build.soup()
+    assert [section["id"] for section in soup.select("section[id^=size-]")] == PAGE_SECTIONS
+    assert [title.get_text()[:-1] for title in soup.select("section[id^=size-] > h2")][:2] == ["0.5B", "1.5B"]
+    assert build.rows("size-7b") == [
+        HEADINGS,
+        [
+            "MIN",
+            "Qwen2.5-7B-Instruct",
+            "GRPO",
+            "2*H100",
+            "",
+            "fsdp",
+            "vllm0.8.3",
+            "not recorded",
+            "not recorded",
+        ],
+    ]
+    empty = soup.find(id="size-405b")
+    assert empty.find("table") is None
+    assert "No run is recorded for 405B yet. Add the first one." in empty.get_text()
+
+
+def test_a_size_without_a_section_of_its_own_gets_one_with_its_first_run(own, data):
+    data.run("a", size="235B")
+    sections = [
+        section["id"] for section in own.page(".. verl-runs::").build().soup().select("section[id^=size-]")
+    ]
+    assert sections == [*PAGE_SECTIONS[:7], "size-235b", *PAGE_SECTIONS[7:]]
+
+
+def test_sections_are_in_the_table_of_contents(own, data):
+    data.run("a")
+    own.page(".. verl-runs:: 7B", "runs.rst")
+    soup = own.page(".. toctree::\n\n   runs\n").build().soup()
+    assert [link["href"] for link in soup.select(".toctree-l2 > a")] == ["runs.html#size-7b"]
+
+
+def test_table_structure(own, data):
+    data.run("a")
+    table = own.page(".. verl-runs:: 7B").build().soup().select_one("table.verl-runs")
+    assert [cell.name for cell in table.select("thead tr > *")] == ["th"] * 9
+    assert len(table.select("tbody td")) == 9
+    assert len(table.select("colgroup col")) == 9
+    assert table.select_one("tbody tr td").find(id="run-a")
+
+
+def test_sizes_in_the_order_given(own, data):
+    data.run("a")
+    data.run("b", size="3B")
+    soup = own.page(".. verl-runs:: 7B, 3b").build().soup()
+    assert [section["id"] for section in soup.select("section[id^=size-]")] == ["size-7b", "size-3b"]
+
+
+def test_filters_and_columns_and_sort(own, data):
+    data.run("a", settings={"data.max_response_length": 1024}, measured={"gib": 71.25, "counter": "device"})
+    data.run("b", task="GRPO-LoRA", gpus={"count": 16, "type": "H20"})
+    data.run("c", gpus={"count": 8, "type": "H20"}, script={"ref": "abc", "path": "x/y.sh"})
+    text = ".. verl-runs:: 7B\n   :task: grpo\n   :columns: id gpus measured.gib settings.data.max_response_length link\n   :sort: -gpus\n"
+    build = own.page(text).build()
+    assert build.warnings == []
+    assert build.rows("size-7b") == [
+        ["Run", "Resource", "Peak (GiB)", "data.max_response_length", "Link"],
+        ["c", "8*H20", "not recorded", "not recorded", "y.sh"],
+        ["a", "2*H100", "71.25", "1024", "not recorded"],
+    ]
+
+
+def test_caption_makes_one_table(own, data):
+    data.run("a")
+    data.run("b", size="3B")
+    build = own.page(".. verl-runs::\n   :caption: All of *them*\n").build()
+    assert build.warnings == []
+    soup = build.soup()
+    assert soup.select("section[id^=size-]") == []
+    assert soup.select_one("table.verl-runs caption .caption-text").get_text() == "All of *them*"
+    assert [target["id"] for target in soup.select("tbody span[id^=run-]")] == ["run-b", "run-a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("index.rst", ".. note::\n\n   .. verl-runs:: 7B 405B\n"),
+        ("index.rst", "* .. verl-runs:: 7B 405B\n"),
+        ("index.md", "````{note}\n```{verl-runs} 7B 405B\n```\n````\n"),
+    ],
+)
+def test_where_no_section_can_stand_there_is_a_caption(own, data, name, text):
+    data.run("a")
+    own.conf["extensions"] = ["myst_parser"]
+    build = own.page(text, name).build()
+    assert build.warnings == []
+    around = build.soup().select_one(".admonition, article li, .body li")
+    assert around.select_one("table.verl-runs caption .caption-text").get_text() == "7B"
+    assert "No run is recorded for 405B yet." in around.get_text()
+    assert around.select("section") == []
+    assert "verl_size" not in own.build("pseudoxml").text("index.pseudoxml")
+
+
+@pytest.mark.parametrize("name", ["index.rst", "index.md"])
+def test_sections_stay_below_the_section_that_they_are_in(own, data, name):
+    data.run("a")
+    own.conf["extensions"] = ["myst_parser"]
+    if name.endswith(".md"):
+        own.page("## Part\n\n```{verl-runs} 7B\n```\n\n## Next\n\nText.\n", name)
+    else:
+        own.page("Part\n----\n\n.. verl-runs:: 7B\n\nNext\n----\n\nText.\n", name)
+    build = own.build()
+    assert build.warnings == []
+    assert build.soup().find(id="size-7b").parent["id"] == "part"
+    assert build.soup().find(id="next").parent["id"] == "index"
+
+
+def test_hide_empty(own, data):
+    data.run("a")
+    soup = own.page(".. verl-runs::\n   :hide-empty:\n").build().soup()
+    assert [section["id"] for section in soup.select("section[id^=size-]")] == ["size-7b"]
+
+
+def test_hiding_everything_leaves_a_sentence(own):
+    assert "No run is recorded yet." in own.page(".. verl-runs::\n   :hide-empty:\n").build().soup().get_text()
+
+
+def test_nothing_matches(own, data):
+    data.run("a")
+    section = own.page(".. verl-runs:: 7B\n   :tag: RECOMMENDED\n").build().soup().find(id="size-7b")
+    assert "No recorded run for 7B matches." in section.get_text()
+
+
+def test_the_same_run_twice_on_a_page_is_a_target_once(own, data):
+    data.run("a", notes=[{"code": "x", "text": "Said once."}])
+    build = own.page(".. verl-runs:: 7B\n\n.. verl-runs:: 7B\n").build()
+    assert build.warnings == []
+    soup = build.soup()
+    assert len(soup.select("table.verl-runs")) == 2
+    assert len(soup.select("#run-a")) == 1
+    assert len(soup.select("#size-7b")) == 1
+    ids = [element["id"] for element in soup.select("[id]")]
+    assert len(ids) == len(set(ids))
+    assert build.text("index.html").count("Said once.") == 1
+
+
+def test_notes_are_marked_in_the_row_and_shown_once_for_all_their_runs(own, data):
+    note = {"code": "contested", "about": "max_batch", "text": "Others *saw* <b>less</b>."}
+    data.run("a", max_batch=16, notes=[note])
+    data.run(
+        "b", max_batch=8, gpus={"count": 4, "type": "H20"}, notes=[note, {"code": "y", "text": "Second."}]
+    )
+    build = own.page(".. verl-runs:: 7B").build()
+    assert build.warnings == []
+    soup = build.soup()
+    items = soup.select("ol.verl-notes > li")
+    assert [item.get_text().strip() for item in items] == [
+        "Qwen2.5-7B-Instruct on 2*H100, Qwen2.5-7B-Instruct on 4*H20: Others *saw* <b>less</b>.",
+        "Qwen2.5-7B-Instruct on 4*H20: Second.",
+    ]
+    rows = soup.select("table.verl-runs tbody tr")
+    assert rows[0].select("td")[4].get_text() == "16 [1]"
+    assert rows[1].select("td")[4].get_text() == "8 [1]"
+    assert rows[1].select("td")[0].get_text() == "MIN [2]"
+    for link in soup.select("table.verl-runs a.verl-mark, ol.verl-notes a"):
+        assert soup.find(id=link["href"].removeprefix("#")), link
+
+
+@pytest.mark.parametrize(
+    ("kind", "tag", "shown"),
+    [
+        ("tested", "MIN", "MIN"),
+        ("measured", "MIN", "MIN (measured)"),
+        ("stated", None, "stated"),
+        ("script-default", "RECOMMENDED", "RECOMMENDED (script default)"),
+    ],
+)
+def test_anything_but_a_tested_run_says_so_in_its_row(own, data, kind, tag, shown):
+    data.run("a", kind=kind, tag=tag)
+    assert own.page(".. verl-runs:: 7B").build().rows("size-7b")[1][0] == shown
+    other = own.page(".. verl-runs:: 7B\n   :columns: model gpus\n").build().rows("size-7b")[1]
+    expected = "Qwen2.5-7B-Instruct" + ("" if kind == "tested" else f" ({kind.replace('-', ' ')})")
+    assert other == [expected, "2*H100"]
+
+
+def test_resources_that_a_source_does_not_name(own, data):
+    data.run("a", kind="stated", gpus={"count": 128, "type": None}, infer=None)
+    data.run("b", kind="stated", gpus={"count": 1, "type": None, "memory_gb": 24})
+    rows = own.page(".. verl-runs:: 7B").build().rows("size-7b")
+    assert [row[3] for row in rows[1:]] == ["1*GPU 24 GB", "128*GPU"]
+    assert rows[2][6] == "not recorded"
+
+
+def test_links_are_made_from_ref_and_path(own, data):
+    data.run(
+        "a",
+        script={"ref": "abc123", "path": "examples/a b/x.sh"},
+        evidence=[
+            {"kind": "document", "ref": "def", "path": "docs/x.md", "lines": "4-9"},
+            {"kind": "commit", "ref": "0123456789ab"},
+            {"kind": "log", "url": "https://example.org/?a=1&b=2"},
+        ],
+        contributor={"name": "Somebody", "url": "https://example.org/me"},
+    )
+    own.page(".. verl-runs:: 7B\n   :columns: script evidence contributor\n")
+    links = [link["href"] for link in own.build().soup().select("table.verl-runs tbody a")]
+    assert links == [
+        "https://github.com/verl-project/verl/blob/abc123/examples/a%20b/x.sh",
+        "https://github.com/verl-project/verl/blob/def/docs/x.md#L4-L9",
+        "https://github.com/verl-project/verl/commit/0123456789ab",
+        "https://example.org/?a=1&b=2",
+        "https://example.org/me",
+    ]
+    moved = own.build(verl_resources_script_url="https://example.org/{path}@{ref}")
+    assert moved.read == {"index"}
+    assert (
+        moved.soup().select_one("table.verl-runs tbody a")["href"]
+        == "https://example.org/examples/a%20b/x.sh@abc123"
+    )
+
+
+def test_without_a_script_the_link_is_the_evidence(own, data):
+    data.run("a", kind="stated", evidence=[{"kind": "document", "ref": "def", "path": "docs/x.md"}])
+    assert own.page(".. verl-runs:: 7B").build().rows("size-7b")[1][7] == "x.md"
+
+
+def test_the_empty_section_leads_to_where_runs_are_added(own):
+    page = own.page(".. verl-runs:: 405B")
+    link = page.build().soup().select_one(".verl-empty a")
+    assert link["href"].startswith("https://github.com/verl-project/verl/")
+    own.page("Text.\n\n.. _verl-add-a-run:\n\nHow\n---\n\nText.\n", "how.rst")
+    build = own.build(fresh=True)
+    assert build.warnings == []
+    assert build.soup().select_one(".verl-empty a")["href"] == "how.html#verl-add-a-run"
+    assert own.build(verl_resources_add_run="https://example.org/add").soup().select_one(".verl-empty a")[
+        "href"
+    ] == ("https://example.org/add")
+
+
+def test_text_is_never_markup(own, data):
+    nasty = "<script>alert(1)</script> *x* `y`_ |z| :ref:`q` {{ q }}"
+    data.run(
+        "a",
+        task=nasty,
+        label=nasty,
+        contributor={"name": nasty},
+        script={"ref": "r", "path": "p", "text": nasty},
+    )
+    build = own.page(".. verl-runs:: 7B").build()
+    assert build.warnings == []
+    assert "<script>alert" not in build.text("index.html")
+    row = build.rows("size-7b")[1]
+    assert [row[1], row[2], row[7], row[8]] == [nasty] * 4
+
+
+def test_straight_quotes_and_dashes_stay(own, data):
+    data.run("a", task='2*"H100" --flag ...')
+    assert own.page(".. verl-runs:: 7B").build().rows("size-7b")[1][2] == '2*"H100" --flag ...'
+
+
+def test_the_style_sheet_is_linked_where_it_is_needed_and_nowhere_else(own, data):
+    data.run("a")
+    own.page(".. verl-runs:: 7B").page("Text.", "other.rst")
+    build = own.build()
+    assert "verl-resources.css" in build.text("index.html")
+    assert "verl-resources.css" not in build.text("other.html")
+    assert (build.out / "_static/verl-resources.css").is_file()
+
+
+def test_search_finds_a_run_by_model_and_gpu(own, data):
+    data.run("a", label="Zebra-7B", gpus={"count": 2, "type": "H800"})
+    index = own.page(".. verl-runs:: 7B").build().text("searchindex.js")
+    assert "zebra" in index
+    assert "h800" in index
+
+
+def test_figures_in_prose(own, data):
+    data.run("a", added="2026-01-31")
+    data.run("b", kind="stated")
+    build = own.page(
+        "Updated :verl:data:`last-updated`, :verl:data:`runs` runs, :verl:data:`tested-runs` tested."
+    ).build()
+    assert build.warnings == []
+    assert "Updated 2026-01-31, 2 runs, 1 tested." in build.soup().get_text()
