@@ -20,7 +20,8 @@ def add_static_path(app: Sphinx, config: Config) -> None:
 
     Done before Sphinx compares the configuration with that of the last build, which would differ otherwise.
     """
-    config.html_static_path.append(str(STATIC))
+    # In front, so that a file of the same name in the project's own folder wins.
+    config.html_static_path = [str(STATIC), *config.html_static_path]
 
 
 def link_style_sheet(

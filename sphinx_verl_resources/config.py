@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
@@ -61,7 +62,8 @@ class VerlConfig:
     @property
     def directories(self) -> list[str]:
         """The data directories that are usable as names."""
-        return [name for name in self.data if isinstance(name, str) and name and "\0" not in name]
+        names = [str(name) for name in self.data if isinstance(name, (str, os.PathLike))]
+        return [name for name in names if name and "\0" not in name]
 
 
 SCRIPT_FIELDS = frozenset({"ref", "path"})
@@ -86,7 +88,7 @@ def read_config(config: Config) -> VerlConfig:
     """The values of this build."""
     values = {item.name: getattr(config, PREFIX + item.name) for item in fields(VerlConfig)}
     data = values["data"]
-    values["data"] = [data] if isinstance(data, str) else list(data or ())
+    values["data"] = list(data) if isinstance(data, (list, tuple)) else [data]
     for name in ("script_url", "commit_url", "add_run"):
         values[name] = str(values[name])
     return VerlConfig(**values)

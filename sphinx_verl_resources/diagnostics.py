@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -127,14 +127,21 @@ class Diagnostic:
     def __str__(self) -> str:
         return f"{self.location}: {self.severity.name}: {self.text} [{self.code.id}]"
 
-    def at(self, path: str) -> Diagnostic:
-        """The same problem in a file that is shown under another name."""
-        return replace(self, location=replace(self.location, path=path))
-
     @property
     def sort_key(self) -> tuple[Location, str, str]:
         """Order by place, then by code and text, so that output is reproducible."""
         return self.location, self.code.name, self.message
+
+
+def suggest_or(word: str, known: Iterable[str], otherwise: str) -> str:
+    """The nearest known word and what to do if it is not meant, or the latter alone."""
+    near = did_you_mean(word, known)
+    return f"{near} If not, {otherwise}" if near.startswith("did") else otherwise
+
+
+def is_near(word: str, known: str) -> bool:
+    """Whether ``word`` looks like a misspelling of ``known``."""
+    return bool(difflib.get_close_matches(word.casefold(), [known.casefold()], n=1, cutoff=0.6))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

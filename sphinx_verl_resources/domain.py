@@ -21,10 +21,12 @@ from .diagnostics import Code, did_you_mean
 from .logs import log_at, log_diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Set
+    from collections.abc import Callable, Set
     from pathlib import Path
 
-    from docutils.nodes import Node, system_message
+    from docutils.nodes import Element, Node, system_message
+    from sphinx.addnodes import pending_xref
+    from sphinx.builders import Builder
     from sphinx.environment import BuildEnvironment
     from sphinx.util.typing import RoleFunction
 
@@ -48,7 +50,14 @@ class FactUse:
     name: str
 
 
-Use = RunsUse | FactUse
+@dataclass(frozen=True)
+class ConfigUse:
+    """A page shows something that a value of conf.py decides."""
+
+    name: str
+
+
+Use = RunsUse | FactUse | ConfigUse
 
 
 class DataRole(SphinxRole):
@@ -94,14 +103,13 @@ class VerlDomain(Domain):
     roles: ClassVar[dict[str, RoleFunction]] = {"data": DataRole()}
     #: ``uses``: per document, each question it asks and the fingerprint of the answer.
     #: ``state``: of all data and configuration, when the answers were last known to be right.
-    initial_data: ClassVar[dict[str, Any]] = {"uses": {}, "state": ""}
+    #: ``problems``: what was wrong with them then.
+    initial_data: ClassVar[dict[str, Any]] = {"uses": {}, "state": "", "problems": ()}
     #: Raise when the shape of ``initial_data`` or the meaning of a fingerprint changes.
     data_version = 1
 
     #: The directory of conf.py.
     confdir: Path
-    #: The documents that this build reads.
-    reading: Sequence[str] = ()
 
     @classmethod
     def of(cls, env: BuildEnvironment) -> VerlDomain:
@@ -138,12 +146,19 @@ class VerlDomain(Domain):
         for name in ("settings", "snapshot", "catalog"):
             self.__dict__.pop(name, None)
 
-    def finish_reading(self) -> None:
-        """Print every problem of the data once, if one of the pages just read uses them."""
-        if any(docname in self.uses for docname in self.reading):
+    def report(self) -> None:
+        """Print every problem of the data, once a build, for as long as any page uses the data.
+
+        Builds in which nothing has changed repeat what the last one found: an error that is printed once
+        and then forgotten is one that ships.
+        """
+        if not self.uses:
+            return
+        if self.data["state"] != self._state:
             self.data["state"] = self._state
-            for problem in (*config_problems(self.settings, self.confdir), *self.catalog.diagnostics):
-                log_diagnostic(problem, self.env.config)
+            self.data["problems"] = (*config_problems(self.settings, self.confdir), *self.catalog.diagnostics)
+        for problem in self.data["problems"]:
+            log_diagnostic(problem, self.env.config)
 
     # -- who uses what
 
@@ -167,12 +182,13 @@ class VerlDomain(Domain):
         return f"{self.snapshot.digest} {self.settings}"
 
     def _fingerprint(self, use: Use) -> str:
+        if isinstance(use, ConfigUse):
+            return repr(getattr(self.settings, use.name))
         if isinstance(use, FactUse):
             return FACTS[use.name](self.catalog)
         from .catalog.selection import select_broken, select_runs
 
-        settings = self.settings
-        parts = [repr((settings.links, settings.add_run)), self.catalog.registry_digest]
+        parts = [self.catalog.registry_digest]
         parts.extend(
             f"{run.id} {self.catalog.run_digests[run.id]}" for run in select_runs(self.catalog, use.query)
         )
@@ -190,3 +206,15 @@ class VerlDomain(Domain):
         for docname in docnames:
             if docname in otherdata["uses"]:
                 self.uses[docname] = otherdata["uses"][docname]
+
+    def resolve_any_xref(
+        self,
+        env: BuildEnvironment,
+        fromdocname: str,
+        builder: Builder,
+        target: str,
+        node: pending_xref,
+        contnode: Element,
+    ) -> list[tuple[str, nodes.reference]]:
+        """Nothing can be referred to through ``:any:`` yet; MyST asks every domain."""
+        return []

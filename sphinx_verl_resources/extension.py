@@ -36,8 +36,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.connect("config-inited", add_static_path)
     app.connect("builder-inited", start)
     app.connect("env-get-outdated", find_outdated)
-    app.connect("env-before-read-docs", begin_reading)
-    app.connect("env-updated", finish_reading)
+    app.connect("env-updated", report)
     app.connect("missing-reference", link_upstream)
     app.connect("html-page-context", link_style_sheet)
     return {
@@ -62,12 +61,7 @@ def find_outdated(
     return sorted(domain.outdated() - removed)
 
 
-def begin_reading(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
-    """Remember which pages this build reads."""
-    VerlDomain.of(env).reading = list(docnames)
-
-
-def finish_reading(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Report the problems of the data, in the main process and once."""
-    VerlDomain.of(env).finish_reading()
+def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Report the problems of the data, in the main process, when all pages have been read."""
+    VerlDomain.of(env).report()
     return []

@@ -19,9 +19,9 @@ def log_diagnostic(diagnostic: Diagnostic, config: Config) -> None:
     _log(diagnostic.severity, diagnostic.text, str(diagnostic.location), diagnostic.code, config)
 
 
-def log_at(place: str, code: Code, message: str, config: Config) -> None:
-    """Print an error at a place in a document, as ``get_location`` of a directive or role gives it."""
-    _log(Severity.ERROR, " ".join(message.split()), place, code, config)
+def log_at(place: str, code: Code, message: str, config: Config, severity: Severity = Severity.ERROR) -> None:
+    """Print a problem at a place in a document, as ``get_location`` of a directive or role gives it."""
+    _log(severity, " ".join(message.split()), place, code, config)
 
 
 def _log(severity: Severity, text: str, place: str, code: Code, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""Finishing what directives left behind: sections when a page is read, tables when it is written."""
+"""Finishing what directives left behind: sections when a page is read, rows when it is written."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from .directives.runs import SECTION_SIZE, set_caption, verl_runs
 from .domain import VerlDomain
+from .render.runs import row_id
 
 
 class SectionsToCaptions(SphinxTransform):
@@ -29,7 +30,7 @@ class SectionsToCaptions(SphinxTransform):
                 continue
             content = section.children[1:]
             for node in content:
-                if isinstance(node, verl_runs):
+                if isinstance(node, nodes.table):
                     set_caption(node, size, self.document)
             section.replace_self(content)
 
@@ -37,28 +38,48 @@ class SectionsToCaptions(SphinxTransform):
 class RenderRuns(SphinxPostTransform):
     """Fills in the rows.
 
-    Runs late, so that no other transform has to walk through thousands of cells.
+    Runs after references are resolved and ``only`` is decided, so that nothing of that walks through
+    thousands of cells; and before links are collected for linkcheck (800) and for LaTeX's footnotes (400).
     """
 
-    default_priority = 900
+    default_priority = 300
 
     def run(self, **kwargs: Any) -> None:
-        """Replace each placeholder."""
-        for node in list(self.document.findall(verl_runs)):
-            node.replace_self([*self._render(node)])
+        """Replace each placeholder; the first row of a run on a page is the one that links lead to."""
+        placeholders = list(self.document.findall(verl_runs))
+        taken = self._ids() if placeholders else set()
+        targets: dict[str, set[str]] = {}
+        for number, node in enumerate(placeholders, 1):
+            on_page = targets.setdefault(self._docname(node), set())
+            free = (run_id for run_id in node["runs"] if row_id(run_id) not in taken)
+            anchors = set(free) - on_page
+            on_page |= anchors
+            self._fill(node, anchors, on_page, number)
 
-    def _render(self, node: verl_runs) -> list[nodes.Element]:
-        from .render.runs import runs_table
+    def _fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> None:
+        from .render.runs import runs_rows
 
         domain = VerlDomain.of(self.env)
-        table, *notes = runs_table(
-            [domain.catalog.runs[run_id] for run_id in node["runs"]],
-            node["columns"],
-            domain.settings.links,
-            anchors=set(node["anchors"]),
-            caption=node["caption"],
-            source=(node.source, node.line),
+        runs = [domain.catalog.runs[run_id] for run_id in node["runs"]]
+        links = domain.settings.links
+        group, notes = runs_rows(
+            runs, node["columns"], links, anchors=anchors, targets=targets, number=number
         )
-        if "table_id" in node:
-            table["ids"].append(node["table_id"])
-        return [table, *notes]
+        table = node.parent
+        node.replace_self(group)
+        if notes is not None:
+            notes.source, notes.line = table.source, table.line
+            table.parent.insert(table.parent.index(table) + 1, notes)
+
+    def _ids(self) -> set[str]:
+        """Every id that the page gives to something else."""
+        return {id_ for node in self.document.findall(nodes.Element) for id_ in node["ids"]}
+
+    def _docname(self, node: nodes.Node) -> str:
+        """The page that a node comes from, also where a builder has put all pages into one document."""
+        parent = node.parent
+        while parent is not None:
+            if isinstance(parent, addnodes.start_of_file):
+                return str(parent["docname"])
+            parent = parent.parent
+        return self.env.docname

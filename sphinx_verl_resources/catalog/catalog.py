@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from .names import fold
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ..diagnostics import Diagnostic
     from .models.architecture import Architecture
@@ -20,19 +18,19 @@ Entry = TypeVar("Entry")
 
 
 class Registry(Generic[Entry]):
-    """Entries that are found by any of their names.
+    """Entries that are found by any of their names; the last to claim a name has it.
 
-    ``folded`` registries look names up without regard to case, spaces, hyphens and underscores.
+    ``key`` turns a name into what is compared, so that spellings can be alike.
     """
 
-    def __init__(self, entries: Iterable[tuple[Iterable[str], Entry]], *, folded: bool) -> None:
-        self._key = fold if folded else str
+    def __init__(self, entries: Iterable[tuple[Iterable[str], Entry]], key: Callable[[str], str]) -> None:
+        self._key = key
         self._names: list[str] = []
         self._entries: dict[str, Entry] = {}
         for names, entry in entries:
             for name in names:
                 self._names.append(name)
-                self._entries.setdefault(self._key(name), entry)
+                self._entries[self._key(name)] = entry
 
     def __contains__(self, name: str) -> bool:
         return self._key(name) in self._entries

@@ -9,12 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
+from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import did_you_mean
 from .names import KINDS, SIZES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import BaseModel
+
     from .models.run import Run
 
 #: The nine columns of the page, in its order.
@@ -80,10 +86,29 @@ def field_name(word: str) -> str:
         return word
     name = word.lower().replace("-", "_")
     name = _ALIASES.get(name, name)
-    if name not in HEADINGS:
-        hint = did_you_mean(name, [*HEADINGS, *_ALIASES]) or f"known: {', '.join(HEADINGS)}, settings.<key>"
+    known = recorded_fields()
+    if name not in known:
+        hint = (
+            did_you_mean(name, [*known, *_ALIASES])
+            or "any field of a run file will do, measured.gib for example, and settings.<key>"
+        )
         raise UnknownFieldError(f"unknown field {word!r}; {hint}")
     return name
+
+
+@lru_cache(maxsize=1)
+def recorded_fields() -> dict[str, str]:
+    """Every field of a run file, dotted where it lies deeper, and what stands above its column."""
+    from .models.run import Run
+    from .validation import models_in
+
+    def paths(model: type[BaseModel], prefix: str) -> Iterator[str]:
+        for name, field in model.model_fields.items():
+            yield prefix + name
+            for inner in models_in(field.annotation):
+                yield from paths(inner, f"{prefix}{name}.")
+
+    return {**HEADINGS, **{path: HEADINGS.get(path, path) for path in paths(Run, "")}}
 
 
 def heading(name: str) -> str:
@@ -100,7 +125,10 @@ def field_value(run: Run, name: str) -> Any:
         return derived(run)
     value: Any = run
     for part in name.split("."):
-        value = getattr(value, part, None)
+        if isinstance(value, tuple):
+            value = tuple(getattr(item, part) for item in value if getattr(item, part) is not None)
+        else:
+            value = getattr(value, part, None)
     return value
 
 
@@ -119,7 +147,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return f"{value:.10g}"
+        return format(Decimal(repr(value)), "f")  # 0.00001, not 1e-05
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, tuple):

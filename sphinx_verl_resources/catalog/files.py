@@ -126,21 +126,17 @@ def take_snapshot(bundled: Directory | None, configured: Iterable[Directory], mi
                 files.extend(_read(directory.path / name, directory.show(name), problems))
         if directory is bundled and has_own_runs:
             continue
-        problems.extend(_unexpected_names(directory))
+        for name in _names_in(directory.path, directory.shown, problems):
+            if name.endswith((".yaml", ".yml")) and name not in KNOWN_NAMES:
+                hint = f"a run belongs into the folder {RUNS!r}"
+                problems.append(_unexpected(directory.show(name), hint))
         runs.extend(_run_files(directory, problems))
     return Snapshot(tuple(runs), tuple(registries[GPUS]), tuple(registries[ARCHITECTURES]), tuple(problems))
 
 
 def _run_files(directory: Directory, problems: list[Diagnostic]) -> Iterator[DataFile]:
     folder = directory.path / RUNS
-    try:
-        names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        problems.append(_unreadable(directory.show(RUNS), error))
-        return
-    for name in names:
+    for name in _names_in(folder, directory.show(RUNS), problems):
         shown = directory.show(f"{RUNS}/{name}")
         if name.endswith(".yaml"):
             yield from _read(folder / name, shown, problems)
@@ -148,10 +144,15 @@ def _run_files(directory: Directory, problems: list[Diagnostic]) -> Iterator[Dat
             problems.append(_unexpected(shown, "a run file is named <id>.yaml"))
 
 
-def _unexpected_names(directory: Directory) -> Iterator[Diagnostic]:
-    for name in sorted(entry.name for entry in directory.path.iterdir()):
-        if name.endswith((".yaml", ".yml")) and name not in KNOWN_NAMES:
-            yield _unexpected(directory.show(name), f"a run belongs into the folder {RUNS!r}")
+def _names_in(folder: Path, shown: str, problems: list[Diagnostic]) -> list[str]:
+    """The visible names in a folder, sorted; none where it does not exist."""
+    try:
+        return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        problems.append(_unreadable(shown, error))
+        return []
 
 
 def _unexpected(shown: str, hint: str) -> Diagnostic:

@@ -36,10 +36,12 @@ def template_problem(template: str, names: frozenset[str]) -> str:
     """What is wrong with a template that must use exactly ``names``; empty if nothing is."""
     wanted = " and ".join(f"{{{name}}}" for name in sorted(names, reverse=True))
     try:
-        used = {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+        parts = [part for part in Formatter().parse(template) if part[1] is not None]
     except ValueError as error:
         return f"is not a template: {error}"
-    if used != names:
+    if {name for _, name, _, _ in parts} != names or any(
+        form or conversion for _, _, form, conversion in parts
+    ):
         return f"must hold {wanted} and no other placeholder"
     if not template.startswith(("https://", "http://")):
         return "must begin with https://"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean
+from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
 from .catalog import BrokenRun, Catalog, Registry
 from .models.architecture import ArchitectureFile
 from .models.gpu import GpuFile
 from .models.run import Run
-from .names import SIZES
+from .names import SIZES, fold
 from .script_names import contradictions
 from .validation import load, report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from .files import DataFile, Snapshot
     from .models.architecture import Architecture
@@ -32,11 +32,14 @@ def load_catalog(snapshot: Snapshot) -> Catalog:
     broken: list[BrokenRun] = []
     for file in snapshot.runs:
         run, document, found = load(file, Run)
+        places = {problem.location for problem in found}
+        unknown = _check_names(file, document, gpus, models)
+        found += [problem for problem in unknown if problem.location not in places]
         if run is not None:
-            found = list(_check_run(file, run, document, gpus, models))
+            found += _check_claims(file, run, document, gpus)
             if run.id in sources:
                 found.append(_duplicate_id(file, run, document, sources[run.id]))
-        problems.extend(found)
+        problems += found
         if run is None or any(problem.severity is Severity.ERROR for problem in found):
             broken.append(BrokenRun(file.shown, _size_of(document), file.digest))
         else:
@@ -59,11 +62,15 @@ def _gpus(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Gpu
     entries: dict[str, Gpu] = {}
     for file in files:
         record, document, found = load(file, GpuFile)
-        problems.extend(found)
-        if record is not None:
-            problems.extend(_repeated_names(file, document, "gpus", record.gpus))
-            entries.update({gpu.name: gpu for gpu in record.gpus})
-    return Registry((((gpu.name, *gpu.aliases), gpu) for gpu in entries.values()), folded=True)
+        problems += found
+        if record is None:
+            continue
+        names = [(gpu.name, *gpu.aliases) for gpu in record.gpus]
+        problems += _repeated_names(file, document, "gpus", names, fold)
+        for gpu in record.gpus:
+            entries.pop(gpu.name, None)  # behind all earlier ones, whose aliases it may claim
+            entries[gpu.name] = gpu
+    return Registry((((gpu.name, *gpu.aliases), gpu) for gpu in entries.values()), fold)
 
 
 def _architectures(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Architecture]:
@@ -71,44 +78,63 @@ def _architectures(files: Iterable[DataFile], problems: list[Diagnostic]) -> Reg
     entries: dict[str, Architecture] = {}
     for file in files:
         record, document, found = load(file, ArchitectureFile)
-        problems.extend(found)
-        if record is not None:
-            problems.extend(_repeated_names(file, document, "architectures", record.architectures))
-            entries.update({entry.name: entry for entry in record.architectures})
-    return Registry(((entry.checkpoints, entry) for entry in entries.values()), folded=False)
+        problems += found
+        if record is None:
+            continue
+        names = [(entry.name, *entry.checkpoints) for entry in record.architectures]
+        problems += _repeated_names(file, document, "architectures", names, str)
+        for entry in record.architectures:
+            entries.pop(entry.name, None)
+            entries[entry.name] = entry
+    return Registry(((entry.checkpoints, entry) for entry in entries.values()), str)
 
 
 def _repeated_names(
-    file: DataFile, document: Document, key: str, entries: Iterable[Gpu | Architecture]
+    file: DataFile, document: Document, key: str, entries: list[tuple[str, ...]], same: Callable[[str], str]
 ) -> Iterator[Diagnostic]:
+    """Names that two entries of one file claim, compared as they are looked up."""
     owners: dict[str, int] = {}
-    for index, entry in enumerate(entries):
-        for name in dict.fromkeys((entry.name, *entry.aliases)):
-            owner = owners.setdefault(name, index)
+    for index, names in enumerate(entries):
+        for name in names:
+            owner = owners.setdefault(same(name), index)
             if owner != index:
-                message = f"{name!r} is also a name of entry {owner + 1} of {key!r}"
-                yield report(file, document, (key, index), Code.duplicate_name, message)
+                message = f"{name!r} is also a name of entry {owner + 1} of {key!r}, {entries[owner][0]!r}"
+                hint = "keep it in one of the two"
+                yield report(file, document, (key, index), Code.duplicate_name, message, hint)
 
 
-def _check_run(
-    file: DataFile, run: Run, document: Document, gpus: Registry[Gpu], models: Registry[Architecture]
+def _check_names(
+    file: DataFile, document: Document, gpus: Registry[Gpu], models: Registry[Architecture]
 ) -> Iterator[Diagnostic]:
-    """What one run gets wrong that its schema cannot know."""
-    stem = file.path.name.removesuffix(".yaml")
-    if run.id != stem:
-        message = f"the id {run.id!r} differs from the file name {stem + '.yaml'!r}"
+    """Names that must exist elsewhere, looked up even where the rest of the file is wrong."""
+    run_id, stem = _text(document.data, "id"), file.path.name.removesuffix(".yaml")
+    if run_id is not None and run_id != stem:
+        message = f"the id {run_id!r} differs from the file name {stem + '.yaml'!r}"
+        hint = f"write id: {stem}, or rename the file"
+        yield report(file, document, ("id",), Code.id_mismatch, message, hint)
+    gpu = _text(document.data, "gpus", "type")
+    if gpu is not None and gpu not in gpus:
+        hint = suggest_or(gpu, gpus.names, "add it to gpus.yaml")
         yield report(
-            file, document, ("id",), Code.id_mismatch, message, f"write id: {stem}, or rename the file"
+            file, document, ("gpus", "type"), Code.unknown_gpu, f"gpus.type: unknown GPU {gpu!r}", hint
         )
-    if run.gpus.type is not None and run.gpus.type not in gpus:
-        hint = did_you_mean(run.gpus.type, gpus.names) or "add it to gpus.yaml"
-        message = f"gpus.type: unknown GPU {run.gpus.type!r}"
-        yield report(file, document, ("gpus", "type"), Code.unknown_gpu, message, hint)
-    if run.model not in models:
-        hint = did_you_mean(run.model, models.names) or "add it to architectures.yaml"
+    model = _text(document.data, "model")
+    if model is not None and model not in models:
+        hint = suggest_or(model, models.names, "add it to architectures.yaml")
         yield report(
-            file, document, ("model",), Code.unknown_model, f"model: unknown checkpoint {run.model!r}", hint
+            file, document, ("model",), Code.unknown_model, f"model: unknown checkpoint {model!r}", hint
         )
+
+
+def _text(data: Any, *keys: str) -> str | None:
+    """The text below ``keys``, None if there is none."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data if isinstance(data, str) and data else None
+
+
+def _check_claims(file: DataFile, run: Run, document: Document, gpus: Registry[Gpu]) -> Iterator[Diagnostic]:
+    """What a valid run says that cannot be true together."""
     if run.kind == "tested":
         for loc, value in ((("tag",), run.tag), (("gpus", "type"), run.gpus.type), (("infer",), run.infer)):
             if value is None:
@@ -117,8 +143,9 @@ def _check_run(
                 yield report(file, document, loc, Code.untested_claim, message, hint)
     for what, in_name, in_row in contradictions(run, lambda one, other: _same_gpu(gpus, one, other)):
         message = f"the {what} is {in_name!r} in the script's name and {in_row!r} in the row"
+        hint = "correct the row, or link the script that was really run"
         loc = ("script", "path")
-        yield report(file, document, loc, Code.script_name, message, severity=Severity.WARNING)
+        yield report(file, document, loc, Code.script_name, message, hint, severity=Severity.WARNING)
 
 
 def _same_gpu(gpus: Registry[Gpu], one: str, other: str) -> bool:
@@ -137,6 +164,5 @@ def _duplicate_id(
 
 
 def _size_of(document: Document) -> str | None:
-    data = document.data
-    size = data.get("size") if isinstance(data, dict) else None
+    size = _text(document.data, "size")
     return size if size in SIZES else None

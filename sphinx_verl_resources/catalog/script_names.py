@@ -77,7 +77,8 @@ def contradictions(run: Run, same_gpu: Callable[[str, str], bool]) -> Iterator[t
         yield "GPU count", str(said.count), str(run.gpus.count)
     if said.device is not None and run.gpus.type is not None and not same_gpu(said.device, run.gpus.type):
         yield "GPU", said.device, run.gpus.type
-    if fold(said.train) != fold(run.train):
+    if said.train != run.train and (said.train, run.train) != ("fsdp", "fsdp2"):
+        # verl's scripts called fsdp run either version of it.
         yield "training backend", said.train, run.train
     if said.engine is not None and run.infer is not None and said.engine != run.infer.engine:
         yield "rollout engine", said.engine, run.infer.engine

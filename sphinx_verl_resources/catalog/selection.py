@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .fields import field_value, sort_key
-from .names import KINDS, PAGE_SIZES, SIZES, fold
+from .names import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, TRAIN_BACKENDS, fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,18 +67,24 @@ def sizes_to_show(runs: Iterable[Run], query: RunQuery) -> list[str]:
     return [size for size in SIZES if size in PAGE_SIZES or size in used]
 
 
-def allowed_values(catalog: Catalog, name: str) -> list[str]:
-    """What a filter can be set to, given the data."""
-    if name == "kind":
-        return list(KINDS)
+def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
+    """What a filter can be set to; None where any text may name a run that nobody has recorded yet."""
+    if name == "task":
+        return None
     if name == "gpu":
         return catalog.gpus.names
-    values = {value for run in catalog.runs.values() for value in _values(run, name)}
-    return sorted(values)
+    if name == "model":
+        labels = {value for run in catalog.runs.values() for value in _values(run, name)}
+        return [*catalog.architectures.names, *sorted(labels)]
+    if name == "infer":
+        return [*ENGINES, *sorted({value for run in catalog.runs.values() for value in _values(run, name)})]
+    return list({"tag": TAGS, "kind": KINDS, "train": TRAIN_BACKENDS}[name])
 
 
-def _page_order(run: Run) -> tuple[int, str, int, str]:
-    return KINDS.index(run.kind), run.added.isoformat() if run.added else "9999", run.gpus.count, run.id
+def _page_order(run: Run) -> tuple[int, int, str, int, str]:
+    tag = TAGS.index(run.tag) if run.tag else len(TAGS)
+    added = run.added.isoformat() if run.added else "9999"
+    return KINDS.index(run.kind), tag, added, run.gpus.count, run.id
 
 
 def _values(run: Run, name: str) -> list[str]:

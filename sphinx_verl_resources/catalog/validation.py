@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from ..diagnostics import Code, Diagnostic, Location, did_you_mean
+from ..diagnostics import Code, Diagnostic, Location, did_you_mean, is_near
+from .models.base import FORMS
 from .names import SIZES
-from .yaml_data import Document, Loc, read_yaml
+from .yaml_data import MAX_PROBLEMS, Document, Loc, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +42,10 @@ def load(file: DataFile, model: type[Model]) -> tuple[Model | None, Document, li
         The record (None if it has errors), the document for looking up further places, and all problems.
     """
     document = read_yaml(file.content)
-    found = [_diagnostic(file.shown, *problem_place(p), p.code, p.message, p.hint) for p in document.problems]
+    found = [
+        _diagnostic(file.shown, item.line, item.column, item.code, item.message, item.hint)
+        for item in document.problems
+    ]
     if found and document.data is None:
         return None, document, found
     if document.data is None:
@@ -50,15 +54,13 @@ def load(file: DataFile, model: type[Model]) -> tuple[Model | None, Document, li
     try:
         record = model.model_validate(document.data)
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        found.extend(_translate(file.shown, document, model, detail) for detail in details)
+        details = _without_echoes(error.errors(include_url=False))
+        found += [_translate(file.shown, document, model, detail) for detail in details[:MAX_PROBLEMS]]
+        if len(details) > MAX_PROBLEMS:
+            message = f"{len(details) - MAX_PROBLEMS} more problems are not listed"
+            found.append(_diagnostic(file.shown, 1, 1, Code.wrong_value, message, "mend the others first"))
         return None, document, found
     return (None if found else record), document, found
-
-
-def problem_place(problem: Any) -> tuple[int, int]:
-    """Line and column of a problem found while parsing."""
-    return problem.line, problem.column
 
 
 def report(
@@ -71,6 +73,21 @@ def report(
 
 def _diagnostic(shown: str, line: int, column: int, code: Code, message: str, hint: str) -> Diagnostic:
     return Diagnostic(Location(shown, line, column), code, message, hint)
+
+
+def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out keys that are missing only because their name is misspelt: one mistake, one message."""
+    unknown: dict[Loc, list[str]] = {}
+    for error in details:
+        if error["type"] == "extra_forbidden":
+            unknown.setdefault(error["loc"][:-1], []).append(str(error["loc"][-1]))
+
+    def is_echo(error: ErrorDetails) -> bool:
+        loc = error["loc"]
+        misspelt = unknown.get(loc[:-1], ()) if error["type"] == "missing" else ()
+        return any(is_near(word, str(loc[-1])) for word in misspelt)
+
+    return [error for error in details if not is_echo(error)]
 
 
 def _translate(shown: str, document: Document, model: type[BaseModel], error: ErrorDetails) -> Diagnostic:
@@ -92,6 +109,8 @@ def _translate(shown: str, document: Document, model: type[BaseModel], error: Er
     subject = f"{name}: " if name else ""
     if kind in _EXPECTED:
         got, hint = _got(error["input"], document.source(loc), kind)
+        if kind == "model_type":
+            hint = f"its keys are {', '.join(_fields_at(model, loc))}"
         message = f"{subject}expected {_EXPECTED[kind]}, got {got}"
         return _diagnostic(shown, *place, Code.wrong_type, message, hint)
     if kind == "literal_error":
@@ -105,7 +124,8 @@ def _translate(shown: str, document: Document, model: type[BaseModel], error: Er
         hint = f"the size classes are {', '.join(SIZES)}"
         return _diagnostic(shown, *place, Code.unknown_size, f"{subject}{error['msg']}", hint)
     if kind in Code.__members__:
-        return _diagnostic(shown, *place, Code[kind], f"{subject}{error['msg']}", "")
+        hint = error.get("ctx", {}).get("hint", "")
+        return _diagnostic(shown, *place, Code[kind], f"{subject}{error['msg']}", hint)
     key_of_mapping = loc[-1] == "[key]" if loc else False
     if key_of_mapping:
         place = document.key_place(loc[:-1])
@@ -146,8 +166,9 @@ def _constraint(error: ErrorDetails) -> str:
         "less_than_equal": "must be at most {le}",
         "string_too_short": "must not be empty",
         "string_too_long": "must have at most {max_length} characters",
-        "string_pattern_mismatch": "does not match the form {pattern}",
     }
+    if error["type"] == "string_pattern_mismatch":
+        return f"expected {FORMS.get(context['pattern'], context['pattern'])}"
     template = texts.get(error["type"])
     return template.format(**context) if template else error["msg"].lower()
 
@@ -156,12 +177,12 @@ def _dotted(loc: Iterable[str | int]) -> str:
     return ".".join(str(part) for part in loc if part != "[key]")
 
 
-def _models_in(annotation: Any) -> Iterable[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterable[type[BaseModel]]:
     """The model classes inside an annotation such as ``tuple[Note, ...]`` or ``Infer | None``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
-        yield from _models_in(argument)
+        yield from models_in(argument)
 
 
 def _model_at(model: type[BaseModel], loc: Iterable[str | int]) -> type[BaseModel] | None:
@@ -170,7 +191,7 @@ def _model_at(model: type[BaseModel], loc: Iterable[str | int]) -> type[BaseMode
         if isinstance(part, int) or current is None:
             continue
         field = current.model_fields.get(part)
-        current = next(iter(_models_in(field.annotation)), None) if field else None
+        current = next(iter(models_in(field.annotation)), None) if field else None
     return current
 
 

@@ -9,6 +9,8 @@ Only ``true``/``false``, ``null``, plain integers and plain decimals become anyt
 
 from __future__ import annotations
 
+import codecs
+import itertools
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import yaml
 
 from ..diagnostics import Code
+from .yaml_errors import explain, position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +31,9 @@ LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_BYTES = 1 << 20
 #: Levels of nesting; real files have five. Keeps recursive code below us from overflowing.
 MAX_DEPTH = 20
+
+#: Problems listed per file; a file with more of them is no data file.
+MAX_PROBLEMS = 50
 
 #: C0 and C1 controls except tab and line breaks, line separators, zero-width and bidirectional controls,
 #: surrogates, non-characters.
@@ -99,15 +105,15 @@ def read_yaml(content: bytes) -> Document:
         message = f"the file is larger than {MAX_BYTES >> 20} MiB and was not read"
         problem = Problem(1, 1, Code.file_too_large, message, "a run file takes a few kilobytes")
         return Document("", problems=[problem])
+    content = content.removeprefix(codecs.BOM_UTF8)
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        column = error.start - content.rfind(b"\n", 0, error.start)
-        bad = content[error.start]
-        problem = Problem(
-            line, column, Code.encoding, f"byte 0x{bad:02x} is not UTF-8", "save the file as UTF-8"
-        )
+        before = content[content.rfind(b"\n", 0, error.start) + 1 : error.start]
+        column = len(before.decode(errors="replace")) + 1
+        message = f"byte 0x{content[error.start]:02x} is not UTF-8"
+        problem = Problem(line, column, Code.encoding, message, "save the file as UTF-8")
         return Document("", problems=[problem])
     document = Document(text)
     document.problems.extend(_forbidden_characters(text))
@@ -118,34 +124,24 @@ def read_yaml(content: bytes) -> Document:
     except _RefusedError as refused:
         document.problems.append(refused.problem)
     except yaml.MarkedYAMLError as error:
-        document.problems.append(_syntax_problem(error))
+        found = explain(error, text)
+        document.problems.append(
+            Problem(found.line, found.column, Code.yaml_syntax, found.message, found.hint)
+        )
     except yaml.YAMLError as error:
         document.problems.append(Problem(1, 1, Code.yaml_syntax, str(error)))
     return document
 
 
 def _forbidden_characters(text: str) -> Iterator[Problem]:
-    for match in FORBIDDEN.finditer(text):
-        at = match.start()
-        line = text.count("\n", 0, at) + 1
-        column = at - text.rfind("\n", 0, at)
-        yield Problem(
-            line, column, Code.bad_character, f"invisible character U+{ord(match[0]):04X}", "delete it"
-        )
-
-
-def _syntax_problem(error: yaml.MarkedYAMLError) -> Problem:
-    line, column = _position(error.problem_mark or error.context_mark)
-    message = " ".join(part for part in (error.problem, error.context) if part) or "not valid YAML"
-    if "'\\t'" in message or "\t" in message:
-        return Problem(line, column, Code.yaml_syntax, "a tab cannot indent YAML", "use spaces")
-    hint = ""
-    if "quoted scalar" in message:
-        hint = "a closing quote is missing"
-        line, column = _position(error.context_mark or error.problem_mark)
-    elif "mapping values are not allowed" in message:
-        hint = "put the text in quotes if it holds ': '"
-    return Problem(line, column, Code.yaml_syntax, f"not valid YAML: {message}", hint)
+    """The first forbidden character of each line."""
+    if not FORBIDDEN.search(text):
+        return
+    lines = enumerate(re.split(r"\r\n|[\r\n]", text), 1)
+    found = ((number, match) for number, line in lines if (match := FORBIDDEN.search(line)))
+    for number, match in itertools.islice(found, MAX_PROBLEMS):
+        message = f"invisible character U+{ord(match[0]):04X}"
+        yield Problem(number, match.start() + 1, Code.bad_character, message, "delete it")
 
 
 def _build(text: str, problems: list[Problem]) -> Any:
@@ -253,12 +249,7 @@ def _refuse(event: yaml.Event, what: str) -> NoReturn:
 
 
 def _start(event: yaml.Event) -> tuple[int, int]:
-    return _position(event.start_mark)
-
-
-def _position(mark: Any) -> tuple[int, int]:
-    """Line and column, counted from 1, of a mark of PyYAML or libyaml; they share no base class."""
-    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    return position(event.start_mark)
 
 
 def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node | None]:
@@ -269,7 +260,8 @@ def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node
     key = value = root
     for part in loc:
         if isinstance(value, yaml.MappingNode):
-            for key_node, value_node in value.value:
+            # Of a key that stands there twice, the last value is the one that was read.
+            for key_node, value_node in reversed(value.value):
                 if key_node.value == part:
                     key, value = key_node, value_node
                     break
@@ -279,4 +271,4 @@ def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node
 
 
 def _place(node: yaml.Node | None) -> tuple[int, int]:
-    return _position(node.start_mark if node else None)
+    return position(node.start_mark if node else None)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.files import RUNS
 from ..diagnostics import Severity
-from .data import add_path_argument, load_paths
+from .data import load_paths
 
 if TYPE_CHECKING:
     import argparse
@@ -20,6 +22,7 @@ EXAMPLES = """\
 examples:
   verl-resources check                 check ./data
   verl-resources check docs/data       check another directory
+  verl-resources check data/runs/a.yaml   one file, in the light of all the others
   verl-resources check --format json   the same for programs
 
 Each problem is a line on standard error: path:line:col: LEVEL: message [code].
@@ -28,22 +31,44 @@ Exit codes: 0 no error, 1 errors found, 2 could not run. Warnings do not fail.""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    add_path_argument(parser)
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="data directory, or a file or folder in one; default: ./data where it exists, else the dataset "
+        "that comes with the package",
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="how problems are printed")
 
 
 def run(options: argparse.Namespace) -> int:
     """Check and report."""
-    catalog = load_paths(options.paths)
-    errors = sum(problem.severity is Severity.ERROR for problem in catalog.diagnostics)
+    catalog = load_paths(sorted({_data_directory(path) for path in options.paths}))
+    problems = [problem for problem in catalog.diagnostics if _is_asked_for(problem, options.paths)]
+    errors = sum(problem.severity is Severity.ERROR for problem in problems)
     if options.format == "json":
-        print(json.dumps([_plain(problem) for problem in catalog.diagnostics], indent=2))
+        print(json.dumps([_plain(problem) for problem in problems], indent=2))
     else:
-        for problem in catalog.diagnostics:
+        for problem in problems:
             print(problem, file=sys.stderr)
-        warnings = len(catalog.diagnostics) - errors
-        print(f"{len(catalog.runs)} runs, {errors} errors, {warnings} warnings")
+        warnings = len(problems) - errors
+        counts = {"run": len(catalog.runs), "error": errors, "warning": warnings}
+        print(", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in counts.items()))
     return 1 if errors else 0
+
+
+def _data_directory(path: str) -> str:
+    """The data directory that a path is, or lies in."""
+    for folder in (Path(path), *Path(path).parents):
+        if (folder / RUNS).is_dir():
+            return str(folder)
+    return path
+
+
+def _is_asked_for(problem: Diagnostic, paths: list[str]) -> bool:
+    """Whether the problem lies in one of the files or folders named; everything does if none is."""
+    place = Path(problem.location.path).resolve()
+    return not paths or any(place.is_relative_to(Path(path).resolve()) for path in paths)
 
 
 def _plain(problem: Diagnostic) -> dict[str, Any]:

@@ -21,19 +21,22 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument(
-        "kind", nargs="?", choices=sorted(MODELS), default="run", help="which schema to print"
+        "kind",
+        nargs="?",
+        choices=sorted(MODELS),
+        help="which kind of file; default: run, and with --output all",
     )
-    parser.add_argument(
-        "--output", metavar="DIR", type=Path, help="write every schema to this directory instead"
-    )
+    parser.add_argument("--output", metavar="DIR", type=Path, help="write to this directory instead")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one schema, or write all."""
+    """Print one schema, or write one or all."""
     texts = schema_texts()
     if options.output is None:
-        print(texts[options.kind], end="")
+        print(texts[options.kind or "run"], end="")
         return 0
+    if options.kind:
+        texts = {options.kind: texts[options.kind]}
     options.output.mkdir(parents=True, exist_ok=True)
     for kind, text in texts.items():
         (options.output / f"{kind}.json").write_text(text, "utf-8")

@@ -9,6 +9,7 @@ from ..catalog.fields import PAGE_COLUMNS, UnknownFieldError, field_name
 from ..catalog.links import Links
 from ..catalog.names import SIZES
 from ..catalog.selection import RunQuery, select_runs
+from ..diagnostics import Severity
 from ..render.text_table import FORMATS, runs_text
 from .data import add_path_argument, load_paths
 
@@ -48,4 +49,4 @@ def run(options: argparse.Namespace) -> int:
     runs = select_runs(catalog, RunQuery(tuple(options.size or ())))
     runs.sort(key=lambda run: SIZES.index(run.size))
     print(runs_text(runs, columns, Links(), options.format))
-    return 1 if catalog.diagnostics else 0
+    return 1 if any(problem.severity is Severity.ERROR for problem in catalog.diagnostics) else 0

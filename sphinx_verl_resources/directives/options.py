@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from docutils.parsers.rst import directives
 
 from ..catalog.fields import UnknownFieldError, field_name
 from ..catalog.names import SIZES, fold
 from ..diagnostics import Code, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 
 class OptionError(ValueError):
@@ -15,6 +22,40 @@ class OptionError(ValueError):
     def __init__(self, message: str, code: Code = Code.directive) -> None:
         super().__init__(message)
         self.code = code
+
+
+class AnyOption(dict[str, Callable[[str], Any]]):
+    """An option specification that lets every option through as text.
+
+    docutils reports an unknown option in several lines and without a hint; the directive does it itself.
+    """
+
+    @classmethod
+    def of(cls, *names: str) -> AnyOption:
+        """A specification that knows these names."""
+        return cls((name, directives.unchanged) for name in names)
+
+    def __missing__(self, name: str) -> Callable[[str], Any]:
+        return directives.unchanged
+
+
+def check(given: Mapping[str, str], known: Iterable[str]) -> None:
+    """Refuse options that do not exist, and options without a value.
+
+    Raises:
+        OptionError: there is such an option.
+    """
+    for name, value in given.items():
+        if name not in set(known):
+            raise OptionError(f":{name}: unknown option; {did_you_mean(name, known)}")
+        if name in FLAGS and value:
+            raise OptionError(f":{name}: takes no value, got {value!r}")
+        if name not in FLAGS and not str(value or "").strip():
+            raise OptionError(f":{name}: a value is missing")
+
+
+#: Options that are there or not.
+FLAGS = frozenset({"hide-empty"})
 
 
 def words(text: str) -> list[str]:
@@ -78,8 +119,8 @@ def sort_fields(text: str) -> tuple[str, ...]:
     return found
 
 
-def filter_values(name: str, text: str, allowed: list[str]) -> tuple[str, ...]:
-    """The values of the filter ``name``, which must be among ``allowed`` but for case and separators.
+def filter_values(name: str, text: str, allowed: list[str] | None) -> tuple[str, ...]:
+    """The values of the filter ``name``: any, or among ``allowed`` but for case and separators.
 
     Raises:
         OptionError: a value that nothing can match, or no value.
@@ -87,10 +128,11 @@ def filter_values(name: str, text: str, allowed: list[str]) -> tuple[str, ...]:
     found = phrases(text)
     if not found:
         raise OptionError(f":{name}: name at least one value")
-    known = {fold(value) for value in allowed}
+    known = {fold(value) for value in allowed or found}
     for value in found:
         if fold(value) not in known:
-            raise OptionError(f":{name}: unknown value {value!r}; {did_you_mean(value, allowed)}")
+            hint = did_you_mean(value, allowed or ())
+            raise OptionError("; ".join(filter(None, (f":{name}: unknown value {value!r}", hint))))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..catalog.fields import field_text, field_value, heading, is_numeric
-from .table import Cell, table_node
+from .table import Cell, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -38,35 +38,45 @@ class PlacedNote:
     runs: list[Run]
 
 
-def runs_table(
+def runs_rows(
     runs: Sequence[Run],
     columns: Sequence[str],
     links: Links,
     *,
     anchors: Collection[str],
-    caption: str = "",
-    source: tuple[str | None, int | None] = (None, None),
-) -> list[nodes.Element]:
-    """The table of ``runs`` and, if any has one, the list of their notes.
+    targets: Collection[str],
+    number: int,
+) -> tuple[nodes.tgroup, nodes.enumerated_list | None]:
+    """The inside of the table of ``runs`` and, if any has one, the list of their notes.
 
     Args:
         runs: one per row, in order.
         columns: field names.
         links: makes the addresses.
         anchors: ids of the runs whose rows are link targets here; a run shown twice on a page is one once.
-        caption: title of the table; empty where a section title says it.
-        source: file and line that messages about the table name.
+        targets: ids of the runs that have such a row anywhere on the page.
+        number: which table of the page this is, for the ids of notes that the page shows more than once.
     """
-    notes = _place_notes(runs, anchors)
+    notes = _place_notes(runs, anchors, number)
     rows = [_cells(run, columns, links, notes, run.id in anchors) for run in runs]
-    result: list[nodes.Element] = [
-        table_node([heading(name) for name in columns], rows, classes=[TABLE_CLASS], caption=caption)
-    ]
-    if notes:
-        result.append(_notes_list(notes))
-    for node in result:
-        node.source, node.line = source
-    return result
+    group = table_group([heading(name) for name in columns], rows)
+    return group, _notes_list(notes, targets) if notes else None
+
+
+def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
+    """Which link templates the table of ``runs`` needs: ``script_url``, ``commit_url``."""
+    used: set[str] = set()
+    for run in runs:
+        shown = run.evidence if "evidence" in columns else ()
+        if "script" in columns:
+            if run.script:
+                used.add("script_url")
+            else:
+                shown = shown or run.evidence[:1]
+        for item in shown:
+            if item.ref:
+                used.add("script_url" if item.path else "commit_url")
+    return used
 
 
 def run_cell(run: Run, name: str, links: Links) -> Cell:
@@ -125,20 +135,18 @@ def _evidence(item: Evidence, links: Links) -> tuple[str, str | None]:
     return f"{item.kind} {item.ref[:9]}", links.commit(item.ref)
 
 
-def _place_notes(runs: Sequence[Run], anchors: Collection[str]) -> list[PlacedNote]:
+def _place_notes(runs: Sequence[Run], anchors: Collection[str], number: int) -> list[PlacedNote]:
     placed: dict[Note, PlacedNote] = {}
     for run in runs:
-        if run.id not in anchors:
-            continue  # its notes stand at its first appearance on the page
+        suffix = "" if run.id in anchors else f"-table-{number}"
         for index, note in enumerate(run.notes, 1):
-            first = placed.setdefault(
-                note, PlacedNote(f"[{len(placed) + 1}]", f"note-{run.id}-{index}", note, [])
-            )
+            anchor = f"note-{run.id}-{index}{suffix}"
+            first = placed.setdefault(note, PlacedNote(f"[{len(placed) + 1}]", anchor, note, []))
             first.runs.append(run)
     return list(placed.values())
 
 
-def _notes_list(notes: Sequence[PlacedNote]) -> nodes.enumerated_list:
+def _notes_list(notes: Sequence[PlacedNote], targets: Collection[str]) -> nodes.enumerated_list:
     """The notes, numbered as their marks are."""
     items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
     for placed in notes:
@@ -150,7 +158,10 @@ def _notes_list(notes: Sequence[PlacedNote]) -> nodes.enumerated_list:
         for index, (title, run) in enumerate(titles.items()):
             if index:
                 paragraph += nodes.Text(", ")
-            paragraph += nodes.reference("", title, refid=row_id(run.id), internal=True)
+            if run.id in targets:
+                paragraph += nodes.reference("", title, refid=row_id(run.id), internal=True)
+            else:
+                paragraph += nodes.Text(title)
         paragraph += nodes.Text(f": {' '.join(placed.note.text.split())}")
         items += nodes.list_item("", paragraph)
     return items

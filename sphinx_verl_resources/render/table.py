@@ -41,19 +41,25 @@ class Cell:
         return len(self.text) + sum(len(mark) + 1 for mark, _ in self.marks)
 
 
-def table_node(
-    headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, classes: Sequence[str], caption: str
-) -> nodes.table:
-    """A table with a header row and real column widths.
+def empty_table(name: str, caption: str = "") -> nodes.table:
+    """A table of a class of ours that waits for its rows.
+
+    It stands in the page from the start, so that a label before it, its number and its caption work as they
+    do for any other table.
+    """
+    # In LaTeX a table of any height may break over pages.
+    table = nodes.table(classes=[name, "longtable", "colwidths-given"])
+    if caption:
+        table += nodes.title("", caption)
+    return table
+
+
+def table_group(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> nodes.tgroup:
+    """Columns with real widths, a header row and a body.
 
     The widths count characters: the text builder wraps at them, LaTeX and browsers divide the line by them.
     """
-    # In LaTeX a table of any height may break over pages.
-    table = nodes.table(classes=[*classes, "longtable", "colwidths-given"])
-    if caption:
-        table += nodes.title("", caption)
     group = nodes.tgroup(cols=len(headings))
-    table += group
     for index, heading in enumerate(headings):
         widest = max((row[index].width for row in rows), default=0)
         width = min(max(widest, len(heading), MIN_WIDTH), MAX_WIDTH)
@@ -64,7 +70,7 @@ def table_node(
     body = nodes.tbody()
     body.extend(_row(cells) for cells in rows)
     group += body
-    return table
+    return group
 
 
 def _row(cells: Sequence[Cell]) -> nodes.row:

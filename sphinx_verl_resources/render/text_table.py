@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from ..catalog.fields import heading
+from ..catalog.fields import as_text, field_value, heading
 from .runs import run_cell
 
 if TYPE_CHECKING:
@@ -25,15 +25,21 @@ FORMATS = (*TABULATE, "list-table", "csv", "json")
 
 def runs_text(runs: Sequence[Run], columns: Sequence[str], links: Links, form: str) -> str:
     """The table of ``runs`` in one of ``FORMATS``."""
+    if form == "json":
+        return json.dumps([{name: _plain(run, name) for name in columns} for run in runs], indent=2)
     headings = [heading(name) for name in columns]
     rows = [[run_cell(run, name, links).text for name in columns] for run in runs]
-    if form == "json":
-        return json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=2)
     if form == "csv":
         return _csv(headings, rows)
     if form == "list-table":
         return _list_table(headings, rows)
     return tabulate(rows, headings, tablefmt=TABULATE[form], disable_numparse=True)
+
+
+def _plain(run: Run, name: str) -> Any:
+    """A value as JSON has it: numbers as numbers, null where nothing is recorded."""
+    value = field_value(run, name)
+    return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
 
 
 def _csv(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

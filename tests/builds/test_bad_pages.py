@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 
-def located(build, line: int = 4) -> list[str]:
+def located(build) -> list[str]:
     """The messages without the directory of the project."""
     prefix = f"{build.app.srcdir}/"
     assert all(warning.startswith(prefix) for warning in build.warnings), build.warnings
@@ -43,6 +46,23 @@ def located(build, line: int = 4) -> list[str]:
             "verl-runs: :train: unknown value 'fdsp'; did you mean 'fsdp'? [verl.directive]",
         ),
         (".. verl-runs::\n   :task: ,", "verl-runs: :task: name at least one value [verl.directive]"),
+        (
+            ".. verl-runs::\n   :colums: tag",
+            "verl-runs: :colums: unknown option; did you mean 'columns'? [verl.directive]",
+        ),
+        (".. verl-runs::\n   :tag:", "verl-runs: :tag: a value is missing [verl.directive]"),
+        (
+            ".. verl-runs::\n   :hide-empty: no",
+            "verl-runs: :hide-empty: takes no value, got 'no' [verl.directive]",
+        ),
+        (
+            ".. verl-runs::\n   :name: x",
+            "verl-runs: :name: goes with :caption:, where there is one table to give it to [verl.directive]",
+        ),
+        (
+            ".. verl-runs::\n   :tag: MIN\n\n   Text.",
+            "verl-runs: the directive takes options and size classes, and no text [verl.directive]",
+        ),
     ],
 )
 @pytest.mark.parametrize("page", ["index.rst", "other.md"])
@@ -53,7 +73,8 @@ def test_directive(own, data, text, message, page):
         own.page("Text.")
         name, *options = text.removeprefix(".. ").split("\n")
         directive, _, argument = name.partition("::")
-        text = "\n".join([f"```{{{directive}}}{argument}", *(option.strip() for option in options), "```"])
+        lines = [f"```{{{directive}}}{argument}", *(option.strip() for option in options), "```"]
+        text = "\n".join(lines)
     build = own.page(text, page).build()
     line = 4 if page == "index.rst" else 7
     (found,) = located(build)
@@ -62,6 +83,57 @@ def test_directive(own, data, text, message, page):
         message.split(" [verl")[0]
         in build.soup(page.split(".")[0] + ".html").select_one(".verl-problem").get_text()
     )
+
+
+def test_a_setting_that_no_run_records(own, data):
+    data.run("a", settings={"data.max_prompt_length": 1})
+    build = own.page(".. verl-runs:: 7B\n   :columns: id settings.data.max_prompt_lenght\n").build()
+    assert located(build) == [
+        "index.rst:4: WARNING: verl-runs: no run records the setting 'data.max_prompt_lenght'; did you mean "
+        "'data.max_prompt_length'? [verl.directive]"
+    ]
+    assert build.rows("size-7b")[1] == ["a", "not recorded"]
+
+
+def test_a_task_that_nobody_has_run_yet_is_no_mistake(own, data):
+    data.run("a")
+    build = own.page(".. verl-runs:: 7B\n   :task: SAPO\n   :train: megatron\n").build()
+    assert build.warnings == []
+    assert "No recorded run for 7B matches." in build.soup().get_text()
+
+
+def test_a_directive_that_was_wrong_is_tried_again_when_the_data_change(own, data):
+    data.run("a")
+    own.page(".. verl-runs:: 7B\n   :gpu: X9\n")
+    assert len(own.build().warnings) == 1
+    data.write(
+        "gpus.yaml", "gpus:\n  - {name: X9, vendor: amd, memory_gb: 1, memory_mib: 1, kind: nominal}\n"
+    )
+    build = own.build()
+    assert build.read == {"index"}
+    assert build.warnings == []
+
+
+def test_strict_builds_fail_as_long_as_the_data_are_wrong(own, data):
+    data.run("a", tag="X")
+    own.page(".. verl-runs:: 3B").build()
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        str(own.path),
+        str(own.path / "_out"),
+    ]
+    for _ in range(2):
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode != 0
+        assert "../data/runs/a.yaml:3:6: ERROR: tag: unknown value 'X'" in result.stderr
+        assert "Traceback" not in result.stderr
+    data.run("a")
+    assert subprocess.run(command, capture_output=True).returncode == 0
 
 
 def test_role(own, data):
@@ -81,7 +153,9 @@ def test_a_broken_run_leaves_a_box_under_its_size_and_the_others_stay(own, data)
     assert build.warnings[0] == (
         "../data/runs/b.yaml:1:1: ERROR: the key 'gpus' is missing; gpus: How many GPUs, and which. [verl.missing_key]"
     )
-    assert any(line.startswith("../data/runs/c.yaml:2:1: ERROR: not valid YAML") for line in build.warnings)
+    assert any(
+        line.startswith("../data/runs/c.yaml:1:5: ERROR: a value is missing") for line in build.warnings
+    )
     assert all("Traceback" not in line for line in build.warnings)
     boxes = {box.find_parent("section")["id"]: box.get_text() for box in build.soup().select(".verl-problem")}
     assert "../data/runs/b.yaml has errors and is not shown" in boxes["size-7b"]
@@ -134,6 +208,8 @@ def test_missing_directory_is_reported_at_its_line_of_conf_py(own):
             "https://x.org/{ref}/{path}/{what}",
             "must hold {ref} and {path} and no other placeholder",
         ),
+        ("script_url", "https://x.org/{ref:d}/{path}", "must hold {ref} and {path} and no other placeholder"),
+        ("script_url", "https://x.org/{ref!x}/{path}", "must hold {ref} and {path} and no other placeholder"),
         ("script_url", "https://x.org/{ref}/{path", "is not a template: expected '}' before end of string"),
         ("script_url", "javascript:{ref}{path}", "must begin with https://"),
         ("commit_url", "https://x.org/", "must hold {ref} and no other placeholder"),
@@ -155,9 +231,15 @@ def test_a_single_directory_name_is_understood(own, data):
     assert build.rows("size-7b")[1][0] == "MIN"
 
 
-def test_data_that_is_no_list_of_names(own):
-    build = own.page(".. verl-runs:: 7B").build(verl_resources_data=[3])
-    assert build.warnings == [
+def test_tuples_of_static_paths_are_fine(own, data):
+    data.run("a")
+    assert own.page(".. verl-runs:: 7B").build(html_static_path=()).warnings == []
+
+
+@pytest.mark.parametrize("value", [[3], 5, {"a": 1}, [["x"]], ["x\0y"]])
+def test_data_that_is_no_list_of_names(own, value):
+    build = own.page(".. verl-runs:: 7B").build(verl_resources_data=value)
+    assert [line for line in build.warnings if "[verl." in line] == [
         'conf.py:2:1: ERROR: verl_resources_data must be a list of directory names; write ["data"], for example '
         "[verl.config]"
     ]

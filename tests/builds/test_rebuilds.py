@@ -117,15 +117,15 @@ def test_a_directory_vanishes_and_comes_back(pages, data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "users"),
     [
-        ("verl_resources_script_url", "https://example.org/{ref}/{path}"),
-        ("verl_resources_commit_url", "https://example.org/{ref}"),
-        ("verl_resources_add_run", "https://example.org/add"),
+        ("verl_resources_script_url", "https://example.org/{ref}/{path}", {"all", "seven", "h20"}),
+        ("verl_resources_commit_url", "https://example.org/{ref}", set()),
+        ("verl_resources_add_run", "https://example.org/add", {"all", "empty"}),
     ],
 )
-def test_configuration(pages, name, value):
-    assert pages.build(**{name: value}).read == RUNS
+def test_configuration(pages, name, value, users):
+    assert pages.build(**{name: value}).read == users
     assert pages.build().read == set()
 
 
@@ -153,6 +153,18 @@ def test_a_page_that_is_deleted_is_forgotten(pages, data):
     pages.build()
     data.run("a7", max_batch=5)
     assert pages.build().read == {"all"}
+
+
+def test_problems_of_data_that_no_page_shows_are_reported_too(pages, data):
+    data.run("d14", size="14B", tag="X")
+    (pages.path / "all.rst").unlink()
+    (pages.path / "count.rst").unlink()
+    build = pages.build()
+    assert build.read == set()
+    assert len(build.warnings) == 1
+    assert len(pages.build().warnings) == 1, "and again, until it is mended"
+    data.run("d14", size="14B")
+    assert pages.build().warnings == []
 
 
 def test_after_a_parallel_build(pages, data):

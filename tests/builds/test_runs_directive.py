@@ -79,6 +79,7 @@ def test_filters_and_columns_and_sort(own, data):
     data.run("a", settings={"data.max_response_length": 1024}, measured={"gib": 71.25, "counter": "device"})
     data.run("b", task="GRPO-LoRA", gpus={"count": 16, "type": "H20"})
     data.run("c", gpus={"count": 8, "type": "H20"}, script={"ref": "abc", "path": "x/y.sh"})
+    data.run("d", size="3B", settings={"data.max_response_length": 0.00001})
     text = ".. verl-runs:: 7B\n   :task: grpo\n   :columns: id gpus measured.gib settings.data.max_response_length link\n   :sort: -gpus\n"
     build = own.page(text).build()
     assert build.warnings == []
@@ -87,6 +88,26 @@ def test_filters_and_columns_and_sort(own, data):
         ["c", "8*H20", "not recorded", "not recorded", "y.sh"],
         ["a", "2*H100", "71.25", "1024", "not recorded"],
     ]
+
+
+def test_any_recorded_field_can_be_a_column(own, data):
+    data.run(
+        "a",
+        label="L",
+        settings={"a.b": 0.0001, "a.c": True, "a.d": ["x", 1]},
+        contributor={"name": "N", "url": "https://example.org/"},
+        script={"ref": "abc", "path": "x/y.sh"},
+        evidence=[{"kind": "log", "url": "https://example.org/1"}, {"kind": "commit", "ref": "def"}],
+    )
+    columns = (
+        "label checkpoint contributor.url script.path evidence.url settings.a.b settings.a.c settings.a.d"
+    )
+    build = own.page(f".. verl-runs:: 7B\n   :columns: {columns}\n").build()
+    assert build.warnings == []
+    assert build.rows("size-7b")[1] == [
+        "L", "Qwen/Qwen2.5-7B-Instruct", "https://example.org/", "x/y.sh", "https://example.org/1", "0.0001", "true",
+        "x, 1",
+    ]  # fmt: skip
 
 
 def test_caption_makes_one_table(own, data):
@@ -141,7 +162,9 @@ def test_hide_empty(own, data):
 
 
 def test_hiding_everything_leaves_a_sentence(own):
-    assert "No run is recorded yet." in own.page(".. verl-runs::\n   :hide-empty:\n").build().soup().get_text()
+    assert (
+        "No run is recorded yet." in own.page(".. verl-runs::\n   :hide-empty:\n").build().soup().get_text()
+    )
 
 
 def test_nothing_matches(own, data):
@@ -150,17 +173,55 @@ def test_nothing_matches(own, data):
     assert "No recorded run for 7B matches." in section.get_text()
 
 
-def test_the_same_run_twice_on_a_page_is_a_target_once(own, data):
-    data.run("a", notes=[{"code": "x", "text": "Said once."}])
+def test_the_same_run_twice_on_a_page_is_a_target_once_and_keeps_its_notes(own, data):
+    data.run("a", notes=[{"code": "x", "text": "Said twice."}])
     build = own.page(".. verl-runs:: 7B\n\n.. verl-runs:: 7B\n").build()
     assert build.warnings == []
     soup = build.soup()
     assert len(soup.select("table.verl-runs")) == 2
     assert len(soup.select("#run-a")) == 1
-    assert len(soup.select("#size-7b")) == 1
+    assert [section["id"] for section in soup.select("section section")] == ["size-7b", "size-7b-2"]
     ids = [element["id"] for element in soup.select("[id]")]
     assert len(ids) == len(set(ids))
-    assert build.text("index.html").count("Said once.") == 1
+    assert build.text("index.html").count("Said twice.") == 2
+    for link in soup.select("table.verl-runs a.verl-mark, ol.verl-notes a"):
+        assert soup.find(id=link["href"].removeprefix("#")), link
+
+
+def test_what_only_another_builder_shows_takes_no_target_away(own, data):
+    data.run("a", notes=[{"code": "x", "text": "A remark."}])
+    soup = own.page(".. only:: latex\n\n   .. verl-runs:: 7B\n\n.. verl-runs:: 7B\n").build().soup()
+    assert soup.find(id="run-a")
+    assert "A remark." in soup.get_text()
+
+
+def test_a_page_that_uses_the_id_for_itself_keeps_it(own, data):
+    data.run("a", notes=[{"code": "x", "text": "A remark."}])
+    build = own.page(".. verl-runs:: 7B\n\n.. _run-a:\n\nRun A\n-----\n\nText.\n").build()
+    assert build.warnings == []
+    assert len(build.soup().select("#run-a")) == 1
+    assert "A remark." in build.soup().get_text()
+
+
+def test_a_captioned_table_can_be_referred_to(own, data):
+    data.run("a")
+    text = (
+        "See :ref:`one`, :numref:`one` and :numref:`two`.\n\n"
+        ".. _one:\n\n.. verl-runs:: 7B\n   :caption: First\n\n"
+        ".. verl-runs:: 7B\n   :caption: Second\n   :name: two\n   :class: wide\n"
+    )
+    build = own.page(text).build(numfig=True)
+    assert build.warnings == []
+    assert "See First, Table 1 and Table 2." in build.soup().get_text()
+    assert build.soup().select_one("table.verl-runs.wide")
+
+
+def test_linkcheck_sees_the_links_of_rows(own, data):
+    data.run("a", script={"ref": "abc", "path": "x.sh"})
+    build = own.page(".. verl-runs:: 7B").build(
+        "linkcheck", linkcheck_ignore=[r"https://github\.com/verl-project/verl/blob/abc/x\.sh"]
+    )
+    assert "https://github.com/verl-project/verl/blob/abc/x.sh" in build.text("output.json")
 
 
 def test_notes_are_marked_in_the_row_and_shown_once_for_all_their_runs(own, data):

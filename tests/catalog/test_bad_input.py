@@ -85,11 +85,11 @@ CASES = {
     ),
     "text for a mapping": (
         replaced("gpus: {count: 2, type: H100}", "gpus: 2*H100"),
-        "data/runs/a.yaml:6:7: ERROR: gpus: expected keys and values, got the text '2*H100' [verl.wrong_type]",
+        "data/runs/a.yaml:6:7: ERROR: gpus: expected keys and values, got the text '2*H100'; its keys are count, type, nodes, memory_gb [verl.wrong_type]",
     ),
     "a list instead of a run": (
         "- id: a\n",
-        "data/runs/a.yaml:1:1: ERROR: expected keys and values, got a list [verl.wrong_type]",
+        "data/runs/a.yaml:1:1: ERROR: expected keys and values, got a list; its keys are id, size, tag, model, task, gpus, train, infer, label, max_batch, script, contributor, kind, added, settings, measured, evidence, notes [verl.wrong_type]",
     ),
     "no GPU": (
         replaced("count: 2", "count: 0"),
@@ -120,12 +120,12 @@ CASES = {
     ),
     "unknown GPU": (
         replaced("H100", "H1000"),
-        "data/runs/a.yaml:6:24: ERROR: gpus.type: unknown GPU 'H1000'; did you mean 'H100'? [verl.unknown_gpu]",
+        "data/runs/a.yaml:6:24: ERROR: gpus.type: unknown GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.unknown_gpu]",
     ),
     "unknown model": (
         replaced("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instrukt"),
         "data/runs/a.yaml:4:8: ERROR: model: unknown checkpoint 'Qwen/Qwen2.5-7B-Instrukt'; did you mean "
-        "'Qwen/Qwen2.5-7B-Instruct'? [verl.unknown_model]",
+        "'Qwen/Qwen2.5-7B-Instruct'? If not, add it to architectures.yaml [verl.unknown_model]",
     ),
     "id unlike the file name": (
         replaced("id: a", "id: b"),
@@ -134,7 +134,7 @@ CASES = {
     ),
     "id with a dot": (
         replaced("id: a", "id: qwen2.5"),
-        "data/runs/a.yaml:1:5: ERROR: id: does not match the form ^[a-z0-9]+(-[a-z0-9]+)*$, got 'qwen2.5' "
+        "data/runs/a.yaml:1:5: ERROR: id: expected lower-case letters and digits with single hyphens between them, got 'qwen2.5' "
         "[verl.wrong_value]",
     ),
     "javascript link": (
@@ -185,12 +185,12 @@ CASES = {
     ),
     "a setting that is a mapping": (
         RUN + "settings:\n  data.x: {y: 1}\n",
-        "data/runs/a.yaml:10:11: ERROR: settings.data.x: expected text, a number, true, false, null or a list of these "
+        "data/runs/a.yaml:10:11: ERROR: settings.data.x: expected text, a number, true, false, null or a list of these; write keys with dots, as in data.train_batch_size: 64 "
         "[verl.wrong_type]",
     ),
     "a setting with a plus": (
         RUN + "settings:\n  +data.x: 1\n",
-        "data/runs/a.yaml:10:3: ERROR: settings.+data.x: does not match the form ^[A-Za-z_]\\w*(\\.[A-Za-z_]\\w*)*$, got "
+        "data/runs/a.yaml:10:3: ERROR: settings.+data.x: expected verl's dotted key, without '+' or '++' before it, got "
         "'+data.x' [verl.wrong_value]",
     ),
     "a tested run without a tag": (
@@ -212,7 +212,7 @@ CASES = {
     ),
     "a script that says something else": (
         RUN + "script: {ref: abc1234, path: examples/tuning/7b/qwen2-7b_grpo_4_h100_fsdp_vllm.sh}\n",
-        "data/runs/a.yaml:9:30: WARNING: the GPU count is '4' in the script's name and '2' in the row [verl.script_name]",
+        "data/runs/a.yaml:9:30: WARNING: the GPU count is '4' in the script's name and '2' in the row; correct the row, or link the script that was really run [verl.script_name]",
     ),
 }  # fmt: skip
 
@@ -243,6 +243,41 @@ def test_all_problems_of_all_files_at_once(data):
     assert [(file.shown, file.size) for file in data.load().broken] == [
         ("data/runs/a.yaml", "7B"), ("data/runs/b.yaml", None), ("data/runs/c.yaml", None),
     ]  # fmt: skip
+
+
+def test_a_misspelt_key_is_one_problem_and_not_also_a_missing_one(data):
+    data.write("runs/a.yaml", RUN.replace("model:", "modle:").replace("count:", "coutn:"))
+    assert [line.split(";")[0] for line in data.problems()] == [
+        "data/runs/a.yaml:4:1: ERROR: unknown key 'modle'",
+        "data/runs/a.yaml:6:8: ERROR: unknown key 'coutn'",
+    ]
+
+
+def test_names_are_looked_up_even_where_something_else_is_wrong(data):
+    text = RUN.replace("H100", "H1000").replace("Qwen2.5-7B-Instruct", "Nothing-7B").replace("id: a", "id: b")
+    data.write("runs/a.yaml", text + "foo: 1\n")
+    assert [line.split("[")[-1] for line in data.problems()] == [
+        "verl.id_mismatch]", "verl.unknown_model]", "verl.unknown_gpu]", "verl.unknown_key]",
+    ]  # fmt: skip
+
+
+def test_of_a_key_that_stands_there_twice_the_last_value_is_judged(data):
+    data.write("runs/a.yaml", RUN + "tag: X\n")
+    assert [line.split(": ")[0] for line in data.problems()] == [
+        "data/runs/a.yaml:9:1",
+        "data/runs/a.yaml:9:6",
+    ]
+
+
+def test_a_flood_of_problems_is_cut_short(data):
+    data.write("runs/a.yaml", RUN + "".join(f"k{index}: 1\n" for index in range(5000)))
+    problems = data.problems()
+    assert len(problems) == 51
+    assert (
+        "data/runs/a.yaml:1:1: ERROR: 4950 more problems are not listed; mend the others first" in problems[0]
+    )
+    data.write("runs/a.yaml", "\x01\n" * 100_000)
+    assert len(data.problems()) == 50
 
 
 def test_a_run_keeps_odd_text_as_it_is(data):
@@ -311,5 +346,5 @@ gpus:
         "gpus.yaml", (data.path / "gpus.yaml").read_text().replace("nvidea", "nvidia").replace("-1", "1")
     )
     assert data.problems() == [
-        "data/gpus.yaml:3:5: ERROR: 'X' is also a name of entry 1 of 'gpus' [verl.duplicate_name]"
+        "data/gpus.yaml:3:5: ERROR: 'X' is also a name of entry 1 of 'gpus', 'X1'; keep it in one of the two [verl.duplicate_name]"
     ]

@@ -25,9 +25,8 @@ def test_no_problem(catalog):
 
 
 def test_every_published_row_is_there(catalog, published):
-    tested = [run for run in catalog.runs.values() if run.kind == "tested"]
-    assert len(tested) == len(published) == 12
-    by_script = {run.script.path: run for run in tested}
+    by_script = {run.script.path: run for run in catalog.runs.values() if run.script}
+    assert len(published) == 12
     for row in published:
         run = by_script[row["Path"]]
         assert run.settings, run.id
@@ -40,19 +39,15 @@ def test_every_run_says_what_it_rests_on(catalog):
     for run in catalog.runs.values():
         assert run.script or run.evidence, run.id
         assert run.added, run.id
-        if run.kind != "tested":
-            assert run.contributor is None, run.id
 
 
-def test_only_405b_is_empty(catalog):
-    sizes = {run.size for run in catalog.runs.values()}
-    assert "671B" in sizes
-    assert "405B" not in sizes
+def test_the_largest_size_class_is_not_empty_any_more(catalog):
+    assert [run for run in catalog.runs.values() if run.size == "671B" and run.kind == "measured"]
 
 
 def test_registries(catalog):
-    assert len(list(catalog.gpus)) == 24 + 1
-    assert len(list(catalog.architectures)) == 49
+    assert len(list(catalog.gpus)) >= 24
+    assert len(list(catalog.architectures)) >= 49
     for entry in catalog.architectures:
         assert entry.hidden_size
         if entry.published and entry.published.exact and not entry.mtp_parameters:
@@ -99,18 +94,38 @@ def test_every_file_names_its_schema(root):
         assert (path.parent / match[1]).is_file(), path
 
 
-def test_the_schema_refuses_what_the_loader_refuses(make_run_text):
-    schema = json.loads(schema_texts()["run"])
-    jsonschema.validate(yaml.safe_load(make_run_text()), schema)
-    for changes in (
-        {"tag": "X"},
-        {"size": "9B"},
-        {"modle": 1},
-        {"gpus": {"count": 0, "type": "H100"}},
-        {"task": ...},
-    ):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(yaml.safe_load(make_run_text(**changes)), schema)
+REFUSED = [
+    {"tag": "X"}, {"tag": None}, {"size": "9B"}, {"modle": 1}, {"task": ...}, {"id": "A"}, {"kind": "guessed"},
+    {"gpus": {"count": 0, "type": "H100"}}, {"gpus": {"count": 1, "type": None}}, {"gpus": {"count": 1}},
+    {"infer": None}, {"infer": {"engine": "vllm", "version": 0.8}}, {"infer": {"engine": "VLLM"}},
+    {"max_batch": "1_000"}, {"max_batch": 0}, {"measured": {"counter": "device"}}, {"measured": {"gib": -1}},
+    {"evidence": [{"kind": "log"}]}, {"evidence": [{"kind": "log", "url": "ftp://x.org"}]},
+    {"evidence": [{"kind": "log", "url": "https://x.org", "ref": "abc"}]},
+    {"evidence": [{"kind": "document", "ref": "abc", "lines": "3"}]},
+    {"script": {"ref": "abc"}}, {"settings": {"+a.b": 1}}, {"settings": {"a.b": {"c": 1}}}, {"notes": [{"code": "x"}]},
+]  # fmt: skip
+ACCEPTED = [
+    {}, {"tag": None, "kind": "stated"}, {"infer": None, "kind": "measured"}, {"measured": {"step_seconds": 1.5}},
+    {"gpus": {"count": 8, "type": None, "memory_gb": 80}, "kind": "stated"}, {"settings": {"a.b": [1, "x", None]}},
+    {"evidence": [{"kind": "commit", "ref": "abc"}, {"kind": "document", "ref": "abc", "path": "x.md", "lines": "3-4"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", REFUSED, ids=str)
+def test_schema_and_loader_refuse_the_same(make_run_text, data, changes):
+    text = make_run_text(**changes)
+    data.write("runs/a.yaml", text)
+    assert data.load().runs == {}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(text), json.loads(schema_texts()["run"]))
+
+
+@pytest.mark.parametrize("changes", ACCEPTED, ids=str)
+def test_schema_and_loader_accept_the_same(make_run_text, data, changes):
+    text = make_run_text(**changes)
+    data.write("runs/a.yaml", text)
+    assert data.problems() == []
+    jsonschema.validate(yaml.safe_load(text), json.loads(schema_texts()["run"]))
 
 
 def test_the_example_of_the_documentation_is_valid(root, data):

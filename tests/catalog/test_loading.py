@@ -57,6 +57,23 @@ def test_registries_extend_and_override_by_name(tmp_path):
     assert catalog.gpus.get("H100").memory_mib == 81559
 
 
+def test_a_later_file_may_claim_a_name_of_an_earlier_entry(tmp_path):
+    write(tmp_path / "data/gpus.yaml", GPU.format(name="h100", mib=1))
+    catalog = load(tmp_path, "data")
+    assert catalog.diagnostics == ()
+    assert catalog.gpus.get("H100").memory_mib == 1
+    assert catalog.gpus.get("H100 SXM").memory_mib == 81559
+
+
+def test_spellings_that_are_looked_up_alike_are_the_same_name(tmp_path):
+    text = GPU.format(name="Z-1", mib=1) + GPU.format(name="z 1", mib=2).removeprefix("gpus:\n")
+    write(tmp_path / "data/gpus.yaml", text)
+    assert [str(problem) for problem in load(tmp_path, "data").diagnostics] == [
+        "data/gpus.yaml:3:5: ERROR: 'z 1' is also a name of entry 1 of 'gpus', 'Z-1'; keep it in one of the two "
+        "[verl.duplicate_name]"
+    ]
+
+
 def test_a_new_gpu_and_model_can_be_used_at_once(tmp_path, make_run_text):
     write(tmp_path / "data/gpus.yaml", GPU.format(name="X9000", mib=1))
     architecture = yaml.safe_load((bundled_directory().path / "architectures.yaml").read_text())[

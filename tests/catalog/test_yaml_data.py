@@ -39,7 +39,7 @@ def test_scalars(source, value):
         ("a: 1\nb:\t2\n\tc: 3\n", (3, 1, "yaml_syntax")),
         ('a: 1\nb: "open\n', (2, 4, "yaml_syntax")),
         ("a: b: c\n", (1, 5, "yaml_syntax")),
-        ("a: [1, 2\nb: 3\n", (2, 2, "yaml_syntax")),
+        ("a: [1, 2\nb: 3\n", (1, 4, "yaml_syntax")),
         ("a: 1\nb: 2\na: 3\n", (3, 1, "duplicate_key")),
         ("a: {b: 1, b: 2}\n", (1, 11, "duplicate_key")),
         ("a: &x 1\n", (1, 4, "yaml_feature")),
@@ -60,6 +60,28 @@ def test_scalars(source, value):
 def test_problems_have_a_place(source, expected):
     problems = read_yaml(source.encode()).problems
     assert [(problem.line, problem.column, problem.code.name) for problem in problems] == [expected]
+
+
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("a: 1\n\tb: 2\n", (2, 1, "a tab cannot indent YAML")),
+        ("a:\n  b: 1\n\tc: 2\n", (3, 1, "a tab cannot indent YAML")),
+        ('a: 1\nb: "open\n', (2, 4, "the quote that opens here is never closed")),
+        ("a: {b: 1\nc: 2\n", (1, 4, "the bracket that opens here is not closed where it should be")),
+        ("a: 1\nb\nc: 2\n", (2, 1, "a key without a colon")),
+        ("a: b: c\n", (1, 5, "a colon where none can stand")),
+        ("a: @x\n", (1, 4, "text cannot begin with '@'")),
+        ("a: 'it's'\n", (1, 8, "this does not belong to the keys above it")),
+        ("a:\n  b: 1\n c: 2\n", (3, 2, "this does not belong to the keys above it")),
+    ],
+)
+def test_syntax_errors_in_words(source, expected, loader, monkeypatch):
+    monkeypatch.setattr(yaml_data, "LOADER", loader)
+    (problem,) = read_yaml(source.encode()).problems
+    assert (problem.line, problem.column, problem.message) == expected
+    assert problem.hint
 
 
 def test_a_bomb_of_aliases_is_refused_at_the_first():
@@ -85,6 +107,8 @@ def test_too_large():
 def test_not_utf8():
     problems = read_yaml(b"a: 1\nb: caf\xe9\n").problems
     assert [(problem.line, problem.column, problem.code.name) for problem in problems] == [(2, 7, "encoding")]
+    (problem,) = read_yaml(b"\xef\xbb\xbfa: 1\nb: \xc3\xa4\xff\n").problems
+    assert (problem.line, problem.column, problem.message) == (2, 5, "byte 0xff is not UTF-8")
     assert [problem.code.name for problem in read_yaml("a: 1".encode("utf-16")).problems] == ["encoding"]
 
 

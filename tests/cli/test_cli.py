@@ -17,7 +17,7 @@ def test_check_good(data, monkeypatch, capsys):
     data.run("a")
     monkeypatch.chdir(data.path.parent)
     assert main(["check"]) == 0
-    assert capsys.readouterr() == ("1 runs, 0 errors, 0 warnings\n", "")
+    assert capsys.readouterr() == ("1 run, 0 errors, 0 warnings\n", "")
 
 
 def test_check_bad(data, monkeypatch, capsys):
@@ -30,7 +30,7 @@ def test_check_bad(data, monkeypatch, capsys):
         "runs/a.yaml:3:6: ERROR: tag: unknown value 'X'; allowed: MIN, RECOMMENDED [verl.unknown_value]",
         "runs/b.txt:1:1: WARNING: the file 'b.txt' is not read; a run file is named <id>.yaml [verl.file_unexpected]",
     ]
-    assert out == "0 runs, 1 errors, 1 warnings\n"
+    assert out == "0 runs, 1 error, 1 warning\n"
 
 
 def test_check_json(data, monkeypatch, capsys):
@@ -42,6 +42,22 @@ def test_check_json(data, monkeypatch, capsys):
         "path": "data/runs/a.yaml", "line": 3, "column": 6, "level": "ERROR", "code": "verl.unknown_value",
         "message": "tag: unknown value 'X'", "hint": "allowed: MIN, RECOMMENDED",
     }  # fmt: skip
+
+
+def test_check_one_file_or_folder(data, monkeypatch, capsys):
+    data.run("a", tag="X")
+    data.run("b", tag="Y")
+    monkeypatch.chdir(data.path.parent)
+    assert main(["check", "data/runs/b.yaml"]) == 1
+    assert capsys.readouterr().err.startswith("data/runs/b.yaml:3:6")
+    assert main(["check", "data/runs"]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_check_of_a_directory_without_data(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert main(["check", str(tmp_path / "empty")]) == 2
+    assert "holds no data" in capsys.readouterr().err
 
 
 def test_check_without_a_directory(tmp_path, monkeypatch, capsys):
@@ -58,10 +74,13 @@ def test_table(data, monkeypatch, capsys, form):
     data.run("a", label="a_b*c")
     data.run("b", size="3B")
     monkeypatch.chdir(data.path.parent)
-    assert main(["table", "--size", "7B", "--columns", "id,model,resource", "--format", form]) == 0
+    columns = "id,model,resource" + (",max_batch,gpus.count" if form == "json" else "")
+    assert main(["table", "--size", "7B", "--columns", columns, "--format", form]) == 0
     out = capsys.readouterr().out
     if form == "json":
-        assert json.loads(out) == [{"id": "a", "model": "a_b*c", "gpus": "2*H100"}]
+        assert json.loads(out) == [
+            {"id": "a", "model": "a_b*c", "gpus": "2*H100", "max_batch": None, "gpus.count": 2}
+        ]
     elif form == "csv":
         assert list(csv.reader(io.StringIO(out))) == [["Run", "Model", "Resource"], ["a", "a_b*c", "2*H100"]]
     elif form == "list-table":
@@ -90,6 +109,8 @@ def test_table_with_an_unknown_field(capsys):
 def test_schema(tmp_path, capsys, root):
     assert main(["schema", "gpus"]) == 0
     assert capsys.readouterr().out == (root / "data/schema/gpus.json").read_text("utf-8")
+    assert main(["schema", "gpus", "--output", str(tmp_path / "one")]) == 0
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["gpus.json"]
     assert main(["schema", "--output", str(tmp_path / "new")]) == 0
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "architectures.json",

@@ -23,7 +23,15 @@ COMBINATIONS = {
     "3.12": ("3.12", ["sphinx==9.1.1", "docutils==0.22.4", "myst-parser==5.2.0"]),
     "3.13 newest": ("3.13", ["sphinx==9.2.0", "docutils==0.22.4", "myst-parser==5.2.0"]),
 }
-TOOLS = ["beautifulsoup4", "furo", "hypothesis", "jsonschema", "pytest", "pytest-xdist", "sphinx-rtd-theme>=3.1"]
+TOOLS = [
+    "beautifulsoup4",
+    "furo",
+    "hypothesis",
+    "jsonschema",
+    "pytest",
+    "pytest-xdist",
+    "sphinx-rtd-theme>=3.1",
+]
 
 
 def interpreter(version: str) -> str | None:
@@ -39,7 +47,9 @@ def interpreter(version: str) -> str | None:
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "PYTHON"))}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "PYTHON"))
+    }
     result = subprocess.run(
         list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, errors="replace"
     )

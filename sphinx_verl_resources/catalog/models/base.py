@@ -16,13 +16,23 @@ _EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
 class Record(BaseModel):
     """A frozen record that takes no unknown key and converts nothing silently."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-def problem(code: str, message: str) -> PydanticCustomError:
+def problem(code: str, message: str, hint: str = "") -> PydanticCustomError:
     """An error of validation whose type is the name of a diagnostic code."""
     # The message goes through a placeholder, so that braces in a user's text are not read as one.
-    return PydanticCustomError(code, "{message}", {"message": message})
+    return PydanticCustomError(code, "{message}", {"message": message, "hint": hint})
+
+
+#: What each pattern of a field means, for people; JSON Schemas carry the pattern itself.
+FORMS: dict[str, str] = {}
+
+
+def pattern(expression: str, meaning: str) -> str:
+    """Note what a pattern means and return it."""
+    FORMS[expression] = meaning
+    return expression
 
 
 def _no_email(text: str) -> str:
@@ -83,6 +93,14 @@ Url = Annotated[
 #: A path inside verl's repository, with forward slashes.
 RepoPath = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(_repo_path)]
 #: A commit, tag or branch of verl's repository.
-GitRef = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z._/-]{0,99}$")]
+GitRef = Annotated[
+    str,
+    StringConstraints(
+        pattern=pattern(
+            r"^[0-9A-Za-z][0-9A-Za-z._/-]{0,99}$",
+            "a commit, tag or branch: letters, digits, '.', '_', '/' and '-'",
+        )
+    ),
+]
 #: A calendar day.
 IsoDate = Annotated[date, BeforeValidator(_iso_date), WithJsonSchema({"type": "string", "format": "date"})]

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, WithJsonSchema, model_validator
 
 from ..names import SIZES, Engine, Kind, Tag, Train
-from .base import GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, problem
+from .base import GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, pattern, problem
 
-RunId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=80)]
-NoteCode = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
-SettingKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", max_length=200)]
+_SLUG = pattern(r"^[a-z0-9]+(-[a-z0-9]+)*$", "lower-case letters and digits with single hyphens between them")
+_DOTTED = pattern(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, without '+' or '++' before it")
+_VERSION = pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")
+_LINES = pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or first and last line, such as 40-45")
+
+RunId = Annotated[str, StringConstraints(pattern=_SLUG, max_length=80)]
+NoteCode = Annotated[str, StringConstraints(pattern=_SLUG, max_length=60)]
+SettingKey = Annotated[str, StringConstraints(pattern=_DOTTED, max_length=200)]
 
 
 def _setting(value: Any) -> Any:
     items = value if isinstance(value, tuple) else (value,)
     if not all(item is None or isinstance(item, (str, int, float, bool)) for item in items):
-        raise problem("wrong_type", "expected text, a number, true, false, null or a list of these")
+        hint = "write keys with dots, as in data.train_batch_size: 64" if isinstance(value, dict) else ""
+        raise problem("wrong_type", "expected text, a number, true, false, null or a list of these", hint)
     return value
 
 
@@ -34,6 +40,9 @@ def _size(value: str) -> str:
     if value not in SIZES:
         raise problem("unknown_size", f"there is no size class {value!r}")
     return value
+
+
+_FIGURES = ("gib", "host_ram_gib", "step_seconds", "mfu", "response_tokens")
 
 
 class Gpus(Record):
@@ -56,7 +65,7 @@ class Infer(Record):
     """The rollout engine."""
 
     engine: Engine = Field(description="Rollout engine.")
-    version: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$")] | None = Field(
+    version: Annotated[str, StringConstraints(pattern=_VERSION)] | None = Field(
         None, description='Version of the engine, in quotes: "0.8.3".'
     )
 
@@ -79,6 +88,10 @@ class Contributor(Record):
 class Measured(Record):
     """What the run reported. At least one figure; all of them per GPU or per node as named."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [name]} for name in _FIGURES]},
+    )
+
     gib: float | None = Field(
         None, gt=0, le=100_000, description="Peak GPU memory in GiB (2^30 bytes), per GPU."
     )
@@ -94,7 +107,7 @@ class Measured(Record):
 
     @model_validator(mode="after")
     def _has_a_figure(self) -> Measured:
-        if not (self.model_fields_set - {"counter"}):
+        if all(getattr(self, name) is None for name in _FIGURES):
             raise problem("missing_key", "measured needs at least one figure, for example 'gib'")
         return self
 
@@ -102,13 +115,20 @@ class Measured(Record):
 class Evidence(Record):
     """Where the claim can be checked: an address, or a place in verl's repository."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["url"]}, {"required": ["ref"]}],
+            "dependencies": {"path": ["ref"], "lines": ["path"]},
+        }
+    )
+
     kind: Literal["log", "metrics", "screenshot", "document", "script", "commit", "issue"] = Field(
         description="What is found there."
     )
     url: Url | None = Field(None, description="The address, for anything outside verl's repository.")
     ref: GitRef | None = Field(None, description="Commit of verl's repository.")
     path: RepoPath | None = Field(None, description="File in that commit; absent: the commit itself.")
-    lines: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$")] | None = Field(
+    lines: Annotated[str, StringConstraints(pattern=_LINES)] | None = Field(
         None, description='Line, or first and last line, of that file, in quotes: "40-45".'
     )
 
@@ -131,8 +151,18 @@ class Note(Record):
     )
 
 
+def _tested_runs_name_everything(schema: dict[str, Any]) -> None:
+    """What ``load._check_claims`` asks of a tested run, in the words of JSON Schema."""
+    text = {"type": "string"}
+    named = {"tag": text, "gpus": {"properties": {"type": text}}, "infer": {"type": "object"}}
+    weaker = {"required": ["kind"], "properties": {"kind": {"not": {"const": "tested"}}}}
+    schema.update({"if": {"not": weaker}, "then": {"properties": named}})
+
+
 class Run(Record):
     """One run per file; the file is named ``<id>.yaml``."""
+
+    model_config = ConfigDict(json_schema_extra=_tested_runs_name_everything)
 
     id: RunId = Field(description="Unique name; equals the file name without .yaml.")
     size: Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "enum": list(SIZES)})] = (
@@ -162,7 +192,9 @@ class Run(Record):
     )
     added: IsoDate | None = Field(None, description="Day on which the row came into the data.")
     settings: Mapping[SettingKey, SettingValue] = Field(
-        default_factory=dict, description="verl's dotted configuration keys, as run."
+        default_factory=dict,
+        description="verl's dotted configuration keys, as run.",
+        json_schema_extra={"additionalProperties": False},
     )
     measured: Measured | None = Field(None, description="What the run reported.")
     evidence: tuple[Evidence, ...] = Field((), description="Where the claim can be checked.")
