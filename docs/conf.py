@@ -7,7 +7,7 @@ project = "sphinx-verl-resources"
 author = "The sphinx-verl-resources authors"
 copyright = "2026, The sphinx-verl-resources authors"
 
-extensions = ["myst_parser", "schema_tables", "sphinx_verl_resources"]
+extensions = ["myst_parser", "reference_lists", "sphinx_verl_resources"]
 exclude_patterns = ["_build"]
 html_theme = "sphinx_rtd_theme"
 html_title = project

@@ -114,13 +114,3 @@ def test_no_message_without_code(root):
     for path in (root / "sphinx_verl_resources").rglob("*.py"):
         if path.name != "logs.py":
             assert not re.search(r"logger\.|logging|warnings\.warn", path.read_text("utf-8")), path
-
-
-def test_install_page_names_every_configuration_value(root):
-    from dataclasses import fields
-
-    from sphinx_verl_resources.config import PREFIX, VerlConfig
-
-    text = (root / "docs" / "install.rst").read_text("utf-8")
-    documented = set(re.findall(rf"^``({PREFIX}\w+)``$", text, re.MULTILINE))
-    assert documented == {PREFIX + item.name for item in fields(VerlConfig)}
