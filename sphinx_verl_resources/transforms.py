@@ -76,10 +76,13 @@ class RenderRuns(SphinxPostTransform):
         return {id_ for node in self.document.findall(nodes.Element) for id_ in node["ids"]}
 
     def _docname(self, node: nodes.Node) -> str:
-        """The page that a node comes from, also where a builder has put all pages into one document."""
+        """The page that a node comes from, also where a builder has put all pages into one document.
+
+        Such a builder notes the page in each section; the parents of what it has moved are not reliable.
+        """
         parent = node.parent
         while parent is not None:
-            if isinstance(parent, addnodes.start_of_file):
+            if "docname" in parent:
                 return str(parent["docname"])
             parent = parent.parent
         return self.env.docname

@@ -58,6 +58,17 @@ def test_latex_can_reach_rows_and_break_tables(rich):
         assert rf"\label{{\detokenize{{{target}}}}}" in tex, target
 
 
+def test_latex_gives_each_page_its_own_rows(own, data):
+    data.run("a", notes=[{"code": "n", "text": "A remark."}])
+    own.page(".. toctree::\n\n   one\n   two\n").page(".. verl-runs:: 7B", "one.rst").page(
+        ".. verl-runs:: 7B", "two.rst"
+    )
+    tex = own.build("latex").text("projectnamenotset.tex")
+    for page in ("one", "two"):
+        assert rf"\label{{\detokenize{{{page}:run-a}}}}" in tex
+        assert rf"\label{{\detokenize{{{page}:note-a-1}}}}" in tex
+
+
 def test_myst_gives_what_restructuredtext_gives(own, data):
     data.run("a", notes=[{"code": "n", "text": "A remark."}])
     own.conf["extensions"] = ["myst_parser"]
