@@ -121,7 +121,7 @@ class Diagnostic:
     @property
     def text(self) -> str:
         """Message and hint on one line, without place and code."""
-        joined = f"{self.message}; {self.hint}" if self.hint else self.message
+        joined = f"{_cut(self.message)}; {_cut(self.hint)}" if self.hint else _cut(self.message)
         return " ".join(joined.split())
 
     def __str__(self) -> str:
@@ -131,6 +131,11 @@ class Diagnostic:
     def sort_key(self) -> tuple[Location, str, str]:
         """Order by place, then by code and text, so that output is reproducible."""
         return self.location, self.code.name, self.message
+
+
+def _cut(text: str, most: int = 500) -> str:
+    """A text that fits a screen, whatever was typed into a file."""
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
 def suggest_or(word: str, known: Iterable[str], otherwise: str) -> str:

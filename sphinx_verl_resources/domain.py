@@ -16,8 +16,9 @@ from sphinx.domains import Domain
 from sphinx.util.docutils import SphinxRole
 
 from .catalog.files import bundled_directory, configured_directory, take_snapshot
-from .config import conf_place, config_problems, read_config
-from .diagnostics import Code, did_you_mean
+from .catalog.links import is_address
+from .config import VerlConfig, conf_place, config_problems, read_config
+from .diagnostics import Code, Diagnostic, did_you_mean
 from .logs import log_at, log_diagnostic
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from .catalog.catalog import Catalog
     from .catalog.files import Snapshot
     from .catalog.selection import RunQuery
-    from .config import VerlConfig
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,18 @@ class VerlDomain(Domain):
             self.data["problems"] = (*config_problems(self.settings, self.confdir), *self.catalog.diagnostics)
         for problem in self.data["problems"]:
             log_diagnostic(problem, self.env.config)
+        if any(ConfigUse("add_run") in uses for uses in self.uses.values()):
+            self._check_add_run()
+
+    def _check_add_run(self) -> None:
+        """A label that somebody chose must exist, which is known when all pages have been read."""
+        target = self.settings.add_run
+        labels = self.env.domains["std"].anonlabels
+        if target != VerlConfig().add_run and not is_address(target) and target.lower() not in labels:
+            message = f"verl_resources_add_run: {target!r} is neither an address nor a label"
+            place = conf_place(self.confdir, "add_run")
+            hint = "write https://…, or put the label before a heading"
+            log_diagnostic(Diagnostic(place, Code.config, message, hint), self.env.config)
 
     # -- who uses what
 

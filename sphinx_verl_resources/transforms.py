@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from .diagnostics import Code
 from .directives.runs import SECTION_SIZE, set_caption, verl_runs
 from .domain import VerlDomain
+from .logs import log_at
 from .render.runs import row_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class SectionsToCaptions(SphinxTransform):
@@ -33,6 +38,24 @@ class SectionsToCaptions(SphinxTransform):
                 if isinstance(node, nodes.table):
                     set_caption(node, size, self.document)
             section.replace_self(content)
+        for node in list(self.document.findall(verl_runs)):
+            if any(isinstance(parent, nodes.entry) for parent in ancestors(node)):
+                self._refuse(node.parent)
+
+    def _refuse(self, table: nodes.Element) -> None:
+        """Builders of plain text stop at a table inside a table."""
+        message = "verl-runs: a table cannot stand inside a table; move the directive out of it"
+        log_at(f"{table.source}:{table.line}", Code.directive, message, self.config)
+        paragraph = nodes.paragraph("", message)
+        table.replace_self(nodes.error("", paragraph, classes=["verl-problem"]))
+
+
+def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
+    """What a node lies in, from the inside out."""
+    parent = node.parent
+    while parent is not None:
+        yield parent
+        parent = parent.parent
 
 
 class RenderRuns(SphinxPostTransform):
@@ -80,9 +103,5 @@ class RenderRuns(SphinxPostTransform):
 
         Such a builder notes the page in each section; the parents of what it has moved are not reliable.
         """
-        parent = node.parent
-        while parent is not None:
-            if "docname" in parent:
-                return str(parent["docname"])
-            parent = parent.parent
-        return self.env.docname
+        named = (str(parent["docname"]) for parent in ancestors(node) if "docname" in parent)
+        return next(named, self.env.docname)

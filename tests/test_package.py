@@ -25,7 +25,7 @@ LAYERS = {
     "logs": {"diagnostics"},
     "domain": {"diagnostics", "catalog", "config", "logs"},
     "directives": {"diagnostics", "catalog", "render", "domain", "logs", "directives"},
-    "transforms": {"render", "domain", "directives"},
+    "transforms": {"diagnostics", "render", "domain", "directives", "logs"},
     "assets": set(),
     "extension": {"assets", "config", "directives", "domain", "transforms", "__init__"},
     "cli": {"diagnostics", "catalog", "render", "cli", "__init__"},

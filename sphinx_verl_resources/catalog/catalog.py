@@ -20,20 +20,28 @@ Entry = TypeVar("Entry")
 class Registry(Generic[Entry]):
     """Entries that are found by any of their names; the last to claim a name has it.
 
-    ``key`` turns a name into what is compared, so that spellings can be alike.
+    ``key`` turns a name into what is compared, so that spellings can be alike. ``doubtful`` are names of
+    entries that have errors: using one of them is not a mistake of its own.
     """
 
-    def __init__(self, entries: Iterable[tuple[Iterable[str], Entry]], key: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        entries: Iterable[tuple[Iterable[str], Entry]],
+        key: Callable[[str], str],
+        doubtful: Iterable[str] = (),
+    ) -> None:
         self._key = key
         self._names: list[str] = []
         self._entries: dict[str, Entry] = {}
+        self._doubtful = {key(name) for name in doubtful}
         for names, entry in entries:
             for name in names:
                 self._names.append(name)
                 self._entries[self._key(name)] = entry
 
     def __contains__(self, name: str) -> bool:
-        return self._key(name) in self._entries
+        """Whether the name is known, be it as that of an entry with errors."""
+        return self._key(name) in self._entries or self._key(name) in self._doubtful
 
     def __iter__(self) -> Iterator[Entry]:
         return iter({id(entry): entry for entry in self._entries.values()}.values())

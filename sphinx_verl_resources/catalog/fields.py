@@ -83,6 +83,8 @@ def field_name(word: str) -> str:
         UnknownFieldError: there is none.
     """
     if word.startswith("settings."):
+        if not word.removeprefix("settings."):
+            raise UnknownFieldError("settings. needs a key of verl's configuration behind the dot")
         return word
     name = word.lower().replace("-", "_")
     name = _ALIASES.get(name, name)

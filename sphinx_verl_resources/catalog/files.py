@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..diagnostics import Code, Diagnostic, Location, Severity
-from .yaml_data import MAX_BYTES
+from .yaml_data import MAX_BYTES, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ class DataFile:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of name and content."""
-        return hashlib.sha256(self.path.name.encode() + b"\0" + self.content).hexdigest()
+        return hashlib.sha256(os.fsencode(self.path.name) + b"\0" + self.content).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Directory:
 
     def show(self, name: str) -> str:
         """How messages show a file in this directory."""
-        return name if self.shown == "." else f"{self.shown}/{name}"
+        return printable(name if self.shown == "." else f"{self.shown}/{name}")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def bundled_directory() -> Directory:
 def configured_directory(name: str, base: Path) -> Directory:
     """The directory ``name``, which is relative to ``base``; messages show it relative too."""
     path = base / name
-    return Directory(path, _relative(path, base))
+    return Directory(path, printable(_relative(path, base)))
 
 
 def take_snapshot(bundled: Directory | None, configured: Iterable[Directory], missing: Location) -> Snapshot:
@@ -111,18 +111,19 @@ def take_snapshot(bundled: Directory | None, configured: Iterable[Directory], mi
     directories = [bundled] if bundled else []
     has_own_runs = False
     for directory in configured:
-        if not directory.path.is_dir():
-            hint = "the path is relative to the directory of conf.py"
-            message = f"the data directory {directory.shown!r} does not exist"
-            problems.append(Diagnostic(missing, Code.file_unreadable, message, hint))
-            continue
-        directories.append(directory)
-        has_own_runs = has_own_runs or (directory.path / RUNS).is_dir()
+        problem = _directory_problem(directory)
+        if problem:
+            problems.append(Diagnostic(missing, Code.file_unreadable, *problem))
+        elif not any(
+            os.path.realpath(directory.path) == os.path.realpath(known.path) for known in directories[1:]
+        ):
+            directories.append(directory)
+            has_own_runs = has_own_runs or os.path.lexists(directory.path / RUNS)
     runs: list[DataFile] = []
     registries: dict[str, list[DataFile]] = {GPUS: [], ARCHITECTURES: []}
     for directory in directories:
         for name, files in registries.items():
-            if (directory.path / name).exists():
+            if os.path.lexists(directory.path / name):
                 files.extend(_read(directory.path / name, directory.show(name), problems))
         if directory is bundled and has_own_runs:
             continue
@@ -140,16 +141,35 @@ def _run_files(directory: Directory, problems: list[Diagnostic]) -> Iterator[Dat
         shown = directory.show(f"{RUNS}/{name}")
         if name.endswith(".yaml"):
             yield from _read(folder / name, shown, problems)
-        elif not name.endswith(".md"):
+        elif name != "README.md":
             problems.append(_unexpected(shown, "a run file is named <id>.yaml"))
+
+
+def _directory_problem(directory: Directory) -> tuple[str, str] | None:
+    """Why a configured directory cannot be used, and what to do; None if it can."""
+    hint = "the path is relative to the directory of conf.py"
+    try:
+        names = {entry.name for entry in os.scandir(directory.path)}
+    except FileNotFoundError:
+        return f"the data directory {directory.shown!r} does not exist", hint
+    except NotADirectoryError:
+        return f"the data directory {directory.shown!r} is a file", hint
+    except OSError as error:
+        return f"the data directory {directory.shown[:200]!r} cannot be read: {error.strerror}", hint
+    if not names & KNOWN_NAMES:
+        return (
+            f"the data directory {directory.shown!r} holds no data",
+            f"put run files into {directory.show(RUNS)}",
+        )
+    return None
 
 
 def _names_in(folder: Path, shown: str, problems: list[Diagnostic]) -> list[str]:
     """The visible names in a folder, sorted; none where it does not exist."""
+    if not os.path.lexists(folder):
+        return []
     try:
         return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
-    except FileNotFoundError:
-        return []
     except OSError as error:
         problems.append(_unreadable(shown, error))
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from string import Formatter
 from urllib.parse import quote
@@ -32,6 +33,11 @@ class Links:
         return self.commit_url.format(ref=quote(ref))
 
 
+def is_address(text: str) -> bool:
+    """Whether ``text`` is an http(s) address, and not a label or something that a browser would run."""
+    return bool(re.match(r"https?://[^/\s]", text)) and not re.search(r"[\s<>\"'`\\]", text)
+
+
 def template_problem(template: str, names: frozenset[str]) -> str:
     """What is wrong with a template that must use exactly ``names``; empty if nothing is."""
     wanted = " and ".join(f"{{{name}}}" for name in sorted(names, reverse=True))
@@ -43,6 +49,6 @@ def template_problem(template: str, names: frozenset[str]) -> str:
         form or conversion for _, _, form, conversion in parts
     ):
         return f"must hold {wanted} and no other placeholder"
-    if not template.startswith(("https://", "http://")):
-        return "must begin with https://"
+    if not is_address(template):
+        return "must begin with https:// and hold no spaces or quotes"
     return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
 from .catalog import BrokenRun, Catalog, Registry
@@ -12,6 +12,7 @@ from .models.run import Run
 from .names import SIZES, fold
 from .script_names import contradictions
 from .validation import load, report
+from .yaml_data import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from .models.architecture import Architecture
     from .models.gpu import Gpu
     from .yaml_data import Document
+
+
+Entry = TypeVar("Entry")
 
 
 def load_catalog(snapshot: Snapshot) -> Catalog:
@@ -58,35 +62,60 @@ def load_catalog(snapshot: Snapshot) -> Catalog:
 
 
 def _gpus(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Gpu]:
-    """All cards; an entry replaces one of the same name in an earlier file."""
-    entries: dict[str, Gpu] = {}
+    """All cards, by name and alias."""
+    collected: _Entries[Gpu] = _Entries()
     for file in files:
         record, document, found = load(file, GpuFile)
         problems += found
         if record is None:
+            collected.doubt(document.data, "gpus", ("name", "aliases"))
             continue
         names = [(gpu.name, *gpu.aliases) for gpu in record.gpus]
         problems += _repeated_names(file, document, "gpus", names, fold)
-        for gpu in record.gpus:
-            entries.pop(gpu.name, None)  # behind all earlier ones, whose aliases it may claim
-            entries[gpu.name] = gpu
-    return Registry((((gpu.name, *gpu.aliases), gpu) for gpu in entries.values()), fold)
+        for gpu, own in zip(record.gpus, names, strict=True):
+            collected.add(gpu.name, own, gpu)
+    return Registry(collected.entries.values(), fold, collected.doubtful)
 
 
 def _architectures(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Architecture]:
-    """All model shapes; an entry replaces one of the same name in an earlier file."""
-    entries: dict[str, Architecture] = {}
+    """All model shapes, by checkpoint."""
+    collected: _Entries[Architecture] = _Entries()
     for file in files:
         record, document, found = load(file, ArchitectureFile)
         problems += found
         if record is None:
+            collected.doubt(document.data, "architectures", ("hf_id", "aliases", "aliases_unverified"))
             continue
         names = [(entry.name, *entry.checkpoints) for entry in record.architectures]
         problems += _repeated_names(file, document, "architectures", names, str)
         for entry in record.architectures:
-            entries.pop(entry.name, None)
-            entries[entry.name] = entry
-    return Registry(((entry.checkpoints, entry) for entry in entries.values()), str)
+            collected.add(entry.name, entry.checkpoints, entry)
+    return Registry(collected.entries.values(), str, collected.doubtful)
+
+
+class _Entries(Generic[Entry]):
+    """Registry entries while files are read; one replaces that of the same name in an earlier file.
+
+    The aliases of the one replaced go on to lead to the name: what was written with them stays right.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[str, tuple[tuple[str, ...], Entry]] = {}
+        self.doubtful: set[str] = set()
+
+    def add(self, name: str, names: tuple[str, ...], entry: Entry) -> None:
+        inherited, _ = self.entries.pop(
+            name, ((), None)
+        )  # behind all earlier ones, whose aliases it may claim
+        self.entries[name] = tuple(dict.fromkeys((*inherited, *names))), entry
+
+    def doubt(self, data: Any, key: str, fields: tuple[str, ...]) -> None:
+        """Note the names in a file that has errors."""
+        entries = data.get(key) if isinstance(data, dict) else None
+        for entry in entries if isinstance(entries, tuple) else ():
+            for value in (entry.get(field) for field in fields) if isinstance(entry, dict) else ():
+                words = value if isinstance(value, tuple) else (value,)
+                self.doubtful.update(word for word in words if isinstance(word, str))
 
 
 def _repeated_names(
@@ -107,7 +136,7 @@ def _check_names(
     file: DataFile, document: Document, gpus: Registry[Gpu], models: Registry[Architecture]
 ) -> Iterator[Diagnostic]:
     """Names that must exist elsewhere, looked up even where the rest of the file is wrong."""
-    run_id, stem = _text(document.data, "id"), file.path.name.removesuffix(".yaml")
+    run_id, stem = _text(document.data, "id"), printable(file.path.name.removesuffix(".yaml"))
     if run_id is not None and run_id != stem:
         message = f"the id {run_id!r} differs from the file name {stem + '.yaml'!r}"
         hint = f"write id: {stem}, or rename the file"

@@ -35,11 +35,19 @@ MAX_DEPTH = 20
 #: Problems listed per file; a file with more of them is no data file.
 MAX_PROBLEMS = 50
 
-#: C0 and C1 controls except tab and line breaks, line separators, zero-width and bidirectional controls,
-#: surrogates, non-characters.
+#: What nobody sees and what reorders what everybody sees: controls except tab and line breaks, line
+#: separators, zero-width and bidirectional controls, fillers, tag characters, surrogates, non-characters.
+#: Joiners and variation selectors stay: scripts and emoji need them.
 FORBIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff\ufffe\uffff]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\ufffe\uffff\U000e0000-\U000e0fff]"
 )
+
+
+def printable(name: str) -> str:
+    """A file name as it can be printed on one line of any terminal."""
+    return re.sub(f"{FORBIDDEN.pattern}|[\t\n\r]", lambda match: repr(match[0])[1:-1], name)
+
 
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
@@ -128,8 +136,9 @@ def read_yaml(content: bytes) -> Document:
         document.problems.append(
             Problem(found.line, found.column, Code.yaml_syntax, found.message, found.hint)
         )
-    except yaml.YAMLError as error:
-        document.problems.append(Problem(1, 1, Code.yaml_syntax, str(error)))
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # The last two come from PyYAML's own scanner, at escapes such as "\U00110000".
+        document.problems.append(Problem(1, 1, Code.yaml_syntax, f"not valid YAML: {error}"))
     return document
 
 
@@ -194,7 +203,8 @@ class _Mapping:
                 _refuse(event, "the merge key '<<'")
             if self._key in self.items:
                 message = f"the key {self._key!r} stands here a second time"
-                self._problems.append(Problem(*_start(event), Code.duplicate_key, message))
+                if len(self._problems) < MAX_PROBLEMS:
+                    self._problems.append(Problem(*_start(event), Code.duplicate_key, message))
         else:
             self.items[self._key] = value
         self.expects_key = not self.expects_key

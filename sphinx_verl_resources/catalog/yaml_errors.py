@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import yaml
 
-_LEVELS = "indent the keys of one level alike, and close every quote"
+_LEVELS = "indent the keys of one level alike, and close each quote and bracket once"
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ def explain(error: yaml.MarkedYAMLError, text: str) -> Explanation:
     found = lines[noticed[0] - 1][noticed[1] - 1 : noticed[1]]
     if found == "\t" or "tab character" in problem:
         return Explanation(*noticed, "a tab cannot indent YAML", "use spaces")
+    if "escape" in problem or "hexdecimal" in problem or "Unicode character code" in problem:
+        return Explanation(*noticed, "a backslash that means nothing here", "double it, or use single quotes")
     if "quoted scalar" in context:
         return Explanation(*began, "the quote that opens here is never closed", "close it")
     if "flow node" in context:

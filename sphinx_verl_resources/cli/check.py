@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _data_directory(path: str) -> str:
-    """The data directory that a path is, or lies in."""
+    """The data directory that a path is, or lies in.
+
+    Raises:
+        OSError: there is nothing at the path.
+    """
+    if not os.path.lexists(path):
+        raise FileNotFoundError(f"{path}: no such file or directory")
     for folder in (Path(path), *Path(path).parents):
         if (folder / RUNS).is_dir():
             return str(folder)
@@ -67,8 +74,16 @@ def _data_directory(path: str) -> str:
 
 def _is_asked_for(problem: Diagnostic, paths: list[str]) -> bool:
     """Whether the problem lies in one of the files or folders named; everything does if none is."""
-    place = Path(problem.location.path).resolve()
-    return not paths or any(place.is_relative_to(Path(path).resolve()) for path in paths)
+    # Not resolved: a file that is a link is asked for where it is linked.
+    place = Path.cwd() / problem.location.path
+    return not paths or any(
+        _plain_path(place).is_relative_to(_plain_path(Path.cwd() / path)) for path in paths
+    )
+
+
+def _plain_path(path: Path) -> Path:
+    """A path without ``.`` and ``..``, links left as they are."""
+    return Path(os.path.normpath(path))
 
 
 def _plain(problem: Diagnostic) -> dict[str, Any]:

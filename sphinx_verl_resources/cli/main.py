@@ -6,6 +6,8 @@ Exit codes, for every command: 0 good, 1 problems found, 2 could not run.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -21,17 +23,30 @@ COMMANDS = (check, table, schema)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # whatever a terminal cannot show, it shows as an escape
+            stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
+    output = io.StringIO()
     try:
-        code: int = options.run(options)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output, head for example, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        with contextlib.redirect_stdout(output):
+            code: int = options.run(options)
     except OSError as error:
         print(f"verl-resources: {error}", file=sys.stderr)
         return 2
+    _write(output.getvalue())
     return code
+
+
+def _write(text: str) -> None:
+    """Print at once, when the exit code is known: a reader that goes away early does not change it."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

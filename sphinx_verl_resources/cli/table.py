@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size", action="append", choices=SIZES, help="size class; may be given several times"
     )
-    parser.add_argument("--columns", metavar="FIELD,…", help="fields to show; default: those of the page")
+    parser.add_argument("--columns", metavar="FIELD,...", help="fields to show; default: those of the page")
     parser.add_argument("--format", choices=FORMATS, default="plain", help="default: plain")
 
 

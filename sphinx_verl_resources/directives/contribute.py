@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 from sphinx import addnodes
 
+from ..catalog.links import is_address
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
@@ -18,7 +20,7 @@ UPSTREAM_SCRIPTS = "https://github.com/verl-project/verl/blob/main/examples/tuni
 def contribute_link(target: str, docname: str) -> nodes.Element:
     """A link to ``target``: an address, or a label that may or may not exist."""
     text = "Add the first one."
-    if target.startswith(("https://", "http://")):
+    if is_address(target):
         return nodes.reference("", text, refuri=target)
     reference = addnodes.pending_xref(
         "",

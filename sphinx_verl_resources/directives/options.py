@@ -10,7 +10,7 @@ from docutils.parsers.rst import directives
 
 from ..catalog.fields import UnknownFieldError, field_name
 from ..catalog.names import SIZES, fold
-from ..diagnostics import Code, did_you_mean
+from ..diagnostics import Code, did_you_mean, suggest_or
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,6 +54,8 @@ def check(given: Mapping[str, str], known: Iterable[str]) -> None:
             raise OptionError(f":{name}: a value is missing")
 
 
+#: What to do about a name that a filter cannot know.
+REGISTRIES = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.yaml"}
 #: Options that are there or not.
 FLAGS = frozenset({"hide-empty"})
 
@@ -84,6 +86,8 @@ def sizes(text: str) -> tuple[str, ...]:
         if size in found:
             raise OptionError(f"the size class {size!r} stands there twice")
         found.append(size)
+    if not found:
+        raise OptionError("name at least one size class, or leave the argument out", Code.unknown_size)
     return tuple(found)
 
 
@@ -131,8 +135,9 @@ def filter_values(name: str, text: str, allowed: list[str] | None) -> tuple[str,
     known = {fold(value) for value in allowed or found}
     for value in found:
         if fold(value) not in known:
-            hint = did_you_mean(value, allowed or ())
-            raise OptionError("; ".join(filter(None, (f":{name}: unknown value {value!r}", hint))))
+            hint = suggest_or(value, allowed or (), REGISTRIES[name]) if name in REGISTRIES else None
+            hint = hint or did_you_mean(value, allowed or ()) or "no run has it"
+            raise OptionError(f":{name}: unknown value {value!r}; {hint}")
     return tuple(found)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
@@ -33,6 +35,10 @@ def runs_text(runs: Sequence[Run], columns: Sequence[str], links: Links, form: s
         return _csv(headings, rows)
     if form == "list-table":
         return _list_table(headings, rows)
+    if form == "rst":
+        rows = [[_escape(text) for text in row] for row in rows]
+    if form == "github":
+        rows = [[html.escape(text, quote=False).replace("|", "\\|") for text in row] for row in rows]
     return tabulate(rows, headings, tablefmt=TABULATE[form], disable_numparse=True)
 
 
@@ -58,7 +64,8 @@ def _list_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text that reStructuredText leaves as it is."""
-    for character in "\\*`|_":
-        text = text.replace(character, f"\\{character}")
-    return text
+    """Text that reStructuredText leaves as it is, wherever in a cell it stands."""
+    escaped = re.sub(r"([\\*`|_:])", r"\\\1", text)
+    # What begins a list, a directive or a comment at the beginning of a cell.
+    begins_block = re.match(r"[^\w\\]|\w+[.)]", escaped)
+    return f"\\{escaped}" if begins_block else escaped

@@ -39,7 +39,15 @@ def located(build) -> list[str]:
         ),
         (
             ".. verl-runs::\n   :gpu: H1000",
-            "verl-runs: :gpu: unknown value 'H1000'; did you mean 'H100'? [verl.directive]",
+            "verl-runs: :gpu: unknown value 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.directive]",
+        ),
+        (
+            ".. verl-runs:: ,",
+            "verl-runs: name at least one size class, or leave the argument out [verl.unknown_size]",
+        ),
+        (
+            ".. verl-runs::\n   :columns: settings.",
+            "verl-runs: :columns: settings. needs a key of verl's configuration behind the dot [verl.directive]",
         ),
         (
             ".. verl-runs::\n   :train: fdsp",
@@ -191,6 +199,13 @@ def test_a_warning_can_be_suppressed_by_its_code(own, data):
     assert left.endswith("[verl.file_unexpected]")
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_code_is_there_once_whether_sphinx_adds_it_or_not(own, data, shown):
+    data.run("a", tag="X")
+    (line,) = own.page(".. verl-runs:: 7B").build(show_warning_types=shown).warnings
+    assert line.count("[verl.unknown_value]") == 1
+
+
 def test_missing_directory_is_reported_at_its_line_of_conf_py(own):
     build = own.page(".. verl-runs:: 7B").build(verl_resources_data=["../nowhere"], project="x")
     assert build.warnings == [
@@ -211,7 +226,12 @@ def test_missing_directory_is_reported_at_its_line_of_conf_py(own):
         ("script_url", "https://x.org/{ref:d}/{path}", "must hold {ref} and {path} and no other placeholder"),
         ("script_url", "https://x.org/{ref!x}/{path}", "must hold {ref} and {path} and no other placeholder"),
         ("script_url", "https://x.org/{ref}/{path", "is not a template: expected '}' before end of string"),
-        ("script_url", "javascript:{ref}{path}", "must begin with https://"),
+        ("script_url", "javascript:{ref}{path}", "must begin with https:// and hold no spaces or quotes"),
+        (
+            "script_url",
+            "https://x.org/{ref}/{path} <b>",
+            "must begin with https:// and hold no spaces or quotes",
+        ),
         ("commit_url", "https://x.org/", "must hold {ref} and no other placeholder"),
     ],
 )
@@ -229,6 +249,50 @@ def test_a_single_directory_name_is_understood(own, data):
     build = own.page(".. verl-runs:: 7B").build(verl_resources_data="../data")
     assert [line for line in build.warnings if "verl.config" in line or "ERROR" in line] == []
     assert build.rows("size-7b")[1][0] == "MIN"
+
+
+def test_a_label_that_does_not_exist(own, data):
+    own.page(".. verl-runs:: 405B")
+    assert own.build().warnings == [], "the default may be missing"
+    for value in ("typo-label", "javascript:alert(1)"):
+        build = own.build(verl_resources_add_run=value)
+        assert build.warnings == [
+            f"conf.py:3:1: ERROR: verl_resources_add_run: {value!r} is neither an address nor a label; write https://…, "
+            "or put the label before a heading [verl.config]"
+        ]
+        assert build.soup().select_one(".verl-empty a")["href"].startswith("https://github.com/")
+    own.page(".. _Typo-Label:\n\nText\n----\n\nText.\n", "other.rst")
+    build = own.build(verl_resources_add_run="typo-label")
+    assert build.warnings == []
+
+
+@pytest.mark.parametrize("builder", ["html", "text", "man"])
+def test_a_table_inside_a_table(own, data, builder):
+    data.run("a")
+    build = own.page(".. list-table::\n\n   * - .. verl-runs:: 7B\n").build(builder)
+    assert located(build) == [
+        "index.rst:6: ERROR: verl-runs: a table cannot stand inside a table; move the directive out of it "
+        "[verl.directive]"
+    ]
+    if builder == "html":
+        assert "cannot stand inside a table" in build.soup().select_one(".verl-problem").get_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("../conf-is-a-file", "is a file"),
+        ("../empty", "holds no data"),
+        ("../" + "a" * 5000, "cannot be read: File name too long"),
+    ],
+)
+def test_directories_that_are_none(own, tmp_path, name, message):
+    (tmp_path / "conf-is-a-file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    (line,) = own.page(".. verl-runs:: 7B").build(verl_resources_data=[name]).warnings
+    assert line.startswith("conf.py:2:1: ERROR: the data directory")
+    assert message in line
+    assert len(line) < 500
 
 
 def test_tuples_of_static_paths_are_fine(own, data):

@@ -198,6 +198,30 @@ CASES = {
         "data/runs/a.yaml:3:6: ERROR: tag is null, but the run counts as tested; name it, or say with "
         "'kind: stated' or 'kind: measured' what the row rests on [verl.untested_claim]",
     ),
+    "a commit that climbs": (
+        RUN + "script: {ref: main/../../x, path: a.sh}\n",
+        "data/runs/a.yaml:9:15: ERROR: script.ref: expected a commit, tag or branch: letters, digits, '.', '_', '/' and "
+        "'-', got 'main/../../x' [verl.wrong_value]",
+    ),
+    "a hidden second line": (
+        RUN + 'contributor: {name: "a\\r\\r.. raw:: html"}\n',
+        "data/runs/a.yaml:9:21: ERROR: contributor.name: expected one line without tabs in it and without spaces around "
+        "it [verl.wrong_value]",
+    ),
+    "an e-mail address in a setting": (
+        RUN + "settings:\n  data.x: someone@example.org\n",
+        "data/runs/a.yaml:10:11: ERROR: settings.data.x: e-mail addresses are not published; name the person and link a "
+        "profile [verl.email_address]",
+    ),
+    "a tag character": (
+        RUN + "label: a\U000e0041b\n",
+        "data/runs/a.yaml:9:9: ERROR: invisible character U+E0041; delete it [verl.bad_character]",
+    ),
+    "a backslash in quotes": (
+        RUN + 'label: "C:\\path"\n',
+        "data/runs/a.yaml:9:11: ERROR: a backslash that means nothing here; double it, or use single quotes "
+        "[verl.yaml_syntax]",
+    ),
     "an empty file": (
         "",
         "data/runs/a.yaml:1:1: ERROR: the file is empty; a file of this kind begins with the key 'id' [verl.file_empty]",
@@ -277,6 +301,22 @@ def test_a_flood_of_problems_is_cut_short(data):
         "data/runs/a.yaml:1:1: ERROR: 4950 more problems are not listed; mend the others first" in problems[0]
     )
     data.write("runs/a.yaml", "\x01\n" * 100_000)
+    assert len(data.problems()) == 50
+
+
+def test_no_line_is_endless(data):
+    data.write(
+        "runs/a.yaml",
+        RUN + f"{'k' * 1000}: 1\n" + f"label: {'x' * 100_000}\n" + f"added: {'y' * 100_000}\n",
+    )
+    data.write("runs/b.yaml", RUN.replace("MIN", "M" * 100_000).replace("id: a", "id: b"))
+    problems = data.problems()
+    assert len(problems) == 4
+    assert max(map(len, problems)) < 1500
+
+
+def test_a_key_many_times(data):
+    data.write("runs/a.yaml", RUN + "id: a\n" * 10_000)
     assert len(data.problems()) == 50
 
 

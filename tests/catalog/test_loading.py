@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import tempfile
 from pathlib import Path
@@ -35,7 +36,7 @@ def write(path: Path, text: str) -> None:
 
 
 def test_bundled_runs_stay_without_own_runs(tmp_path):
-    (tmp_path / "data").mkdir()
+    write(tmp_path / "data/gpus.yaml", GPU.format(name="X9000", mib=1))
     assert list(load(tmp_path, "data").runs) == list(load(tmp_path).runs) != []
 
 
@@ -53,7 +54,7 @@ def test_registries_extend_and_override_by_name(tmp_path):
     assert catalog.diagnostics == ()
     assert catalog.gpus.get("x-9000").memory_mib == 1
     assert catalog.gpus.get("H20").memory_mib == 2
-    assert catalog.gpus.get("NVIDIA H20") is None, "an entry is replaced as a whole"
+    assert catalog.gpus.get("NVIDIA H20").memory_mib == 2, "its aliases go on to lead to the name"
     assert catalog.gpus.get("H100").memory_mib == 81559
 
 
@@ -108,6 +109,56 @@ def test_missing_directory(tmp_path):
         "conf.py [verl.file_unreadable]",
     ]
     assert catalog.runs
+
+
+def test_the_same_directory_twice_counts_once(tmp_path, make_run_text):
+    write(tmp_path / "data/runs/a.yaml", make_run_text())
+    catalog = load(tmp_path, "data", "data/", "./data/../data", str(tmp_path / "data"))
+    assert catalog.diagnostics == ()
+
+
+def test_links_that_lead_nowhere_are_reported(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/gpus.yaml").symlink_to("nowhere")
+    (tmp_path / "data/architectures.yaml").symlink_to("architectures.yaml")
+    (tmp_path / "data/runs").symlink_to("nowhere")
+    catalog = load(tmp_path, "data")
+    assert [problem.location.path for problem in catalog.diagnostics] == [
+        "data/architectures.yaml", "data/gpus.yaml", "data/runs",
+    ]  # fmt: skip
+    assert catalog.runs == {}, "broken runs of one's own do not bring the bundled ones back"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="other systems refuse such names themselves")
+def test_odd_file_names_are_printed_on_one_line(tmp_path, make_run_text):
+    folder = tmp_path / "data/runs"
+    folder.mkdir(parents=True)
+    for name in (
+        b"b\nX:1:1: ERROR: fake.yaml",
+        b"b\xff.yaml",
+        b"b\x1b[31m.yaml",
+        "b\u202e.yaml".encode(),
+        b"c\xff.txt",
+    ):
+        (folder / os.fsdecode(name)).write_text(make_run_text(id="b"))
+    snapshot = take_snapshot(
+        bundled_directory(), [configured_directory("data", tmp_path)], Location("conf.py")
+    )
+    lines = [str(problem) for problem in load_catalog(snapshot).diagnostics]
+    assert len(lines) == 5
+    for line in lines:
+        assert line.isprintable(), line
+        line.encode()
+
+
+def test_an_entry_with_errors_does_not_make_its_runs_wrong(tmp_path, make_run_text):
+    text = GPU.format(name="X9000", mib=1).replace("nvidia", "nvidea")
+    write(tmp_path / "data/gpus.yaml", text)
+    write(tmp_path / "data/runs/a.yaml", make_run_text(gpus={"count": 2, "type": "x9000"}))
+    catalog = load(tmp_path, "data")
+    assert [problem.code.name for problem in catalog.diagnostics] == ["unknown_value"]
+    assert list(catalog.runs) == ["a"]
+    assert catalog.gpus.get("x9000") is None
 
 
 def test_a_directory_outside_is_shown_relative(tmp_path):

@@ -136,6 +136,14 @@ def test_both_parsers_agree(loader, monkeypatch):
     assert document.value_place(("b", 1, "c")) == (2, 12)
 
 
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
+@pytest.mark.parametrize("escape", ["\\U00110000", "\\UFFFFFFFF", "\\ud800", "\\x0", "\\d"])
+def test_escapes_that_are_no_character(escape, loader, monkeypatch):
+    monkeypatch.setattr(yaml_data, "LOADER", loader)
+    (problem,) = read_yaml(f'b: 1\na: "{escape}"\n'.encode()).problems
+    assert problem.line in {1, 2}
+
+
 plain = st.recursive(
     st.none()
     | st.booleans()

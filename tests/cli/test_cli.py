@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -63,6 +64,8 @@ def test_check_of_a_directory_without_data(tmp_path, capsys):
 def test_check_without_a_directory(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["check", "nowhere"]) == 2
+    assert capsys.readouterr().err == "verl-resources: nowhere: no such file or directory\n"
+    assert main(["table", "nowhere"]) == 2
     assert capsys.readouterr().err == (
         "verl-resources: nowhere: no such directory; name a data directory, the one that holds runs/\n"
     )
@@ -86,19 +89,33 @@ def test_table(data, monkeypatch, capsys, form):
     elif form == "list-table":
         assert out.splitlines()[-3:] == ["   * - a", r"     - a\_b\*c", r"     - 2\*H100"]
     else:
-        assert "2*H100" in out
+        assert (r"2\*H100" if form == "rst" else "2*H100") in out
         assert "Resource" in out
 
 
-def test_table_as_list_table_builds_to_the_same_cells(own, data, monkeypatch, capsys):
-    data.run("a", label="a_b*c`d|", task="x \\ y")
+@pytest.mark.parametrize("form", ["list-table", "rst"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a_b*c`d|", "x \\ y", ".. include:: /etc/hostname", "`x <javascript:alert(1)>`__", "- x", "1. x", "(a) x", "x::",
+        ":field: x", "===", "|x|", ">>> x", "--flag x", "\\", "__ x", "# x", "a) x", "* x", "<script>alert(1)</script>",
+    ],
+)  # fmt: skip
+def test_tables_to_paste_build_to_the_same_cells(own, data, monkeypatch, capsys, form, text):
+    data.run("a", label=text, task=text)
     monkeypatch.chdir(data.path.parent)
-    assert main(["table", "--format", "list-table"]) == 0
-    typed = own.page(capsys.readouterr().out).build()
+    assert main(["table", "--format", form, "--columns", "id,model,task,gpus"]) == 0
+    typed = own.page(capsys.readouterr().out).build(smartquotes=False)
     assert typed.warnings == []
-    cells = [cell.get_text().strip() for cell in typed.soup().select("td")]
-    ours = own.page(".. verl-runs:: 7B").build()
-    assert cells == ours.rows("size-7b")[1]
+    cells = [" ".join(cell.get_text().split()) for cell in typed.soup().select("td")]
+    assert cells == ["a", text, text, "2*H100"]
+
+
+def test_table_for_github_holds_its_cells_together(data, monkeypatch, capsys):
+    data.run("a", label="a|b<script>")
+    monkeypatch.chdir(data.path.parent)
+    assert main(["table", "--format", "github", "--columns", "id,model"]) == 0
+    assert r"a\|b&lt;script&gt;" in capsys.readouterr().out
 
 
 def test_table_with_an_unknown_field(capsys):
@@ -132,6 +149,34 @@ def test_unknown_command():
     with pytest.raises(SystemExit) as exit_:
         main(["chek"])
     assert exit_.value.code == 2
+
+
+def test_a_linked_file_is_checked_where_it_is_linked(data, monkeypatch, capsys, tmp_path):
+    elsewhere = data.run("b", tag="X").rename(tmp_path / "b.yaml")
+    (data.path / "runs/b.yaml").symlink_to(elsewhere)
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "data"]) == 1
+    assert main(["check", "data/runs/b.yaml"]) == 1
+    assert main(["check", "data/runs/none.yaml"]) == 2
+
+
+@pytest.mark.parametrize("redirection", ["| true", ">&-", ""])
+@pytest.mark.parametrize("command", ["check data", "table data", "table --help"])
+def test_output_that_cannot_be_written(data, tmp_path, command, redirection):
+    data.run("a", contributor={"name": "Jürgen"})
+    line = f"{sys.executable} -m sphinx_verl_resources {command} {redirection}"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    result = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, env=environment
+    )
+    assert "Traceback" not in result.stderr
+    assert "Error" not in result.stderr
+
+
+def test_errors_are_told_even_if_nobody_reads_the_summary(data, tmp_path):
+    data.run("a", tag="X")
+    line = f"{sys.executable} -m sphinx_verl_resources check data | true; exit ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", line], capture_output=True, cwd=tmp_path).returncode == 1
 
 
 def test_as_a_module_and_into_a_closed_pipe():

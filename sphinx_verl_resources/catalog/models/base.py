@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
+_EMAIL = re.compile(r"[\w.+-]@[\w-]{1,63}\.\w")
 
 
 class Record(BaseModel):
@@ -35,7 +35,8 @@ def pattern(expression: str, meaning: str) -> str:
     return expression
 
 
-def _no_email(text: str) -> str:
+def no_email(text: str) -> str:
+    """Refuse a text that holds an e-mail address."""
     if _EMAIL.search(text):
         raise problem(
             "email_address", "e-mail addresses are not published; name the person and link a profile"
@@ -43,10 +44,11 @@ def _no_email(text: str) -> str:
     return text
 
 
-def _one_line(text: str) -> str:
-    if "\n" in text or text != text.strip():
-        raise problem("wrong_value", "expected one line without spaces around it")
-    return _no_email(text)
+def one_line(text: str) -> str:
+    """Refuse a text of several lines, and an e-mail address."""
+    if re.search(r"[\t\r\n]", text) or text != text.strip():
+        raise problem("wrong_value", "expected one line without tabs in it and without spaces around it")
+    return no_email(text)
 
 
 def _url(text: str) -> str:
@@ -65,7 +67,7 @@ def _url(text: str) -> str:
 def _repo_path(text: str) -> str:
     if text.startswith("/") or "\\" in text or any(part in {"", ".", ".."} for part in text.split("/")):
         raise problem("wrong_value", f"expected a path from the top of verl's repository, got {text[:80]!r}")
-    return _one_line(text)
+    return one_line(text)
 
 
 def _iso_date(value: Any) -> Any:
@@ -80,9 +82,9 @@ def _iso_date(value: Any) -> Any:
 
 
 #: A short, single-line text.
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_one_line)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(one_line)]
 #: Sentences; may run over several lines. Always shown as text, never read as markup.
-Prose = Annotated[str, StringConstraints(min_length=1, max_length=4000), AfterValidator(_no_email)]
+Prose = Annotated[str, StringConstraints(min_length=1, max_length=4000), AfterValidator(no_email)]
 #: An http(s) address.
 Url = Annotated[
     str,
@@ -97,7 +99,7 @@ GitRef = Annotated[
     str,
     StringConstraints(
         pattern=pattern(
-            r"^[0-9A-Za-z][0-9A-Za-z._/-]{0,99}$",
+            r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}(/[0-9A-Za-z][0-9A-Za-z._-]{0,99}){0,9}$",
             "a commit, tag or branch: letters, digits, '.', '_', '/' and '-'",
         )
     ),

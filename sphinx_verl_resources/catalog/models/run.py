@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, WithJsonSchema, model_validator
 
 from ..names import SIZES, Engine, Kind, Tag, Train
-from .base import GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, pattern, problem
+from .base import GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, one_line, pattern, problem
 
 _SLUG = pattern(r"^[a-z0-9]+(-[a-z0-9]+)*$", "lower-case letters and digits with single hyphens between them")
 _DOTTED = pattern(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, without '+' or '++' before it")
@@ -25,6 +25,11 @@ def _setting(value: Any) -> Any:
     if not all(item is None or isinstance(item, (str, int, float, bool)) for item in items):
         hint = "write keys with dots, as in data.train_batch_size: 64" if isinstance(value, dict) else ""
         raise problem("wrong_type", "expected text, a number, true, false, null or a list of these", hint)
+    if len(items) > 100 or any(isinstance(item, str) and len(item) > 500 for item in items):
+        raise problem("wrong_value", "expected at most 500 characters, or at most 100 items")
+    for item in items:
+        if isinstance(item, str) and item:
+            one_line(item)
     return value
 
 
