@@ -1,4 +1,4 @@
-"""The ``verl`` domain: the catalog of a build, who uses what of it, and inline values.
+"""The ``verl`` domain: the catalog of a build, and who uses what of it.
 
 What a page uses is remembered as a question and a fingerprint of its answer. A page is read again exactly
 when the answer to one of its questions changes, whatever happened on disk.
@@ -11,25 +11,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from docutils import nodes
 from sphinx.domains import Domain
-from sphinx.util.docutils import SphinxRole
 
+from .catalog.figures import FIGURES
 from .catalog.files import bundled_directory, configured_directory, take_snapshot
 from .catalog.links import is_address
 from .config import VerlConfig, conf_place, config_problems, read_config
-from .diagnostics import Code, Diagnostic, did_you_mean
-from .logs import log_at, log_diagnostic
+from .diagnostics import Code, Diagnostic
+from .logs import log_diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Set
+    from collections.abc import Set
     from pathlib import Path
 
-    from docutils.nodes import Element, Node, system_message
+    from docutils.nodes import Element, reference
     from sphinx.addnodes import pending_xref
     from sphinx.builders import Builder
     from sphinx.environment import BuildEnvironment
-    from sphinx.util.typing import RoleFunction
 
     from .catalog.catalog import Catalog
     from .catalog.files import Snapshot
@@ -44,7 +42,7 @@ class RunsUse:
 
 
 @dataclass(frozen=True)
-class FactUse:
+class FigureUse:
     """A page shows one figure about the data."""
 
     name: str
@@ -57,42 +55,7 @@ class ConfigUse:
     name: str
 
 
-Use = RunsUse | FactUse | ConfigUse
-
-
-class DataRole(SphinxRole):
-    """``:verl:data:`last-updated```: a figure about the recorded runs."""
-
-    def run(self) -> tuple[list[Node], list[system_message]]:
-        """Read the figure and remember that the page shows it."""
-        domain = VerlDomain.of(self.env)
-        name = self.text.strip()
-        if name not in FACTS:
-            hint = did_you_mean(name, FACTS)
-            log_at(
-                self.get_location(),
-                Code.directive,
-                f"verl:data: unknown figure {name!r}; {hint}",
-                self.config,
-            )
-            return [self._inline(f"[verl:data: unknown figure {name!r}]", "verl-problem")], []
-        domain.note_use(FactUse(name))
-        return [self._inline(FACTS[name](domain.catalog), "verl-data")], []
-
-    def _inline(self, text: str, name: str) -> nodes.inline:
-        node = nodes.inline(self.rawtext, text, classes=[name])
-        node["support_smartquotes"] = False
-        return node
-
-
-#: The figures that the role ``verl:data`` knows.
-FACTS: dict[str, Callable[[Catalog], str]] = {
-    "last-updated": lambda catalog: catalog.last_updated or "never",
-    "runs": lambda catalog: str(len(catalog.runs)),
-    "tested-runs": lambda catalog: str(sum(run.kind == "tested" for run in catalog.runs.values())),
-    "gpus": lambda catalog: str(len(list(catalog.gpus))),
-    "models": lambda catalog: str(len(list(catalog.architectures))),
-}
+Use = RunsUse | FigureUse | ConfigUse
 
 
 class VerlDomain(Domain):
@@ -100,7 +63,6 @@ class VerlDomain(Domain):
 
     name = "verl"
     label = "verl"
-    roles: ClassVar[dict[str, RoleFunction]] = {"data": DataRole()}
     #: ``uses``: per document, each question it asks and the fingerprint of the answer.
     #: ``state``: of all data and configuration, when the answers were last known to be right.
     #: ``problems``: what was wrong with them then.
@@ -196,8 +158,8 @@ class VerlDomain(Domain):
     def _fingerprint(self, use: Use) -> str:
         if isinstance(use, ConfigUse):
             return repr(getattr(self.settings, use.name))
-        if isinstance(use, FactUse):
-            return FACTS[use.name](self.catalog)
+        if isinstance(use, FigureUse):
+            return FIGURES[use.name](self.catalog)
         from .catalog.selection import select_broken, select_runs
 
         parts = [self.catalog.registry_digest]
@@ -227,6 +189,6 @@ class VerlDomain(Domain):
         target: str,
         node: pending_xref,
         contnode: Element,
-    ) -> list[tuple[str, nodes.reference]]:
+    ) -> list[tuple[str, reference]]:
         """Nothing can be referred to through ``:any:`` yet; MyST asks every domain."""
         return []

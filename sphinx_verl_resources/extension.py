@@ -9,6 +9,7 @@ from . import __version__
 from .assets import add_static_path, link_style_sheet
 from .config import register_config
 from .directives.contribute import link_upstream
+from .directives.data_role import DataRole
 from .directives.runs import VerlRuns, verl_runs
 from .domain import VerlDomain
 from .transforms import RenderRuns, SectionsToCaptions
@@ -31,6 +32,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.add_domain(VerlDomain)
     app.add_node(verl_runs)
     app.add_directive("verl-runs", VerlRuns)
+    app.add_role_to_domain("verl", "data", DataRole())
     app.add_transform(SectionsToCaptions)
     app.add_post_transform(RenderRuns)
     app.connect("config-inited", add_static_path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.files import RUNS
 from ..diagnostics import Severity
-from .data import load_paths
+from .data import add_path_argument, load_paths
 
 if TYPE_CHECKING:
     import argparse
@@ -32,13 +32,7 @@ Exit codes: 0 no error, 1 errors found, 2 could not run. Warnings do not fail.""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument(
-        "paths",
-        nargs="*",
-        metavar="PATH",
-        help="data directory, or a file or folder in one; default: ./data where it exists, else the dataset "
-        "that comes with the package",
-    )
+    add_path_argument(parser, "data directory, or a file or folder in one")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="how problems are printed")
 
 

@@ -16,15 +16,12 @@ if TYPE_CHECKING:
     from ..catalog.catalog import Catalog
 
 
-def add_path_argument(parser: argparse.ArgumentParser) -> None:
-    """The data directories, as every command takes them."""
-    parser.add_argument(
-        "paths",
-        nargs="*",
-        metavar="PATH",
-        help="data directory, the one that holds runs/; default: ./data where it exists, else the dataset "
-        "that comes with the package",
-    )
+def add_path_argument(
+    parser: argparse.ArgumentParser, what: str = "data directory, the one that holds runs/"
+) -> None:
+    """The data that a command works on, as every command takes them."""
+    default = "default: ./data where it exists, else the dataset that comes with the package"
+    parser.add_argument("paths", nargs="*", metavar="PATH", help=f"{what}; {default}")
 
 
 def load_paths(paths: Sequence[str]) -> Catalog:
