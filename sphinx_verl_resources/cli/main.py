@@ -26,11 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # whatever a terminal cannot show, it shows as an escape
             stream.reconfigure(errors="backslashreplace")
-    options = _parser().parse_args(arguments)
     output = io.StringIO()
     try:
         with contextlib.redirect_stdout(output):
+            options = _parser().parse_args(arguments)
             code: int = options.run(options)
+    except SystemExit:  # --help and --version
+        _write(output.getvalue())
+        raise
     except OSError as error:
         print(f"verl-resources: {error}", file=sys.stderr)
         return 2
