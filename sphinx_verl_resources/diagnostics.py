@@ -71,6 +71,7 @@ class Code(Enum):
         "Rename one of them.",
     )
     duplicate_name = ("Two registry entries share a name or an alias.", "Keep the name in one of them.")
+    todo = ("A field still holds the word TODO.", "Fill it in, or remove the key.")
     untested_claim = (
         "A run that counts as tested leaves out what a test would have known.",
         "Fill it in, or set ``kind`` to ``measured``, ``stated`` or ``script-default``.",
@@ -138,15 +139,17 @@ def _cut(text: str, most: int = 500) -> str:
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word of which ``word`` looks like a misspelling, None if there is none."""
+    folded = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    return folded[near[0]] if near else None
+
+
 def suggest_or(word: str, known: Iterable[str], otherwise: str) -> str:
     """The nearest known word and what to do if it is not meant, or the latter alone."""
-    near = did_you_mean(word, known)
-    return f"{near} If not, {otherwise}" if near.startswith("did") else otherwise
-
-
-def is_near(word: str, known: str) -> bool:
-    """Whether ``word`` looks like a misspelling of ``known``."""
-    return bool(difflib.get_close_matches(word.casefold(), [known.casefold()], n=1, cutoff=0.6))
+    near = nearest(word, known)
+    return f"did you mean {near!r}? If not, {otherwise}" if near else otherwise
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -155,10 +158,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     Long lists are not printed: a reader cannot use a hundred model names.
     """
     names = list(dict.fromkeys(known))
-    folded = {name.casefold(): name for name in names}
-    near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    near = nearest(word, names)
     if near:
-        return f"did you mean {folded[near[0]]!r}?"
-    if 0 < len(names) <= 24:
-        return f"allowed: {', '.join(names)}"
-    return ""
+        return f"did you mean {near!r}?"
+    return f"allowed: {', '.join(names)}" if 0 < len(names) <= 24 else ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sphinx.domains import Domain
 
+from . import __version__
 from .catalog.figures import FIGURES
 from .catalog.files import bundled_directory, configured_directory, take_snapshot
 from .catalog.links import is_address
@@ -21,7 +22,7 @@ from .diagnostics import Code, Diagnostic
 from .logs import log_diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Iterable, Set
     from pathlib import Path
 
     from docutils.nodes import Element, reference
@@ -42,6 +43,19 @@ class RunsUse:
 
 
 @dataclass(frozen=True)
+class KnownUse:
+    """A page names a value of a filter, or a setting, that the data know or do not know.
+
+    Attributes:
+        name: a name in ``selection.FILTERS``, or ``settings``.
+        value: what the page names.
+    """
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
 class FigureUse:
     """A page shows one figure about the data."""
 
@@ -55,7 +69,7 @@ class ConfigUse:
     name: str
 
 
-Use = RunsUse | FigureUse | ConfigUse
+Use = RunsUse | KnownUse | FigureUse | ConfigUse
 
 
 class VerlDomain(Domain):
@@ -66,7 +80,8 @@ class VerlDomain(Domain):
     #: ``uses``: per document, each question it asks and the fingerprint of the answer.
     #: ``state``: of all data and configuration, when the answers were last known to be right.
     #: ``problems``: what was wrong with them then.
-    initial_data: ClassVar[dict[str, Any]] = {"uses": {}, "state": "", "problems": ()}
+    #: ``written``: per output, the answers that each document showed when it was last written.
+    initial_data: ClassVar[dict[str, Any]] = {"uses": {}, "state": "", "problems": (), "written": {}}
     #: Raise when the shape of ``initial_data`` or the meaning of a fingerprint changes.
     data_version = 1
 
@@ -121,8 +136,7 @@ class VerlDomain(Domain):
             self.data["problems"] = (*config_problems(self.settings, self.confdir), *self.catalog.diagnostics)
         for problem in self.data["problems"]:
             log_diagnostic(problem, self.env.config)
-        if any(ConfigUse("add_run") in uses for uses in self.uses.values()):
-            self._check_add_run()
+        self._check_add_run()
 
     def _check_add_run(self) -> None:
         """A label that somebody chose must exist, which is known when all pages have been read."""
@@ -150,24 +164,42 @@ class VerlDomain(Domain):
             doc for doc, uses in self.uses.items() if any(answers[use] != seen for use, seen in uses.items())
         }
 
+    def unwritten(self, output: str) -> list[str]:
+        """The documents whose answers ``output`` does not show yet, which is taken to be mended now.
+
+        Builders that share an environment each read what has changed since any of them did, and so would
+        leave their own older pages as they are.
+        """
+        written = self.data["written"].get(output, {})
+        now = {
+            doc: _digest(sorted(f"{use} {seen}" for use, seen in uses.items()))
+            for doc, uses in self.uses.items()
+        }
+        self.data["written"][output] = now
+        return sorted(doc for doc, answers in now.items() if written.get(doc) != answers)
+
     @property
     def _state(self) -> str:
         """Equal states give equal answers; needs neither YAML nor pydantic."""
-        return f"{self.snapshot.digest} {self.settings}"
+        return f"{__version__} {self.snapshot.digest} {self.settings}"
 
     def _fingerprint(self, use: Use) -> str:
         if isinstance(use, ConfigUse):
             return repr(getattr(self.settings, use.name))
         if isinstance(use, FigureUse):
             return FIGURES[use.name](self.catalog)
-        from .catalog.selection import select_broken, select_runs
+        from .catalog.selection import is_known, recorded_settings, select_broken, select_runs
 
-        parts = [self.catalog.registry_digest]
+        if isinstance(use, KnownUse):
+            if use.name == "settings":
+                return str(use.value in recorded_settings(self.catalog))
+            return str(is_known(self.catalog, use.name, use.value))
+        parts = [__version__, self.catalog.registry_digest]
         parts.extend(
             f"{run.id} {self.catalog.run_digests[run.id]}" for run in select_runs(self.catalog, use.query)
         )
-        parts.extend(f"broken {file.shown} {file.digest}" for file in select_broken(self.catalog, use.query))
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        parts.extend(f"broken {file.shown} {file.size}" for file in select_broken(self.catalog, use.query))
+        return _digest(parts)
 
     # -- what Sphinx asks of a domain
 
@@ -192,3 +224,7 @@ class VerlDomain(Domain):
     ) -> list[tuple[str, reference]]:
         """Nothing can be referred to through ``:any:`` yet; MyST asks every domain."""
         return []
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -12,7 +12,7 @@ from .directives.contribute import link_upstream
 from .directives.data_role import DataRole
 from .directives.runs import VerlRuns, verl_runs
 from .domain import VerlDomain
-from .transforms import RenderRuns, SectionsToCaptions
+from .transforms import RenderRuns, RenderRunsOfOneFile, SectionsToCaptions
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
     from sphinx.util.typing import ExtensionMetadata
 
-#: Raise when anything that is kept in a pickled environment or doctree changes: the attributes of our
-#: nodes, or what ``VerlDomain.initial_data`` holds.
+#: Raise when what is kept in pickled doctrees changes: our nodes and their attributes. What the domain keeps
+#: has a number of its own, ``VerlDomain.data_version``.
 ENV_VERSION = 1
 
 
@@ -34,6 +34,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("verl-runs", VerlRuns)
     app.add_role_to_domain("verl", "data", DataRole())
     app.add_transform(SectionsToCaptions)
+    app.add_post_transform(RenderRunsOfOneFile)
     app.add_post_transform(RenderRuns)
     app.connect("config-inited", add_static_path)
     app.connect("builder-inited", start)
@@ -60,10 +61,13 @@ def find_outdated(
     """The pages to read again because of the data or the configuration."""
     domain = VerlDomain.of(env)
     domain.forget()
+    # Taken before any other process starts, so that all of them answer from the same files.
+    _ = domain.snapshot
     return sorted(domain.outdated() - removed)
 
 
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Report the problems of the data, in the main process, when all pages have been read."""
-    VerlDomain.of(env).report()
-    return []
+    """When all pages have been read: report the problems of the data, and name the pages to write again."""
+    domain = VerlDomain.of(env)
+    domain.report()
+    return domain.unwritten(f"{app.builder.name} {app.outdir}")

@@ -31,7 +31,8 @@ class SectionsToCaptions(SphinxTransform):
         """Look at each section of ours once."""
         for section in list(self.document.findall(nodes.section)):
             size = section.attributes.pop(SECTION_SIZE, None)
-            if size is None or isinstance(section.parent, (nodes.document, nodes.section, addnodes.only)):
+            around = next(parent for parent in ancestors(section) if not isinstance(parent, addnodes.only))
+            if size is None or isinstance(around, (nodes.document, nodes.section)):
                 continue
             content = section.children[1:]
             for node in content:
@@ -73,7 +74,7 @@ class RenderRuns(SphinxPostTransform):
         taken = self._ids() if placeholders else set()
         targets: dict[str, set[str]] = {}
         for number, node in enumerate(placeholders, 1):
-            on_page = targets.setdefault(self._docname(node), set())
+            on_page = targets.setdefault(self._id_space(node), set())
             free = (run_id for run_id in node["runs"] if row_id(run_id) not in taken)
             anchors = set(free) - on_page
             on_page |= anchors
@@ -98,10 +99,20 @@ class RenderRuns(SphinxPostTransform):
         """Every id that the page gives to something else."""
         return {id_ for node in self.document.findall(nodes.Element) for id_ in node["ids"]}
 
-    def _docname(self, node: nodes.Node) -> str:
+    def _id_space(self, node: nodes.Node) -> str:
         """The page that a node comes from, also where a builder has put all pages into one document.
 
         Such a builder notes the page in each section; the parents of what it has moved are not reliable.
         """
         named = (str(parent["docname"]) for parent in ancestors(node) if "docname" in parent)
         return next(named, self.env.docname)
+
+
+class RenderRunsOfOneFile(RenderRuns):
+    """The same for HTML, where an id counts for the whole file, however many pages are joined in it."""
+
+    default_priority = RenderRuns.default_priority - 1
+    formats = ("html",)
+
+    def _id_space(self, node: nodes.Node) -> str:
+        return ""

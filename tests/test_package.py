@@ -23,7 +23,7 @@ LAYERS = {
     "render": {"diagnostics", "catalog", "render"},
     "config": {"diagnostics", "catalog"},
     "logs": {"diagnostics"},
-    "domain": {"diagnostics", "catalog", "config", "logs"},
+    "domain": {"diagnostics", "catalog", "config", "logs", "__init__"},
     "directives": {"diagnostics", "catalog", "render", "domain", "logs", "directives"},
     "transforms": {"diagnostics", "render", "domain", "directives", "logs"},
     "assets": set(),

@@ -63,12 +63,10 @@ class BrokenRun:
     Attributes:
         shown: the file's path for people.
         size: the size class, where at least that much could be read.
-        digest: of the file, so that pages notice when it is mended.
     """
 
     shown: str
     size: str | None
-    digest: str
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def field_text(run: Run, name: str) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Any recorded value as text, in YAML's spelling."""
+    """Any recorded value as text on one line, in YAML's spelling."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -156,7 +156,7 @@ def as_text(value: Any) -> str:
         return ", ".join(as_text(item) for item in value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={as_text(item)}" for key, item in value.items())
-    return str(value)
+    return re.sub(r"\s*\n\s*", " ", str(value).strip())
 
 
 def is_numeric(value: Any) -> bool:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..diagnostics import Code, Diagnostic, Location, Severity, nearest
 from .yaml_data import MAX_BYTES, printable
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 RUNS = "runs"
 GPUS = "gpus.yaml"
 ARCHITECTURES = "architectures.yaml"
-#: Names that a data directory may hold beside the ones above; they are read by other parts.
-KNOWN_NAMES = frozenset({RUNS, GPUS, ARCHITECTURES, "analysis.yaml", "cases", "schema"})
+#: What makes a folder a data directory.
+DATA_NAMES = frozenset({RUNS, GPUS, ARCHITECTURES})
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,12 @@ def configured_directory(name: str, base: Path) -> Directory:
     return Directory(path, printable(_relative(path, base)))
 
 
-def take_snapshot(bundled: Directory | None, configured: Iterable[Directory], missing: Location) -> Snapshot:
+def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: Location) -> Snapshot:
     """Read all data files once.
 
     The runs of ``configured`` directories replace the bundled ones as soon as one of them has a folder
-    ``runs``; their registries extend and override the bundled registries.
+    ``runs``; their registries extend and override the bundled registries. A directory named twice counts
+    once, and the bundled one, where it is configured too, as what the user calls it.
 
     Args:
         bundled: the dataset to fall back on.
@@ -108,17 +109,15 @@ def take_snapshot(bundled: Directory | None, configured: Iterable[Directory], mi
         missing: the place to report a directory at that does not exist.
     """
     problems: list[Diagnostic] = []
-    directories = [bundled] if bundled else []
-    has_own_runs = False
+    own: dict[str, Directory] = {}
     for directory in configured:
         problem = _directory_problem(directory)
         if problem:
             problems.append(Diagnostic(missing, Code.file_unreadable, *problem))
-        elif not any(
-            os.path.realpath(directory.path) == os.path.realpath(known.path) for known in directories[1:]
-        ):
-            directories.append(directory)
-            has_own_runs = has_own_runs or os.path.lexists(directory.path / RUNS)
+        else:
+            own.setdefault(os.path.realpath(directory.path), directory)
+    has_own_runs = any(os.path.lexists(directory.path / RUNS) for directory in own.values())
+    directories = [*own.values()] if os.path.realpath(bundled.path) in own else [bundled, *own.values()]
     runs: list[DataFile] = []
     registries: dict[str, list[DataFile]] = {GPUS: [], ARCHITECTURES: []}
     for directory in directories:
@@ -128,11 +127,26 @@ def take_snapshot(bundled: Directory | None, configured: Iterable[Directory], mi
         if directory is bundled and has_own_runs:
             continue
         for name in _names_in(directory.path, directory.shown, problems):
-            if name.endswith((".yaml", ".yml")) and name not in KNOWN_NAMES:
-                hint = f"a run belongs into the folder {RUNS!r}"
-                problems.append(_unexpected(directory.show(name), hint))
+            if name not in DATA_NAMES:
+                problems.extend(_misplaced(directory, name))
         runs.extend(_run_files(directory, problems))
     return Snapshot(tuple(runs), tuple(registries[GPUS]), tuple(registries[ARCHITECTURES]), tuple(problems))
+
+
+def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
+    """What looks like data and stands where nobody reads it."""
+    folder = directory.path / name
+    if folder.is_dir():
+        if nearest(name, [RUNS]) or any(folder.glob("*.yaml")):
+            hint = f"run files belong into the folder {directory.show(RUNS)!r}"
+            shown = Location(directory.show(name))
+            message = f"the folder {name!r} is not read"
+            yield Diagnostic(shown, Code.file_unexpected, message, hint, Severity.WARNING)
+    elif name.endswith((".yaml", ".yml")):
+        stems = {Path(known).stem: known for known in (GPUS, ARCHITECTURES)}
+        near = nearest(Path(name).stem, stems)
+        hint = f"did you mean {stems[near]!r}?" if near else f"a run belongs into the folder {RUNS!r}"
+        yield _unexpected(directory.show(name), hint)
 
 
 def _run_files(directory: Directory, problems: list[Diagnostic]) -> Iterator[DataFile]:
@@ -156,7 +170,7 @@ def _directory_problem(directory: Directory) -> tuple[str, str] | None:
         return f"the data directory {directory.shown!r} is a file", hint
     except OSError as error:
         return f"the data directory {directory.shown[:200]!r} cannot be read: {error.strerror}", hint
-    if not names & KNOWN_NAMES:
+    if not names & DATA_NAMES:
         return (
             f"the data directory {directory.shown!r} holds no data",
             f"put run files into {directory.show(RUNS)}",

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
 from .catalog import BrokenRun, Catalog, Registry
-from .models.architecture import ArchitectureFile
-from .models.gpu import GpuFile
+from .models.architecture import Architecture, ArchitectureFile
+from .models.base import SLUG, slug
+from .models.gpu import Gpu, GpuFile
 from .models.run import Run
 from .names import SIZES, fold
 from .script_names import contradictions
-from .validation import load, report
+from .validation import load, problem_at, valid_entries
 from .yaml_data import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from .files import DataFile, Snapshot
-    from .models.architecture import Architecture
-    from .models.gpu import Gpu
     from .yaml_data import Document
 
 
@@ -45,7 +45,7 @@ def load_catalog(snapshot: Snapshot) -> Catalog:
                 found.append(_duplicate_id(file, run, document, sources[run.id]))
         problems += found
         if run is None or any(problem.severity is Severity.ERROR for problem in found):
-            broken.append(BrokenRun(file.shown, _size_of(document), file.digest))
+            broken.append(BrokenRun(file.shown, _size_of(document)))
         else:
             runs[run.id] = run
             sources[run.id] = file, document
@@ -63,33 +63,33 @@ def load_catalog(snapshot: Snapshot) -> Catalog:
 
 def _gpus(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Gpu]:
     """All cards, by name and alias."""
-    collected: _Entries[Gpu] = _Entries()
+    collected: _Entries[Gpu] = _Entries(fold)
     for file in files:
         record, document, found = load(file, GpuFile)
-        problems += found
+        entries = record.gpus if record else valid_entries(document, "gpus", Gpu)
+        names = [(gpu.name, *gpu.aliases) if gpu else () for gpu in entries]
+        problems += [*found, *_repeated_names(file, document, "gpus", names, fold)]
+        for gpu, own in zip(entries, names, strict=True):
+            if gpu:
+                collected.add(gpu.name, own, gpu)
         if record is None:
             collected.doubt(document.data, "gpus", ("name", "aliases"))
-            continue
-        names = [(gpu.name, *gpu.aliases) for gpu in record.gpus]
-        problems += _repeated_names(file, document, "gpus", names, fold)
-        for gpu, own in zip(record.gpus, names, strict=True):
-            collected.add(gpu.name, own, gpu)
     return Registry(collected.entries.values(), fold, collected.doubtful)
 
 
 def _architectures(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Architecture]:
     """All model shapes, by checkpoint."""
-    collected: _Entries[Architecture] = _Entries()
+    collected: _Entries[Architecture] = _Entries(str)
     for file in files:
         record, document, found = load(file, ArchitectureFile)
-        problems += found
+        entries = record.architectures if record else valid_entries(document, "architectures", Architecture)
+        names = [(entry.name, *entry.checkpoints) if entry else () for entry in entries]
+        problems += [*found, *_repeated_names(file, document, "architectures", names, str)]
+        for entry in entries:
+            if entry:
+                collected.add(entry.name, entry.checkpoints, entry)
         if record is None:
             collected.doubt(document.data, "architectures", ("hf_id", "aliases", "aliases_unverified"))
-            continue
-        names = [(entry.name, *entry.checkpoints) for entry in record.architectures]
-        problems += _repeated_names(file, document, "architectures", names, str)
-        for entry in record.architectures:
-            collected.add(entry.name, entry.checkpoints, entry)
     return Registry(collected.entries.values(), str, collected.doubtful)
 
 
@@ -97,17 +97,18 @@ class _Entries(Generic[Entry]):
     """Registry entries while files are read; one replaces that of the same name in an earlier file.
 
     The aliases of the one replaced go on to lead to the name: what was written with them stays right.
+    ``key`` turns a name into what is compared.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, key: Callable[[str], str]) -> None:
+        self._key = key
         self.entries: dict[str, tuple[tuple[str, ...], Entry]] = {}
         self.doubtful: set[str] = set()
 
     def add(self, name: str, names: tuple[str, ...], entry: Entry) -> None:
-        inherited, _ = self.entries.pop(
-            name, ((), None)
-        )  # behind all earlier ones, whose aliases it may claim
-        self.entries[name] = tuple(dict.fromkeys((*inherited, *names))), entry
+        # Put behind all earlier ones, whose aliases it may claim.
+        inherited, _ = self.entries.pop(self._key(name), ((), None))
+        self.entries[self._key(name)] = tuple(dict.fromkeys((*inherited, *names))), entry
 
     def doubt(self, data: Any, key: str, fields: tuple[str, ...]) -> None:
         """Note the names in a file that has errors."""
@@ -129,7 +130,7 @@ def _repeated_names(
             if owner != index:
                 message = f"{name!r} is also a name of entry {owner + 1} of {key!r}, {entries[owner][0]!r}"
                 hint = "keep it in one of the two"
-                yield report(file, document, (key, index), Code.duplicate_name, message, hint)
+                yield problem_at(file, document, (key, index), Code.duplicate_name, message, hint)
 
 
 def _check_names(
@@ -139,18 +140,21 @@ def _check_names(
     run_id, stem = _text(document.data, "id"), printable(file.path.name.removesuffix(".yaml"))
     if run_id is not None and run_id != stem:
         message = f"the id {run_id!r} differs from the file name {stem + '.yaml'!r}"
-        hint = f"write id: {stem}, or rename the file"
-        yield report(file, document, ("id",), Code.id_mismatch, message, hint)
+        usable = re.fullmatch(SLUG, stem)
+        hint = (
+            f"write id: {stem}, or rename the file" if usable else f"rename both, to {slug(stem)} for example"
+        )
+        yield problem_at(file, document, ("id",), Code.id_mismatch, message, hint)
     gpu = _text(document.data, "gpus", "type")
     if gpu is not None and gpu not in gpus:
         hint = suggest_or(gpu, gpus.names, "add it to gpus.yaml")
-        yield report(
+        yield problem_at(
             file, document, ("gpus", "type"), Code.unknown_gpu, f"gpus.type: unknown GPU {gpu!r}", hint
         )
     model = _text(document.data, "model")
     if model is not None and model not in models:
         hint = suggest_or(model, models.names, "add it to architectures.yaml")
-        yield report(
+        yield problem_at(
             file, document, ("model",), Code.unknown_model, f"model: unknown checkpoint {model!r}", hint
         )
 
@@ -169,12 +173,12 @@ def _check_claims(file: DataFile, run: Run, document: Document, gpus: Registry[G
             if value is None:
                 message = f"{'.'.join(loc)} is null, but the run counts as tested"
                 hint = "name it, or say with 'kind: stated' or 'kind: measured' what the row rests on"
-                yield report(file, document, loc, Code.untested_claim, message, hint)
+                yield problem_at(file, document, loc, Code.untested_claim, message, hint)
     for what, in_name, in_row in contradictions(run, lambda one, other: _same_gpu(gpus, one, other)):
         message = f"the {what} is {in_name!r} in the script's name and {in_row!r} in the row"
         hint = "correct the row, or link the script that was really run"
         loc = ("script", "path")
-        yield report(file, document, loc, Code.script_name, message, hint, severity=Severity.WARNING)
+        yield problem_at(file, document, loc, Code.script_name, message, hint, severity=Severity.WARNING)
 
 
 def _same_gpu(gpus: Registry[Gpu], one: str, other: str) -> bool:
@@ -189,7 +193,7 @@ def _duplicate_id(
     place = Location(first_file.shown, *first_document.value_place(("id",)))
     message = f"the id {run.id!r} is already recorded at {place}"
     hint = "rename one of the two, in its file name and in its id"
-    return report(file, document, ("id",), Code.duplicate_id, message, hint)
+    return problem_at(file, document, ("id",), Code.duplicate_id, message, hint)
 
 
 def _size_of(document: Document) -> str | None:

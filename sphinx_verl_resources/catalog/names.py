@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Literal, get_args
 
 #: The sections of the hardware page, in its order; each is shown even when it holds no run.
@@ -32,6 +34,17 @@ TRAIN_BACKENDS: tuple[str, ...] = get_args(Train)
 
 Engine = Literal["vllm", "sglang", "trtllm", "hf"]
 ENGINES: tuple[str, ...] = get_args(Engine)
+
+
+def sizes_hint(text: str) -> str:
+    """Which size class a model of ``text`` parameters stands under, and all of them."""
+    listed = f"the size classes are {', '.join(SIZES)}"
+    match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,3})?)\s*B", text.strip(), re.IGNORECASE)
+    if not match or not float(match[1]):
+        return listed
+    billions = float(match[1])
+    near = min(SIZES, key=lambda size: abs(math.log(float(size[:-1]) / billions)))
+    return f"the nearest is {near}; {listed}"
 
 
 def size_slug(size: str) -> str:

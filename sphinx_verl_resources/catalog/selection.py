@@ -26,12 +26,13 @@ class RunQuery:
     Attributes:
         sizes: size classes in the order asked for; empty for all.
         filters: pairs of a name in ``FILTERS`` and the values allowed, compared without case.
-        sort: field names; a leading ``-`` turns the order round. Empty: tested first, then by date added.
+        sort: pairs of a field name and whether the order is turned round. Empty: by kind from the strongest
+            to the weakest, then by tag, date added, number of GPUs and id.
     """
 
     sizes: tuple[str, ...] = ()
     filters: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    sort: tuple[str, ...] = ()
+    sort: tuple[tuple[str, bool], ...] = ()
 
 
 def select_runs(catalog: Catalog, query: RunQuery) -> list[Run]:
@@ -44,11 +45,11 @@ def select_runs(catalog: Catalog, query: RunQuery) -> list[Run]:
     ]
     chosen.sort(key=_page_order)
     # Stable sorts from the last key to the first give the order of all of them.
-    for name in reversed(query.sort):
-        key = partial(sort_key, name=name.lstrip("-"))
+    for name, descending in reversed(query.sort):
+        key = partial(sort_key, name=name)
         present = [run for run in chosen if key(run) is not None]
         absent = [run for run in chosen if key(run) is None]
-        chosen = sorted(present, key=key, reverse=name.startswith("-")) + absent
+        chosen = sorted(present, key=key, reverse=descending) + absent
     return chosen
 
 
@@ -59,12 +60,17 @@ def select_broken(catalog: Catalog, query: RunQuery) -> list[BrokenRun]:
     ]
 
 
-def sizes_to_show(runs: Iterable[Run], query: RunQuery) -> list[str]:
+def sizes_to_show(records: Iterable[Run | BrokenRun], query: RunQuery) -> list[str]:
     """The size classes that get a section: those asked for, or the page's and every other with a run."""
     if query.sizes:
         return list(query.sizes)
-    used = {run.size for run in runs}
+    used = {record.size for record in records}
     return [size for size in SIZES if size in PAGE_SIZES or size in used]
+
+
+def recorded_settings(catalog: Catalog) -> set[str]:
+    """Every key that some run has a setting for."""
+    return {key for run in catalog.runs.values() for key in run.settings}
 
 
 def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
@@ -79,6 +85,12 @@ def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
     if name == "infer":
         return [*ENGINES, *sorted({value for run in catalog.runs.values() for value in _values(run, name)})]
     return list({"tag": TAGS, "kind": KINDS, "train": TRAIN_BACKENDS}[name])
+
+
+def is_known(catalog: Catalog, name: str, value: str) -> bool:
+    """Whether a filter can have this value, but for case and separators."""
+    allowed = allowed_values(catalog, name)
+    return allowed is None or fold(value) in {fold(word) for word in allowed}
 
 
 def _page_order(run: Run) -> tuple[int, int, str, int, str]:

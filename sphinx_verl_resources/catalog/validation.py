@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
-from ..diagnostics import Code, Diagnostic, Location, did_you_mean, is_near
-from .models.base import FORMS
-from .names import SIZES
+from ..diagnostics import Code, Diagnostic, Location, did_you_mean, nearest
+from .models.base import FORMS, SLUG, slug
+from .names import sizes_hint
 from .yaml_data import MAX_PROBLEMS, Document, Loc, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
     from .files import DataFile
@@ -63,7 +66,20 @@ def load(file: DataFile, model: type[Model]) -> tuple[Model | None, Document, li
     return (None if found else record), document, found
 
 
-def report(
+def valid_entries(document: Document, key: str, model: type[Model]) -> tuple[Model | None, ...]:
+    """The entries of a list in a file with errors; None stands for each that has one itself."""
+    data = document.data.get(key) if isinstance(document.data, dict) else None
+    return tuple(_valid(entry, model) for entry in data) if isinstance(data, tuple) else ()
+
+
+def _valid(data: Any, model: type[Model]) -> Model | None:
+    try:
+        return model.model_validate(data)
+    except ValidationError:
+        return None
+
+
+def problem_at(
     file: DataFile, document: Document, loc: Loc, code: Code, message: str, hint: str = "", **more: Any
 ) -> Diagnostic:
     """A problem with the value at ``loc``."""
@@ -85,7 +101,7 @@ def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
     def is_echo(error: ErrorDetails) -> bool:
         loc = error["loc"]
         misspelt = unknown.get(loc[:-1], ()) if error["type"] == "missing" else ()
-        return any(is_near(word, str(loc[-1])) for word in misspelt)
+        return any(nearest(word, [str(loc[-1])]) for word in misspelt)
 
     return [error for error in details if not is_echo(error)]
 
@@ -100,10 +116,8 @@ def _translate(shown: str, document: Document, model: type[BaseModel], error: Er
     if kind == "missing":
         place = document.value_place(loc[:-1])
         where = f" in {_dotted(loc[:-1])!r}" if loc[:-1] else ""
-        description = _describe(model, loc)
-        return _diagnostic(
-            shown, *place, Code.missing_key, f"the key {loc[-1]!r} is missing{where}", description
-        )
+        message = f"the key {loc[-1]!r} is missing{where}"
+        return _diagnostic(shown, *place, Code.missing_key, message, _describe(model, loc))
     place = document.value_place(loc)
     name = _dotted(loc)
     subject = f"{name}: " if name else ""
@@ -111,17 +125,18 @@ def _translate(shown: str, document: Document, model: type[BaseModel], error: Er
         got, hint = _got(error["input"], document.source(loc), kind)
         if kind == "model_type":
             hint = f"its keys are {', '.join(_fields_at(model, loc))}"
+            hint = "; ".join(filter(None, (hint, _example(model, loc))))
         message = f"{subject}expected {_EXPECTED[kind]}, got {got}"
         return _diagnostic(shown, *place, Code.wrong_type, message, hint)
     if kind == "literal_error":
         value = str(error["input"])
         allowed = _literals(model, loc)
-        hint = did_you_mean(value, allowed)
-        if hint.startswith("did"):
-            hint += f" allowed: {', '.join(allowed)}"
+        near = nearest(value, allowed)
+        hint = f"did you mean {near!r}? " if near else ""
+        hint += f"allowed: {', '.join(allowed)}"
         return _diagnostic(shown, *place, Code.unknown_value, f"{subject}unknown value {value!r}", hint)
     if kind == "unknown_size":
-        hint = f"the size classes are {', '.join(SIZES)}"
+        hint = sizes_hint(str(error["input"]))
         return _diagnostic(shown, *place, Code.unknown_size, f"{subject}{error['msg']}", hint)
     if kind in Code.__members__:
         hint = error.get("ctx", {}).get("hint", "")
@@ -132,7 +147,9 @@ def _translate(shown: str, document: Document, model: type[BaseModel], error: Er
         subject = f"{_dotted(loc[:-1])}: "
     value = document.source(loc) if not key_of_mapping else str(error["input"])
     message = f"{subject}{_constraint(error)}, got {value[:80]!r}"
-    return _diagnostic(shown, *place, Code.wrong_value, message, "")
+    is_slug = error.get("ctx", {}).get("pattern") == SLUG
+    hint = f"write {slug(value)}" if is_slug and slug(value) else ""
+    return _diagnostic(shown, *place, Code.wrong_value, message, hint)
 
 
 def _got(value: Any, source: str, kind: str) -> tuple[str, str]:
@@ -148,14 +165,19 @@ def _got(value: Any, source: str, kind: str) -> tuple[str, str]:
         what = "true or false" if isinstance(value, bool) else "a number"
         return f"{what}, {word}", f'put it in quotes: "{word}"'
     if isinstance(value, str):
-        digits = word.replace("_", "").replace(",", "")
-        hint = (
-            f"write {digits}"
-            if kind == "int_type" and digits.isdigit() and not digits.startswith("0")
-            else ""
-        )
-        return f"the text {word[:80]!r}", hint
+        return f"the text {word[:80]!r}", _number_meant(word, kind)
     return word, ""
+
+
+def _number_meant(text: str, kind: str) -> str:
+    """How to write a number that stands there as text; empty if none does."""
+    digits = text.replace("_", "").replace(",", "")
+    if kind == "int_type" and digits.isdigit() and not digits.startswith("0"):
+        return f"write {digits}"
+    number = re.match(r"(?:0|[1-9]\d{0,9})(?:\.\d{1,9})?(?=[^\d.,]|$)", text)
+    if kind == "float_type" and number:
+        return f"write {number[0]}, without quotes and unit"
+    return ""
 
 
 def _constraint(error: ErrorDetails) -> str:
@@ -200,18 +222,32 @@ def _fields_at(model: type[BaseModel], loc: Iterable[str | int]) -> list[str]:
     return list(owner.model_fields) if owner else []
 
 
+def _field_at(model: type[BaseModel], loc: Loc) -> FieldInfo | None:
+    names = [part for part in loc if isinstance(part, str)]
+    owner = _model_at(model, names[:-1])
+    return owner.model_fields.get(names[-1]) if owner and names else None
+
+
 def _describe(model: type[BaseModel], loc: Loc) -> str:
-    owner = _model_at(model, loc[:-1])
-    field = owner.model_fields.get(str(loc[-1])) if owner else None
-    description = field.description if field else None
-    return f"{loc[-1]}: {description}" if description else ""
+    """What a key that is missing would say, and what it may be."""
+    field = _field_at(model, loc)
+    description = (field.description if field else None) or ""
+    allowed = ", ".join(_literals(model, loc))
+    parts = [description.rstrip("."), f"allowed: {allowed}" if allowed else "", _example(model, loc)]
+    return "; ".join(part for part in parts if part)
+
+
+def _example(model: type[BaseModel], loc: Loc) -> str:
+    field = _field_at(model, loc)
+    if not field or not field.examples:
+        return ""
+    flow = yaml.safe_dump(field.examples[0], default_flow_style=True, sort_keys=False, width=200)
+    return f"for example {loc[-1]}: {flow.strip()}"
 
 
 def _literals(model: type[BaseModel], loc: Loc) -> list[str]:
     """The values that a Literal field accepts."""
-    names = [part for part in loc if isinstance(part, str)]
-    owner = _model_at(model, names[:-1])
-    field = owner.model_fields.get(names[-1]) if owner and names else None
+    field = _field_at(model, loc)
     return list(_strings_in(field.annotation)) if field else []
 
 

@@ -3,7 +3,7 @@
 The text is parsed into events once and built into dicts, tuples and scalars. Places are looked up only
 when there is something to report, by composing the same text again: errors are rare, files are many.
 
-Only ``true``/``false``, ``null``, plain integers and plain decimals become anything but text, so that
+Only ``true``/``false``, ``null``, plain integers and decimals become anything but text, so that
 ``on``, ``1_000``, ``12:30:00`` and ``0123456`` stay what the author typed.
 """
 
@@ -51,7 +51,10 @@ def printable(name: str) -> str:
 
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
-_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})(?P<fraction>\.[0-9]{1,17})?\Z")
+#: Without a dot an exponent needs its sign: ``8446e41`` is a commit, ``1e-6`` a learning rate.
+_NUMBER = re.compile(
+    r"[-+]?(?:0|[1-9][0-9]{0,17})(?P<fraction>\.[0-9]{1,17}(?:[eE][-+]?[0-9]{1,2})?|[eE][-+][0-9]{1,2})?\Z"
+)
 
 Loc = tuple["str | int", ...]
 

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.files import RUNS
 from ..diagnostics import Severity
-from .data import add_path_argument, load_paths
+from .data import add_path_argument, default_paths, enclosing_data_directory, load_paths
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +20,7 @@ NAME = "check"
 HELP = "check run files and registries"
 EXAMPLES = """\
 examples:
-  verl-resources check                 check ./data
+  verl-resources check                 check ./data, or the data directory that one is in
   verl-resources check docs/data       check another directory
   verl-resources check data/runs/a.yaml   one file, in the light of all the others
   verl-resources check --format json   the same for programs
@@ -38,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check and report."""
-    catalog = load_paths(sorted({_data_directory(path) for path in options.paths}))
+    directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
+    catalog = load_paths(directories)
     problems = [problem for problem in catalog.diagnostics if _is_asked_for(problem, options.paths)]
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     if options.format == "json":
@@ -46,9 +46,13 @@ def run(options: argparse.Namespace) -> int:
     else:
         for problem in problems:
             print(problem, file=sys.stderr)
-        warnings = len(problems) - errors
-        counts = {"run": len(catalog.runs), "error": errors, "warning": warnings}
-        print(", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in counts.items()))
+        counts = {
+            "run": len(catalog.runs) + len(catalog.broken),
+            "error": errors,
+            "warning": len(problems) - errors,
+        }
+        summary = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in counts.items())
+        print(f"{', '.join(directories) or 'the dataset of the package'}: {summary}")
     return 1 if errors else 0
 
 
@@ -60,10 +64,8 @@ def _data_directory(path: str) -> str:
     """
     if not os.path.lexists(path):
         raise FileNotFoundError(f"{path}: no such file or directory")
-    for folder in (Path(path), *Path(path).parents):
-        if (folder / RUNS).is_dir():
-            return str(folder)
-    return path
+    # Not resolved: a file that is a link belongs where it is linked.
+    return next(iter(enclosing_data_directory(Path.cwd() / path)), path)
 
 
 def _is_asked_for(problem: Diagnostic, paths: list[str]) -> bool:

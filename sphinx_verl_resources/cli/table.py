@@ -11,7 +11,7 @@ from ..catalog.names import SIZES
 from ..catalog.selection import RunQuery, select_runs
 from ..diagnostics import Severity
 from ..render.text_table import FORMATS, runs_text
-from .data import add_path_argument, load_paths
+from .data import add_path_argument, default_paths, load_paths
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     except UnknownFieldError as error:
         print(f"verl-resources: --columns: {error}", file=sys.stderr)
         return 2
-    catalog = load_paths(options.paths)
+    catalog = load_paths(options.paths or default_paths())
     for problem in catalog.diagnostics:
         print(problem, file=sys.stderr)
     runs = select_runs(catalog, RunQuery(tuple(options.size or ())))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from docutils.parsers.rst import directives
 
 from ..catalog.fields import UnknownFieldError, field_name
-from ..catalog.names import SIZES, fold
+from ..catalog.names import SIZES, sizes_hint
+from ..catalog.selection import allowed_values, is_known
 from ..diagnostics import Code, did_you_mean, suggest_or
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ..catalog.catalog import Catalog
 
 
 class OptionError(ValueError):
@@ -22,6 +26,18 @@ class OptionError(ValueError):
     def __init__(self, message: str, code: Code = Code.directive) -> None:
         super().__init__(message)
         self.code = code
+
+
+class Problems(list[OptionError]):
+    """Collects what is wrong with a directive, so that all of it is said at once."""
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Go on behind the block where something in it cannot be used."""
+        try:
+            yield
+        except OptionError as problem:
+            self.append(problem)
 
 
 class AnyOption(dict[str, Callable[[str], Any]]):
@@ -39,19 +55,19 @@ class AnyOption(dict[str, Callable[[str], Any]]):
         return directives.unchanged
 
 
-def check(given: Mapping[str, str], known: Iterable[str]) -> None:
-    """Refuse options that do not exist, and options without a value.
-
-    Raises:
-        OptionError: there is such an option.
-    """
+def usable(given: Mapping[str, str], known: Iterable[str], problems: Problems) -> dict[str, str]:
+    """The options that exist and have a value, or have none if they are flags."""
+    found: dict[str, str] = {}
     for name, value in given.items():
-        if name not in set(known):
-            raise OptionError(f":{name}: unknown option; {did_you_mean(name, known)}")
-        if name in FLAGS and value:
-            raise OptionError(f":{name}: takes no value, got {value!r}")
-        if name not in FLAGS and not str(value or "").strip():
-            raise OptionError(f":{name}: a value is missing")
+        with problems.noted():
+            if name not in set(known):
+                raise OptionError(f":{name}: unknown option; {did_you_mean(name, known)}")
+            if name in FLAGS and value:
+                raise OptionError(f":{name}: takes no value, got {value!r}")
+            if name not in FLAGS and not str(value or "").strip():
+                raise OptionError(f":{name}: a value is missing")
+            found[name] = value
+    return found
 
 
 #: What to do about a name that a filter cannot know.
@@ -81,8 +97,7 @@ def sizes(text: str) -> tuple[str, ...]:
     for word in words(text):
         size = known.get(word.lower())
         if size is None:
-            hint = f"the size classes are {', '.join(SIZES)}"
-            raise OptionError(f"there is no size class {word!r}; {hint}", Code.unknown_size)
+            raise OptionError(f"there is no size class {word!r}; {sizes_hint(word)}", Code.unknown_size)
         if size in found:
             raise OptionError(f"the size class {size!r} stands there twice")
         found.append(size)
@@ -108,23 +123,20 @@ def columns(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def sort_fields(text: str) -> tuple[str, ...]:
-    """Field names for ``:sort:``, each with an optional leading ``-``.
+def sort_fields(text: str) -> tuple[tuple[str, bool], ...]:
+    """Field names for ``:sort:``, and whether a leading ``-`` turns the order round.
 
     Raises:
         OptionError: a field does not exist, or none is named.
     """
-    found = tuple(
-        f"-{_field(word[1:], 'sort')}" if word.startswith("-") else _field(word, "sort")
-        for word in words(text)
-    )
+    found = tuple((_field(word.removeprefix("-"), "sort"), word.startswith("-")) for word in words(text))
     if not found:
         raise OptionError(":sort: name at least one field")
     return found
 
 
-def filter_values(name: str, text: str, allowed: list[str] | None) -> tuple[str, ...]:
-    """The values of the filter ``name``: any, or among ``allowed`` but for case and separators.
+def filter_values(catalog: Catalog, name: str, text: str) -> tuple[str, ...]:
+    """The values of the filter ``name``, each one that the data know.
 
     Raises:
         OptionError: a value that nothing can match, or no value.
@@ -132,11 +144,11 @@ def filter_values(name: str, text: str, allowed: list[str] | None) -> tuple[str,
     found = phrases(text)
     if not found:
         raise OptionError(f":{name}: name at least one value")
-    known = {fold(value) for value in allowed or found}
     for value in found:
-        if fold(value) not in known:
-            hint = suggest_or(value, allowed or (), REGISTRIES[name]) if name in REGISTRIES else None
-            hint = hint or did_you_mean(value, allowed or ()) or "no run has it"
+        if not is_known(catalog, name, value):
+            allowed = allowed_values(catalog, name) or ()
+            otherwise = did_you_mean(value, allowed) or "no run has it"
+            hint = suggest_or(value, allowed, REGISTRIES[name]) if name in REGISTRIES else otherwise
             raise OptionError(f":{name}: unknown value {value!r}; {hint}")
     return tuple(found)
 

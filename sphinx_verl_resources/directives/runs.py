@@ -11,17 +11,17 @@ from ..catalog import selection
 from ..catalog.fields import PAGE_COLUMNS
 from ..catalog.names import size_slug
 from ..catalog.selection import RunQuery
-from ..diagnostics import Code, Severity, did_you_mean
-from ..domain import ConfigUse, RunsUse, VerlDomain
+from ..diagnostics import Code, Severity, nearest
+from ..domain import ConfigUse, KnownUse, RunsUse, VerlDomain
 from ..logs import log_at
 from ..render.runs import TABLE_CLASS, templates_used
-from ..render.table import empty_table
+from ..render.table import empty_table, one_cell
 from . import options
 from .contribute import contribute_link
 from .options import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sphinx.util.typing import OptionSpec
 
@@ -69,23 +69,32 @@ class VerlRuns(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Make sections and tables; the rows follow when the page is written."""
-        try:
-            return self._run()
-        except OptionError as problem:
-            # What is allowed depends on the data: any change of them is a reason to look again.
-            VerlDomain.of(self.env).note_use(RunsUse(RunQuery()))
-            message = f"{self.name}: {problem}"
-            log_at(self.get_location(), problem.code, message, self.config)
-            return [self._problem(nodes.Text(message))]
+        problems = options.Problems()
+        given = options.usable(self.options, self.option_spec, problems)
+        query = self._query(given, problems)
+        columns: tuple[str, ...] = PAGE_COLUMNS
+        with problems.noted():
+            columns = options.columns(given["columns"]) if "columns" in given else PAGE_COLUMNS
+        with problems.noted():
+            self._check_combination(given)
+        if not problems:
+            return self._show(query, columns)
+        # What is allowed depends on the data: any change of them is a reason to look again.
+        VerlDomain.of(self.env).note_use(RunsUse(RunQuery()))
+        for problem in problems:
+            log_at(self.get_location(), problem.code, f"{self.name}: {problem}", self.config)
+        return [self._problem(nodes.Text(f"{self.name}: {problem}")) for problem in problems]
 
-    def _run(self) -> list[nodes.Node]:
-        options.check(self.options, self.option_spec)
+    def _check_combination(self, given: Mapping[str, str]) -> None:
         if self.content:
             raise OptionError("the directive takes options and size classes, and no text")
+        for name in ("name", "class"):
+            if name in given and "caption" not in given:
+                raise OptionError(f":{name}: goes with :caption:, where there is one table to give it to")
+
+    def _show(self, query: RunQuery, columns: Sequence[str]) -> list[nodes.Node]:
         domain = VerlDomain.of(self.env)
-        query = self._query(domain)
-        columns = options.columns(self.options["columns"]) if "columns" in self.options else PAGE_COLUMNS
-        self._look_at_settings(domain, (*columns, *query.sort))
+        self._look_at_settings(domain, (*columns, *(name for name, _ in query.sort)))
         domain.note_use(RunsUse(query))
         runs = selection.select_runs(domain.catalog, query)
         for template in sorted(templates_used(runs, columns)):
@@ -96,31 +105,38 @@ class VerlRuns(SphinxDirective):
             if not query.sort:
                 runs.sort(key=lambda run: order[run.size])
             return self._content(runs, columns, broken, query)
-        for name in ("name", "class"):
-            if name in self.options:
-                raise OptionError(f":{name}: goes with :caption:, where there is one table to give it to")
         return self._sections(runs, columns, broken, query)
 
-    def _query(self, domain: VerlDomain) -> RunQuery:
-        sizes = options.sizes(self.arguments[0]) if self.arguments else ()
-        filters = []
+    def _query(self, given: Mapping[str, str], problems: options.Problems) -> RunQuery:
+        domain = VerlDomain.of(self.env)
+        sizes: tuple[str, ...] = ()
+        sort: tuple[tuple[str, bool], ...] = ()
+        filters: list[tuple[str, tuple[str, ...]]] = []
+        with problems.noted():
+            sizes = options.sizes(self.arguments[0]) if self.arguments else ()
         for name in selection.FILTERS:
-            if name in self.options:
-                allowed = selection.allowed_values(domain.catalog, name)
-                filters.append((name, options.filter_values(name, self.options[name], allowed)))
-        sort = options.sort_fields(self.options["sort"]) if "sort" in self.options else ()
+            with problems.noted():
+                if name in given:
+                    values = options.filter_values(domain.catalog, name, given[name])
+                    filters.append((name, values))
+                    for value in values:
+                        domain.note_use(KnownUse(name, value))
+        with problems.noted():
+            sort = options.sort_fields(given["sort"]) if "sort" in given else ()
         return RunQuery(sizes, tuple(filters), sort)
 
-    def _look_at_settings(self, domain: VerlDomain, names: Sequence[str]) -> None:
+    def _look_at_settings(self, domain: VerlDomain, names: Iterable[str]) -> None:
         """Warn of a setting that no run records: most likely it is misspelt."""
         for name in names:
-            key = name.lstrip("-").removeprefix("settings.")
-            if key == name.lstrip("-"):
+            key = name.removeprefix("settings.")
+            if key == name:
                 continue
-            known = {setting for run in domain.catalog.runs.values() for setting in run.settings}
+            domain.note_use(KnownUse("settings", key))
+            known = selection.recorded_settings(domain.catalog)
             if key not in known:
-                near = did_you_mean(key, sorted(known))
-                hint = near if near.startswith("did") else "check its spelling"
+                domain.note_use(RunsUse(RunQuery()))  # whose settings the hint is chosen from
+                near = nearest(key, sorted(known))
+                hint = f"did you mean {near!r}?" if near else "check its spelling"
                 message = f"{self.name}: no run records the setting {key!r}; {hint}"
                 log_at(self.get_location(), Code.directive, message, self.config, Severity.WARNING)
 
@@ -128,7 +144,7 @@ class VerlRuns(SphinxDirective):
         self, runs: Sequence[Run], columns: Sequence[str], broken: Sequence[BrokenRun], query: RunQuery
     ) -> list[nodes.Node]:
         sections: list[nodes.Node] = []
-        shown = selection.sizes_to_show(runs, query)
+        shown = selection.sizes_to_show([*runs, *broken], query)
         homeless = [file for file in broken if file.size not in shown]
         for size in shown:
             own = [run for run in runs if run.size == size]
@@ -158,18 +174,21 @@ class VerlRuns(SphinxDirective):
         query: RunQuery,
         size: str = "",
     ) -> list[nodes.Node]:
-        """A table or what stands instead of it, then the files that may be missing from it."""
+        """The files that are missing from the table, then the table or what stands instead of it."""
         content: list[nodes.Node] = [self._broken(file) for file in broken]
         if runs:
-            content.insert(0, self._table(runs, columns))
-        elif not broken:
-            content.append(self._empty(size or ", ".join(query.sizes), filtered=bool(query.filters)))
+            rows = verl_runs("", runs=[run.id for run in runs], columns=list(columns))
+            content.append(self._table(rows))
+        elif not broken or "caption" in self.options:
+            empty = self._empty(size or ", ".join(query.sizes), filtered=bool(query.filters))
+            # What refers to a caption must not lose its target with the last row.
+            content.append(self._table(one_cell(empty)) if "caption" in self.options else empty)
         return content
 
-    def _table(self, runs: Sequence[Run], columns: Sequence[str]) -> nodes.table:
+    def _table(self, inside: nodes.Element) -> nodes.table:
         table = empty_table(TABLE_CLASS)
         self.set_source_info(table)
-        table += verl_runs("", runs=[run.id for run in runs], columns=list(columns))
+        table += inside
         if "caption" in self.options:
             set_caption(table, self.options["caption"], self.state.document)
             self.set_source_info(table[0])

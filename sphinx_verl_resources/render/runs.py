@@ -79,6 +79,15 @@ def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
     return used
 
 
+def run_cells(run: Run, columns: Sequence[str], links: Links) -> list[Cell]:
+    """The fields of a run as cells; anything but a tested run says so in one of them."""
+    cells = [run_cell(run, name, links) for name in columns]
+    if run.kind != "tested" and not {"tag", "kind"} & set(columns):
+        text, address = cells[0].pieces[0]
+        cells[0].pieces[0] = (f"{text} ({_kind(run)})", address)
+    return cells
+
+
 def run_cell(run: Run, name: str, links: Links) -> Cell:
     """One field of a run as a cell."""
     if name == "script":
@@ -88,26 +97,26 @@ def run_cell(run: Run, name: str, links: Links) -> Cell:
     if name == "contributor" and run.contributor:
         return Cell([(run.contributor.name, run.contributor.url)])
     if name == "tag":
-        return Cell([(tag_text(run), None)])
+        return Cell([(_tag(run), None)])
     classes = ("num",) if is_numeric(field_value(run, name)) else ()
     return Cell([(field_text(run, name), None)], classes=classes)
 
 
-def tag_text(run: Run) -> str:
+def _tag(run: Run) -> str:
     """The tag; anything but a tested run says so here."""
     if run.kind == "tested":
         return str(run.tag)
-    kind = run.kind.replace("-", " ")
-    return f"{run.tag} ({kind})" if run.tag else kind
+    return f"{run.tag} ({_kind(run)})" if run.tag else _kind(run)
+
+
+def _kind(run: Run) -> str:
+    return run.kind.replace("-", " ")
 
 
 def _cells(
     run: Run, columns: Sequence[str], links: Links, notes: list[PlacedNote], anchored: bool
 ) -> list[Cell]:
-    cells = [run_cell(run, name, links) for name in columns]
-    if run.kind != "tested" and not {"tag", "kind"} & set(columns):
-        text, address = cells[0].pieces[0]
-        cells[0].pieces[0] = (f"{text} ({run.kind.replace('-', ' ')})", address)
+    cells = run_cells(run, columns, links)
     if anchored:
         cells[0].anchor = row_id(run.id)
     for placed in notes:

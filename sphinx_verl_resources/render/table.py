@@ -43,17 +43,24 @@ class Cell:
         return len(self.text) + sum(len(mark) + 1 for mark, _ in self.marks)
 
 
-def empty_table(name: str, caption: str = "") -> nodes.table:
+def empty_table(name: str) -> nodes.table:
     """A table of a class of ours that waits for its rows.
 
     It stands in the page from the start, so that a label before it, its number and its caption work as they
     do for any other table.
     """
     # In LaTeX a table of any height may break over pages.
-    table = nodes.table(classes=[name, "longtable", "colwidths-given"])
-    if caption:
-        table += nodes.title("", caption)
-    return table
+    return nodes.table(classes=[name, "longtable", "colwidths-given"])
+
+
+def one_cell(*content: nodes.Node) -> nodes.tgroup:
+    """The inside of a table that says why it has no rows."""
+    return nodes.tgroup(
+        "",
+        nodes.colspec(colwidth=MAX_WIDTH),
+        nodes.tbody("", nodes.row("", nodes.entry("", *content))),
+        cols=1,
+    )
 
 
 def table_group(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> nodes.tgroup:

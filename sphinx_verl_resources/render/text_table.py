@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tabulate import tabulate
 
 from ..catalog.fields import as_text, field_value, heading
-from .runs import run_cell
+from .runs import run_cells
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def runs_text(runs: Sequence[Run], columns: Sequence[str], links: Links, form: s
     if form == "json":
         return json.dumps([{name: _plain(run, name) for name in columns} for run in runs], indent=2)
     headings = [heading(name) for name in columns]
-    rows = [[run_cell(run, name, links).text for name in columns] for run in runs]
+    rows = [[cell.text for cell in run_cells(run, columns, links)] for run in runs]
     if form == "csv":
         return _csv(headings, rows)
     if form == "list-table":

@@ -36,12 +36,12 @@ CASES = {
     ),
     "missing key": (
         replaced("task: GRPO\n", ""),
-        "data/runs/a.yaml:1:1: ERROR: the key 'task' is missing; task: Algorithm and variant, for example GRPO or "
-        "GRPO-LoRA. [verl.missing_key]",
+        "data/runs/a.yaml:1:1: ERROR: the key 'task' is missing; Algorithm and variant, for example GRPO or "
+        "GRPO-LoRA [verl.missing_key]",
     ),
     "missing key inside": (
         replaced("count: 2, ", ""),
-        "data/runs/a.yaml:6:7: ERROR: the key 'count' is missing in 'gpus'; count: Number of GPUs, over all nodes. "
+        "data/runs/a.yaml:6:7: ERROR: the key 'count' is missing in 'gpus'; Number of GPUs, over all nodes "
         "[verl.missing_key]",
     ),
     "text for a number": (
@@ -85,7 +85,7 @@ CASES = {
     ),
     "text for a mapping": (
         replaced("gpus: {count: 2, type: H100}", "gpus: 2*H100"),
-        "data/runs/a.yaml:6:7: ERROR: gpus: expected keys and values, got the text '2*H100'; its keys are count, type, nodes, memory_gb [verl.wrong_type]",
+        "data/runs/a.yaml:6:7: ERROR: gpus: expected keys and values, got the text '2*H100'; its keys are count, type, nodes, memory_gb; for example gpus: {count: 4, type: H800} [verl.wrong_type]",
     ),
     "a list instead of a run": (
         "- id: a\n",
@@ -110,7 +110,7 @@ CASES = {
     ),
     "unknown size": (
         replaced("size: 7B", "size: 7b"),
-        "data/runs/a.yaml:2:7: ERROR: size: there is no size class '7b'; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, "
+        "data/runs/a.yaml:2:7: ERROR: size: there is no size class '7b'; the nearest is 7B; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, "
         "32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]",
     ),
     "unknown backend": (
@@ -134,8 +134,8 @@ CASES = {
     ),
     "id with a dot": (
         replaced("id: a", "id: qwen2.5"),
-        "data/runs/a.yaml:1:5: ERROR: id: expected lower-case letters and digits with single hyphens between them, got 'qwen2.5' "
-        "[verl.wrong_value]",
+        "data/runs/a.yaml:1:5: ERROR: id: expected lower-case letters and digits with single hyphens between them, got 'qwen2.5'; "
+        "write qwen2-5 [verl.wrong_value]",
     ),
     "javascript link": (
         RUN + "contributor: {name: x, url: 'javascript:alert(1)'}\n",
@@ -177,6 +177,31 @@ CASES = {
     "evidence without a place": (
         RUN + "evidence: [{kind: log}]\n",
         "data/runs/a.yaml:9:12: ERROR: evidence.0: evidence needs either 'url' or 'ref', and not both [verl.wrong_value]",
+    ),
+    "a word that stands for something to come": (
+        RUN + "contributor: {name: TODO}\n",
+        "data/runs/a.yaml:9:21: ERROR: contributor.name: TODO is still to be filled in; fill it in, or remove the key [verl.todo]",
+    ),
+    "an address to come": (
+        RUN + "evidence: [{kind: log, url: TODO}]\n",
+        "data/runs/a.yaml:9:29: ERROR: evidence.0.url: TODO is still to be filled in; fill it in, or remove the key [verl.todo]",
+    ),
+    "a number in quotes": (
+        RUN + 'measured: {gib: "71.3"}\n',
+        "data/runs/a.yaml:9:17: ERROR: measured.gib: expected a number, got the text '71.3'; write 71.3, without quotes and unit [verl.wrong_type]",
+    ),
+    "a number with its unit": (
+        RUN + "measured: {gib: 71.3 GB}\n",
+        "data/runs/a.yaml:9:17: ERROR: measured.gib: expected a number, got the text '71.3 GB'; write 71.3, without quotes and unit [verl.wrong_type]",
+    ),
+    "a number that is none": (
+        RUN + "measured: {gib: 1.2.3}\n",
+        "data/runs/a.yaml:9:17: ERROR: measured.gib: expected a number, got the text '1.2.3' [verl.wrong_type]",
+    ),
+    "a size that is no class": (
+        replaced("size: 7B", "size: 8B"),
+        "data/runs/a.yaml:2:7: ERROR: size: there is no size class '8B'; the nearest is 7B; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, "
+        "32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]",
     ),
     "nothing measured": (
         RUN + "measured: {counter: device}\n",
@@ -378,6 +403,7 @@ gpus:
 """,
     )
     assert data.problems() == [
+        "data/gpus.yaml:3:5: ERROR: 'X' is also a name of entry 1 of 'gpus', 'X1'; keep it in one of the two [verl.duplicate_name]",
         "data/gpus.yaml:4:24: ERROR: gpus.2.vendor: unknown value 'nvidea'; did you mean 'nvidia'? allowed: nvidia, "
         "amd, huawei, intel [verl.unknown_value]",
         "data/gpus.yaml:4:59: ERROR: gpus.2.memory_mib: must be at least 1, got '-1' [verl.wrong_value]",

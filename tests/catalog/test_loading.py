@@ -58,12 +58,51 @@ def test_registries_extend_and_override_by_name(tmp_path):
     assert catalog.gpus.get("H100").memory_mib == 81559
 
 
-def test_a_later_file_may_claim_a_name_of_an_earlier_entry(tmp_path):
-    write(tmp_path / "data/gpus.yaml", GPU.format(name="h100", mib=1))
+@pytest.mark.parametrize("name", ["H20", "h20", "h-20"])
+def test_an_entry_replaces_another_in_whatever_spelling(tmp_path, name):
+    write(tmp_path / "data/gpus.yaml", GPU.format(name=name, mib=1))
+    catalog = load(tmp_path, "data")
+    assert catalog.gpus.get("H20").memory_mib == catalog.gpus.get("NVIDIA H20").memory_mib == 1
+    assert len(list(catalog.gpus)) == len(list(load(tmp_path).gpus))
+
+
+def test_a_later_file_may_claim_an_alias_of_an_earlier_entry(tmp_path):
+    write(tmp_path / "data/gpus.yaml", GPU.format(name="nvidia h20", mib=1))
     catalog = load(tmp_path, "data")
     assert catalog.diagnostics == ()
-    assert catalog.gpus.get("H100").memory_mib == 1
-    assert catalog.gpus.get("H100 SXM").memory_mib == 81559
+    assert catalog.gpus.get("NVIDIA H20").memory_mib == 1
+    assert catalog.gpus.get("H20").memory_mib != 1
+
+
+def test_good_entries_of_a_registry_stay_when_another_is_wrong(tmp_path):
+    wrong = GPU.format(name="X2", mib=2).removeprefix("gpus:\n").replace("nvidia", "nvidea")
+    write(tmp_path / "data/gpus.yaml", GPU.format(name="X1", mib=1) + wrong)
+    catalog = load(tmp_path, "data")
+    assert [problem.code.name for problem in catalog.diagnostics] == ["unknown_value"]
+    assert catalog.gpus.get("X1").memory_mib == 1
+    assert catalog.gpus.get("X2") is None
+
+
+def test_the_bundled_directory_may_be_configured_too(tmp_path, make_run_text, monkeypatch):
+    write(tmp_path / "data/runs/a.yaml", make_run_text())
+    write(tmp_path / "data/gpus.yaml", GPU.format(name="X1", mib=-1))
+    snapshot = take_snapshot(
+        Directory(tmp_path / "data", "package/data"),
+        [Directory(tmp_path / "data", "data")],
+        Location("conf.py"),
+    )
+    assert [file.shown for file in (*snapshot.runs, *snapshot.gpus)] == ["data/runs/a.yaml", "data/gpus.yaml"]
+
+
+@pytest.mark.parametrize(("name", "file"), [("run", "x.txt"), ("Runs", "a.yaml"), ("mine", "a.yaml")])
+def test_a_folder_that_looks_like_data_and_is_never_read(tmp_path, name, file):
+    write(tmp_path / "data/gpus.yaml", GPU.format(name="X1", mib=1))
+    write(tmp_path / f"data/{name}/{file}", "")
+    write(tmp_path / "data/pictures/a.png", "")
+    assert [str(problem) for problem in load(tmp_path, "data").diagnostics] == [
+        f"data/{name}:1:1: WARNING: the folder {name!r} is not read; run files belong into the folder 'data/runs' "
+        "[verl.file_unexpected]"
+    ]
 
 
 def test_spellings_that_are_looked_up_alike_are_the_same_name(tmp_path):

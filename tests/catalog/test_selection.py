@@ -36,17 +36,17 @@ def test_numbers_sort_as_numbers_and_nothing_comes_last(data):
     data.run("a", gpus={"count": 16, "type": "H100"}, max_batch=9)
     data.run("b", gpus={"count": 2, "type": "H800"}, max_batch=10)
     data.run("c", gpus={"count": 2, "type": "H100"})
-    assert ids(data, sort=("gpus",)) == ["c", "b", "a"]
-    assert ids(data, sort=("-gpus",)) == ["a", "b", "c"]
-    assert ids(data, sort=("max_batch",)) == ["a", "b", "c"]
-    assert ids(data, sort=("-max_batch",)) == ["b", "a", "c"]
-    assert ids(data, sort=("gpus.count", "-id")) == ["c", "b", "a"]
+    assert ids(data, sort=(("gpus", False),)) == ["c", "b", "a"]
+    assert ids(data, sort=(("gpus", True),)) == ["a", "b", "c"]
+    assert ids(data, sort=(("max_batch", False),)) == ["a", "b", "c"]
+    assert ids(data, sort=(("max_batch", True),)) == ["b", "a", "c"]
+    assert ids(data, sort=(("gpus.count", False), ("id", True))) == ["c", "b", "a"]
 
 
 def test_settings_that_are_words_in_one_run_and_numbers_in_another_sort(data):
     for name, value in {"a": "auto", "b": 10, "c": 9, "d": True}.items():
         data.run(name, settings={"data.x": value})
-    assert ids(data, sort=("settings.data.x",)) == ["c", "b", "a", "d"]
+    assert ids(data, sort=(("settings.data.x", False),)) == ["c", "b", "a", "d"]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,22 @@ def pattern(expression: str, meaning: str) -> str:
     return expression
 
 
+#: The form of ids.
+SLUG = pattern(r"^[a-z0-9]+(-[a-z0-9]+)*$", "lower-case letters and digits with single hyphens between them")
+
+
+def slug(text: str) -> str:
+    """The id nearest to any text; empty where nothing of it can stand in one."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def no_todo(text: str) -> str:
+    """Refuse what was to be filled in and is not."""
+    if re.match(r"TODO\b", text):
+        raise problem("todo", "TODO is still to be filled in", "fill it in, or remove the key")
+    return text
+
+
 def no_email(text: str) -> str:
     """Refuse a text that holds an e-mail address."""
     if _EMAIL.search(text):
@@ -48,10 +64,11 @@ def one_line(text: str) -> str:
     """Refuse a text of several lines, and an e-mail address."""
     if re.search(r"[\t\r\n]", text) or text != text.strip():
         raise problem("wrong_value", "expected one line without tabs in it and without spaces around it")
-    return no_email(text)
+    return no_todo(no_email(text))
 
 
 def _url(text: str) -> str:
+    no_todo(text)
     try:
         parts = urlsplit(text)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname)

@@ -8,15 +8,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, WithJsonSchema, model_validator
 
 from ..names import SIZES, Engine, Kind, Tag, Train
-from .base import GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, one_line, pattern, problem
+from .base import SLUG, GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, one_line, pattern, problem
 
-_SLUG = pattern(r"^[a-z0-9]+(-[a-z0-9]+)*$", "lower-case letters and digits with single hyphens between them")
 _DOTTED = pattern(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, without '+' or '++' before it")
 _VERSION = pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")
 _LINES = pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or first and last line, such as 40-45")
 
-RunId = Annotated[str, StringConstraints(pattern=_SLUG, max_length=80)]
-NoteCode = Annotated[str, StringConstraints(pattern=_SLUG, max_length=60)]
+RunId = Annotated[str, StringConstraints(pattern=SLUG, max_length=80)]
+NoteCode = Annotated[str, StringConstraints(pattern=SLUG, max_length=60)]
 SettingKey = Annotated[str, StringConstraints(pattern=_DOTTED, max_length=200)]
 
 
@@ -78,7 +77,7 @@ class Infer(Record):
 class Script(Record):
     """The launch script, pinned."""
 
-    ref: GitRef = Field(description="Commit of verl's repository that holds the script as it was run.")
+    ref: GitRef = Field(description="Commit of verl's repository that the link leads to.")
     path: RepoPath = Field(description="Path of the script in that commit.")
     text: Text | None = Field(None, description="What the link shows; default: the file name.")
 
@@ -179,9 +178,12 @@ class Run(Record):
     )
     model: Text = Field(description="Checkpoint that the script loads; an entry of architectures.yaml.")
     task: Text = Field(description="Algorithm and variant, for example GRPO or GRPO-LoRA.")
-    gpus: Gpus = Field(description="How many GPUs, and which.")
+    gpus: Gpus = Field(description="How many GPUs, and which.", examples=[{"count": 4, "type": "H800"}])
     train: Train = Field(description="Training backend.")
-    infer: Infer | None = Field(description="Rollout engine; null where the source does not name it.")
+    infer: Infer | None = Field(
+        description="Rollout engine; null where the source does not name it.",
+        examples=[{"engine": "vllm", "version": "0.8.3"}],
+    )
     label: Text | None = Field(
         None, description="What the Model column shows; default: the model's short name."
     )
@@ -189,11 +191,15 @@ class Run(Record):
         None, ge=1, le=10_000_000, description="Largest batch that fits, in prompts per step."
     )
     script: Script | None = Field(None, description="The launch script.")
-    contributor: Contributor | None = Field(None, description="Who reported the run.")
+    contributor: Contributor | None = Field(
+        None,
+        description="Who reported the run.",
+        examples=[{"name": "Jane Doe", "url": "https://github.com/janedoe"}],
+    )
     kind: Kind = Field(
         "tested",
-        description="tested: somebody ran this row. measured: verl's sources report a value. "
-        "stated: they claim it. script-default: only a script's defaults.",
+        description="tested: the contributor ran this row. measured: verl's sources report what such a run "
+        "gave. stated: they claim or recommend it. script-default: only a script's defaults.",
     )
     added: IsoDate | None = Field(None, description="Day on which the row came into the data.")
     settings: Mapping[SettingKey, SettingValue] = Field(
