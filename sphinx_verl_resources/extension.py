@@ -12,6 +12,7 @@ from .directives.contribute import link_upstream
 from .directives.data_role import DataRole
 from .directives.runs import VerlRuns, verl_runs
 from .domain import VerlDomain
+from .latex import FitTables
 from .transforms import RenderRuns, RenderRunsOfOneFile, SectionsToCaptions
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.add_transform(SectionsToCaptions)
     app.add_post_transform(RenderRunsOfOneFile)
     app.add_post_transform(RenderRuns)
+    app.add_post_transform(FitTables)
     app.connect("config-inited", add_static_path)
     app.connect("builder-inited", start)
     app.connect("env-get-outdated", find_outdated)

@@ -93,6 +93,26 @@ def test_directive(own, data, text, message, page):
     )
 
 
+def test_everything_wrong_with_a_directive_at_once(own, data):
+    data.run("a")
+    build = own.page(
+        ".. verl-runs:: 7X\n   :gpu: H1000\n   :columns: modle\n   :colour: red\n   :tag: X\n"
+    ).build()
+    found = [line.split("verl-runs: ")[1].split(";")[0] for line in build.warnings]
+    assert found == [
+        ":colour: unknown option", "there is no size class '7X'", ":tag: unknown value 'X'", ":gpu: unknown value 'H1000'",
+        ":columns: unknown field 'modle'",
+    ]  # fmt: skip
+    assert len(build.soup().select(".verl-problem")) == 5
+
+
+def test_a_broken_run_of_a_class_that_the_page_does_not_show_otherwise(own, data):
+    data.run("a", size="235B", tag="X")
+    build = own.page(".. verl-runs::").build()
+    (box,) = build.soup().select(".verl-problem")
+    assert box.find_parent("section")["id"] == "size-235b"
+
+
 def test_a_setting_that_no_run_records(own, data):
     data.run("a", settings={"data.max_prompt_length": 1})
     build = own.page(".. verl-runs:: 7B\n   :columns: id settings.data.max_prompt_lenght\n").build()

@@ -13,7 +13,7 @@ def pages(own, data):
     """One page for each way to ask, one without a question, and a first build."""
     data.run("a7")
     data.run("b7", gpus={"count": 8, "type": "H20"}, script={"ref": "abc", "path": "x.sh"})
-    data.run("c3", size="3B")
+    data.run("c3", size="3B", evidence=[{"kind": "commit", "ref": "abc"}])
     own.page("Text.")
     own.page(".. verl-runs::", "all.rst")
     own.page(".. verl-runs:: 7B", "seven.rst")
@@ -94,6 +94,59 @@ def test_broken_and_mended(pages, data):
     assert build.warnings == []
 
 
+def test_a_broken_run_that_stays_broken_changes_no_page(pages, data):
+    data.write("runs/b7.yaml", "id: b7\nsize: 7B\n")
+    pages.build()
+    data.write("runs/b7.yaml", "id: b7\nsize: 7B\ntag: MIN\n")
+    assert pages.build().read == set()
+
+
+def test_a_value_that_is_not_known_any_more(pages, data):
+    data.run("a7", label="My model", settings={"data.x": 1})
+    pages.page(".. verl-runs:: 3B\n   :model: My model\n", "model.rst")
+    pages.page(".. verl-runs:: 3B\n   :columns: id settings.data.x\n", "setting.rst")
+    pages.build()
+    data.run("a7", label="My model", settings={"data.x": 2})
+    assert pages.build().read == {"all", "seven"}
+    data.run("a7")
+    build = pages.build()
+    assert build.read == {"all", "seven", "model", "setting"}
+    assert [line.split(": ", 1)[1] for line in build.warnings] == [
+        "ERROR: verl-runs: :model: unknown value 'My model'; add it to architectures.yaml [verl.directive]",
+        "WARNING: verl-runs: no run records the setting 'data.x'; check its spelling [verl.directive]",
+    ]
+
+
+def test_another_builder_writes_what_the_first_has_read(pages, data):
+    pages.build("text")
+    data.run("a7", max_batch=99)
+    assert pages.build().read == {"all", "seven"}
+    build = pages.build("text")
+    assert build.read == set()
+    assert "99" in build.text("seven.txt")
+    before = (build.out / "seven.txt").stat().st_mtime_ns
+    assert (pages.build("text").out / "seven.txt").stat().st_mtime_ns == before, "and once is enough"
+
+
+def test_files_that_change_while_a_parallel_build_runs(pages, data):
+    from sphinx.testing.util import SphinxTestApp
+
+    app = SphinxTestApp(srcdir=pages.path, freshenv=True, parallel=4)
+    app.connect("env-updated", lambda app, env: data.run("d7") and None, priority=1)
+    try:
+        app.build()
+    finally:
+        app.cleanup()
+    build = pages.build()
+    assert build.read == {"all", "seven", "count"}
+    assert build.soup("seven.html").find(id="run-d7")
+
+
+def test_a_new_version_of_the_extension(pages, monkeypatch):
+    monkeypatch.setattr("sphinx_verl_resources.domain.__version__", "99")
+    assert pages.build().read == RUNS
+
+
 def test_a_registry_file_appears_changes_and_vanishes(pages, data):
     text = "gpus:\n  - {name: X, vendor: nvidia, memory_gb: 1, memory_mib: 1, kind: nominal}\n"
     data.write("gpus.yaml", text)
@@ -120,7 +173,7 @@ def test_a_directory_vanishes_and_comes_back(pages, data, tmp_path):
     ("name", "value", "users"),
     [
         ("verl_resources_script_url", "https://example.org/{ref}/{path}", {"all", "seven", "h20"}),
-        ("verl_resources_commit_url", "https://example.org/{ref}", set()),
+        ("verl_resources_commit_url", "https://example.org/{ref}", {"all", "three"}),
         ("verl_resources_add_run", "https://example.org/add", {"all", "empty"}),
     ],
 )

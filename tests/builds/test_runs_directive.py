@@ -203,6 +203,24 @@ def test_a_page_that_uses_the_id_for_itself_keeps_it(own, data):
     assert "A remark." in build.soup().get_text()
 
 
+def test_a_captioned_table_without_rows_keeps_its_target(own, data):
+    data.run("a")
+    text = ".. verl-runs:: 3B\n   :caption: Small\n   :name: small\n\nSee :numref:`small` and :ref:`small`.\n"
+    build = own.page(text).build(numfig=True)
+    assert build.warnings == []
+    table = build.soup().select_one("table.verl-runs")
+    assert "Small" in table.get_text()
+    assert "No run is recorded for 3B yet." in table.get_text()
+
+
+def test_only_around_the_directive_does_not_make_a_section_of_it(own, data):
+    data.run("a")
+    build = own.page(".. note::\n\n   .. only:: html\n\n      .. verl-runs:: 7B\n").build()
+    assert build.warnings == []
+    assert build.soup().select(".admonition section") == []
+    assert build.soup().select_one(".admonition caption").get_text().startswith("7B")
+
+
 def test_a_captioned_table_can_be_referred_to(own, data):
     data.run("a")
     text = (
