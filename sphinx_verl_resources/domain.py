@@ -82,8 +82,8 @@ class VerlDomain(Domain):
     #: ``problems``: what was wrong with them then.
     #: ``written``: per output, the answers that each document showed when it was last written.
     initial_data: ClassVar[dict[str, Any]] = {"uses": {}, "state": "", "problems": (), "written": {}}
-    #: Raise when the shape of ``initial_data`` or the meaning of a fingerprint changes.
-    data_version = 1
+    #: Raise when the shape of ``initial_data`` or of a question changes, or the meaning of a fingerprint.
+    data_version = 2
 
     #: The directory of conf.py.
     confdir: Path

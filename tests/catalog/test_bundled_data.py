@@ -48,10 +48,37 @@ def test_the_largest_size_class_is_not_empty_any_more(catalog):
 def test_registries(catalog):
     assert len(list(catalog.gpus)) >= 24
     assert len(list(catalog.architectures)) >= 49
+
+
+def test_counts_agree_with_the_published_ones(catalog):
     for entry in catalog.architectures:
-        assert entry.hidden_size
-        if entry.published and entry.published.exact and not entry.mtp_parameters:
-            assert entry.parameters == entry.published.parameters, entry.name
+        parts = entry.parameters_breakdown
+        count = {
+            "all": entry.parameters,
+            "without-embeddings": entry.parameters - parts["embedding"] - parts["lm_head"],
+            "with-mtp": entry.parameters + (entry.mtp_parameters or 0),
+        }
+        if entry.published:
+            difference = abs(count[entry.published.counts] / entry.published.parameters - 1)
+            assert difference <= (0.001 if entry.verified else 0.02), entry.name
+            if entry.published.exact:
+                assert count[entry.published.counts] == entry.published.parameters, entry.name
+
+
+def test_parts_sum_to_the_count(catalog):
+    for entry in catalog.architectures:
+        parts = dict(entry.parameters_breakdown)
+        once = sum(parts.pop(name, 0) for name in ("embedding", "lm_head", "final_norm", "vision"))
+        layers = entry.num_hidden_layers
+        dense = entry.moe.first_dense_layers if entry.moe else layers
+        full = layers // entry.linear_attention.full_attention_interval if entry.linear_attention else 0
+        number = {
+            "dense_layer": dense, "moe_layer": layers - dense,
+            "moe_layer_full_attention": full, "moe_layer_linear_attention": layers - full,
+        }  # fmt: skip
+        assert once + sum(number[name] * count for name, count in parts.items()) == entry.parameters, (
+            entry.name
+        )
 
 
 def test_no_email_address_in_the_data(root):
@@ -74,7 +101,7 @@ def test_schemas_are_draft_07_and_accept_the_data(root, kind):
         sorted((root / "data" / "runs").glob("*.yaml")) if kind == "run" else [root / "data" / f"{kind}.yaml"]
     )
     for path in files:
-        jsonschema.validate(yaml.load(path.read_text("utf-8"), yaml.BaseLoader) and _json(path), schema)
+        jsonschema.validate(_json(path), schema)
 
 
 def _json(path):
@@ -128,7 +155,11 @@ def test_schema_and_loader_accept_the_same(make_run_text, data, changes):
     jsonschema.validate(yaml.safe_load(text), json.loads(schema_texts()["run"]))
 
 
-def test_the_example_of_the_documentation_is_valid(root, data):
+def test_the_example_of_the_documentation_is_valid_once_it_is_filled_in(root, data):
     example = root / "docs" / "examples" / "qwen2-5-7b-grpo-2xh100.yaml"
-    data.write(f"runs/{example.name}", example.read_bytes())
+    text = example.read_text("utf-8")
+    data.write(f"runs/{example.name}", text)
+    assert [line.split("[")[-1] for line in data.problems()] == ["verl.todo]"] * 3
+    text = re.sub("TODO-[a-z-]+", "https://example.org/x", text).replace("TODO", "Jane Doe")
+    data.write(f"runs/{example.name}", text)
     assert data.problems() == []

@@ -6,6 +6,7 @@ Field names are those of the Hugging Face configs. All sizes count elements, not
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from pydantic import Field
 
@@ -76,6 +77,11 @@ class Published(Record):
 
     parameters: int = Field(ge=1, le=10**15, description="The published count.")
     exact: bool = Field(description="true: to the last digit; false: rounded.")
+    counts: Literal["all", "without-embeddings", "with-mtp"] = Field(
+        "all",
+        description="all: what `parameters` counts. without-embeddings: without embedding and head. "
+        "with-mtp: with the multi-token-prediction layers too.",
+    )
     source: Prose = Field(description="Where it is published.")
 
 
@@ -123,13 +129,15 @@ class Architecture(Record):
     parameters_active: int | None = Field(
         None, ge=1, description="Parameters that a text token passes through."
     )
-    parameters_breakdown: Mapping[str, int] = Field(default_factory=dict, description="Parts that sum to it.")
+    parameters_breakdown: Mapping[str, int] = Field(
+        default_factory=dict,
+        description="embedding, lm_head, final_norm and vision once; any other part is one layer of it.",
+    )
     mtp_parameters: int | None = Field(None, ge=1, description="Multi-token-prediction layers.")
     published: Published | None = Field(None, description="The count that others publish.")
-    difference_percent: float | None = Field(None, description="Computed against published.")
     config_source: tuple[ConfigSource, ...] = Field((), description="Where the facts were read.")
     verified: bool = Field(
-        description="Shape read at the source and count within 0.1 % of the published one."
+        description="Shape read at the source, and the count within 0.1 % of the published one."
     )
     notes: tuple[Prose, ...] = Field((), description="What a reader should know about these facts.")
 
