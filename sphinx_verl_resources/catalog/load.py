@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
-from .catalog import BrokenRun, Catalog, Registry
-from .models.architecture import Architecture, ArchitectureFile
+from .catalog import BrokenRun, Catalog
 from .models.base import SLUG, slug
-from .models.gpu import Gpu, GpuFile
 from .models.run import Run
-from .names import SIZES, fold
+from .names import SIZES
+from .registries import load_architectures, load_gpus
 from .script_names import contradictions
-from .validation import load, problem_at, valid_entries
+from .validation import load, problem_at
 from .yaml_data import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
+    from .catalog import Registry
     from .files import DataFile, Snapshot
+    from .models.architecture import Architecture
+    from .models.gpu import Gpu
     from .yaml_data import Document
-
-
-Entry = TypeVar("Entry")
 
 
 def load_catalog(snapshot: Snapshot) -> Catalog:
     """Validate and cross-check all files; never raises on what is in them."""
     problems = list(snapshot.problems)
-    gpus = _gpus(snapshot.gpus, problems)
-    models = _architectures(snapshot.architectures, problems)
+    gpus = load_gpus(snapshot.gpus, problems)
+    models = load_architectures(snapshot.architectures, problems)
     runs: dict[str, Run] = {}
     sources: dict[str, tuple[DataFile, Document]] = {}
     broken: list[BrokenRun] = []
@@ -59,78 +58,6 @@ def load_catalog(snapshot: Snapshot) -> Catalog:
         registry_digest=snapshot.registry_digest,
         diagnostics=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
     )
-
-
-def _gpus(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Gpu]:
-    """All cards, by name and alias."""
-    collected: _Entries[Gpu] = _Entries(fold)
-    for file in files:
-        record, document, found = load(file, GpuFile)
-        entries = record.gpus if record else valid_entries(document, "gpus", Gpu)
-        names = [(gpu.name, *gpu.aliases) if gpu else () for gpu in entries]
-        problems += [*found, *_repeated_names(file, document, "gpus", names, fold)]
-        for gpu, own in zip(entries, names, strict=True):
-            if gpu:
-                collected.add(gpu.name, own, gpu)
-        if record is None:
-            collected.doubt(document.data, "gpus", ("name", "aliases"))
-    return Registry(collected.entries.values(), fold, collected.doubtful)
-
-
-def _architectures(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Architecture]:
-    """All model shapes, by checkpoint."""
-    collected: _Entries[Architecture] = _Entries(str)
-    for file in files:
-        record, document, found = load(file, ArchitectureFile)
-        entries = record.architectures if record else valid_entries(document, "architectures", Architecture)
-        names = [(entry.name, *entry.checkpoints) if entry else () for entry in entries]
-        problems += [*found, *_repeated_names(file, document, "architectures", names, str)]
-        for entry in entries:
-            if entry:
-                collected.add(entry.name, entry.checkpoints, entry)
-        if record is None:
-            collected.doubt(document.data, "architectures", ("hf_id", "aliases", "aliases_unverified"))
-    return Registry(collected.entries.values(), str, collected.doubtful)
-
-
-class _Entries(Generic[Entry]):
-    """Registry entries while files are read; one replaces that of the same name in an earlier file.
-
-    The aliases of the one replaced go on to lead to the name: what was written with them stays right.
-    ``key`` turns a name into what is compared.
-    """
-
-    def __init__(self, key: Callable[[str], str]) -> None:
-        self._key = key
-        self.entries: dict[str, tuple[tuple[str, ...], Entry]] = {}
-        self.doubtful: set[str] = set()
-
-    def add(self, name: str, names: tuple[str, ...], entry: Entry) -> None:
-        # Put behind all earlier ones, whose aliases it may claim.
-        inherited, _ = self.entries.pop(self._key(name), ((), None))
-        self.entries[self._key(name)] = tuple(dict.fromkeys((*inherited, *names))), entry
-
-    def doubt(self, data: Any, key: str, fields: tuple[str, ...]) -> None:
-        """Note the names in a file that has errors."""
-        entries = data.get(key) if isinstance(data, dict) else None
-        for entry in entries if isinstance(entries, tuple) else ():
-            for value in (entry.get(field) for field in fields) if isinstance(entry, dict) else ():
-                words = value if isinstance(value, tuple) else (value,)
-                self.doubtful.update(word for word in words if isinstance(word, str))
-
-
-def _repeated_names(
-    file: DataFile, document: Document, key: str, entries: list[tuple[str, ...]], same: Callable[[str], str]
-) -> Iterator[Diagnostic]:
-    """Names that two entries of one file claim, compared as they are looked up."""
-    owners: dict[str, int] = {}
-    for index, names in enumerate(entries):
-        for name in names:
-            owner = owners.setdefault(same(name), index)
-            if owner != index:
-                message = f"{name!r} is also a name of entry {owner + 1} of {key!r}, {entries[owner][0]!r}"
-                hint = "keep it in one of the two"
-                yield problem_at(file, document, (key, index), Code.duplicate_name, message, hint)
 
 
 def _check_names(

@@ -99,6 +99,12 @@ def test_a_broken_run_that_stays_broken_changes_no_page(pages, data):
     pages.build()
     data.write("runs/b7.yaml", "id: b7\nsize: 7B\ntag: MIN\n")
     assert pages.build().read == set()
+    data.write("runs/b7.yaml", "id: b7\nsize: 3B\n")
+    assert pages.build().read == RUNS - {"empty"}
+    data.write("runs/b7.yaml", "id: b7\nsize: 14B\n")
+    assert pages.build().read == {"all", "three"}
+    data.write("runs/b7.yaml", "id: b7\nsize: 32B\n")
+    assert pages.build().read == {"all"}
 
 
 def test_a_value_that_is_not_known_any_more(pages, data):

@@ -213,6 +213,21 @@ def test_a_captioned_table_without_rows_keeps_its_target(own, data):
     assert "No run is recorded for 3B yet." in table.get_text()
 
 
+def test_a_captioned_table_keeps_its_target_when_its_last_run_breaks(own, data):
+    data.run("a", tag="X")
+    build = own.page(".. verl-runs:: 7B\n   :caption: All\n   :name: all\n\nSee :ref:`all`.\n").build()
+    assert [line.split("[")[-1] for line in build.warnings] == ["verl.unknown_value]"]
+    assert build.soup().select_one("table.verl-runs caption").get_text().startswith("All")
+    assert build.soup().select_one(".verl-problem")
+
+
+def test_only_between_sections_leaves_them_sections(own, data):
+    data.run("a")
+    build = own.page("Head\n----\n\n.. only:: html\n\n   .. verl-runs:: 7B\n").build()
+    assert build.warnings == []
+    assert build.soup().select_one("section#size-7b table.verl-runs")
+
+
 def test_only_around_the_directive_does_not_make_a_section_of_it(own, data):
     data.run("a")
     build = own.page(".. note::\n\n   .. only:: html\n\n      .. verl-runs:: 7B\n").build()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import tempfile
@@ -81,6 +82,17 @@ def test_good_entries_of_a_registry_stay_when_another_is_wrong(tmp_path):
     assert [problem.code.name for problem in catalog.diagnostics] == ["unknown_value"]
     assert catalog.gpus.get("X1").memory_mib == 1
     assert catalog.gpus.get("X2") is None
+
+
+def test_good_architectures_stay_when_another_is_wrong(tmp_path):
+    entries = yaml.safe_load((bundled_directory().path / "architectures.yaml").read_text())["architectures"]
+    mine = copy.deepcopy(entries[0]) | {"name": "Mine", "hf_id": "me/mine-7B", "aliases": []}
+    wrong = entries[0] | {"name": "Wrong", "hf_id": "me/wrong-7B", "aliases": [], "hidden_size": 0}
+    write(tmp_path / "data/architectures.yaml", yaml.safe_dump({"architectures": [wrong, mine]}))
+    catalog = load(tmp_path, "data")
+    assert [problem.code.name for problem in catalog.diagnostics] == ["wrong_value"]
+    assert catalog.architectures.get("me/mine-7B")
+    assert catalog.architectures.get("me/wrong-7B") is None
 
 
 def test_the_bundled_directory_may_be_configured_too(tmp_path, make_run_text, monkeypatch):

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from .base import GitRef, Prose, Record, Text
+from .base import GitRef, NamedRecord, Prose, Record, Text
 
 
 def _size(description: str) -> int:
@@ -94,8 +94,10 @@ class ConfigSource(Record):
     note: Prose | None = Field(None, description="What was read there.")
 
 
-class Architecture(Record):
+class Architecture(NamedRecord):
     """One model shape and the checkpoints that share it."""
+
+    name_fields = ("hf_id", "aliases", "aliases_unverified")
 
     name: Text = Field(description="Short name.")
     hf_id: Text = Field(description="Hugging Face name of the checkpoint whose config this is.")
@@ -140,11 +142,6 @@ class Architecture(Record):
         description="Shape read at the source, and the count within 0.1 % of the published one."
     )
     notes: tuple[Prose, ...] = Field((), description="What a reader should know about these facts.")
-
-    @property
-    def checkpoints(self) -> tuple[str, ...]:
-        """Every Hugging Face name with this shape."""
-        return (self.hf_id, *self.aliases, *self.aliases_unverified)
 
 
 class ArchitectureFile(Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
@@ -17,6 +17,23 @@ class Record(BaseModel):
     """A frozen record that takes no unknown key and converts nothing silently."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+class NamedRecord(Record):
+    """An entry of a registry.
+
+    ``name_fields`` are the fields that hold the names it is looked up by, each a text or a list of texts.
+    """
+
+    name_fields: ClassVar[tuple[str, ...]]
+
+    name: str
+
+    @property
+    def lookup_names(self) -> tuple[str, ...]:
+        """Every name that leads to this entry."""
+        values = (getattr(self, field) for field in self.name_fields)
+        return tuple(name for value in values for name in ((value,) if isinstance(value, str) else value))
 
 
 def problem(code: str, message: str, hint: str = "") -> PydanticCustomError:

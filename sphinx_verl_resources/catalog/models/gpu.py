@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from .base import Prose, Record, Text
+from .base import NamedRecord, Prose, Record, Text
 
 
 class OtherReading(Record):
@@ -16,8 +16,10 @@ class OtherReading(Record):
     note: Prose | None = Field(None, description="Where or when it was seen.")
 
 
-class Gpu(Record):
+class Gpu(NamedRecord):
     """One card."""
+
+    name_fields = ("name", "aliases")
 
     name: Text = Field(description="The name that pages show.")
     vendor: Literal["nvidia", "amd", "huawei", "intel"] = Field(description="Maker of the card.")
