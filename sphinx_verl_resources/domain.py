@@ -188,11 +188,9 @@ class VerlDomain(Domain):
             return repr(getattr(self.settings, use.name))
         if isinstance(use, FigureUse):
             return FIGURES[use.name](self.catalog)
-        from .catalog.selection import is_known, recorded_settings, select_broken, select_runs
+        from .catalog.selection import is_known, select_broken, select_runs
 
         if isinstance(use, KnownUse):
-            if use.name == "settings":
-                return str(use.value in recorded_settings(self.catalog))
             return str(is_known(self.catalog, use.name, use.value))
         parts = [__version__, self.catalog.registry_digest]
         parts.extend(

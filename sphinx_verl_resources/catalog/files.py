@@ -139,14 +139,12 @@ def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
     if folder.is_dir():
         if nearest(name, [RUNS]) or any(folder.glob("*.yaml")):
             hint = f"run files belong into the folder {directory.show(RUNS)!r}"
-            shown = Location(directory.show(name))
-            message = f"the folder {name!r} is not read"
-            yield Diagnostic(shown, Code.file_unexpected, message, hint, Severity.WARNING)
+            yield _unexpected(directory.show(name), "folder", hint)
     elif name.endswith((".yaml", ".yml")):
         stems = {Path(known).stem: known for known in (GPUS, ARCHITECTURES)}
         near = nearest(Path(name).stem, stems)
         hint = f"did you mean {stems[near]!r}?" if near else f"a run belongs into the folder {RUNS!r}"
-        yield _unexpected(directory.show(name), hint)
+        yield _unexpected(directory.show(name), "file", hint)
 
 
 def _run_files(directory: Directory, problems: list[Diagnostic]) -> Iterator[DataFile]:
@@ -156,7 +154,7 @@ def _run_files(directory: Directory, problems: list[Diagnostic]) -> Iterator[Dat
         if name.endswith(".yaml"):
             yield from _read(folder / name, shown, problems)
         elif name != "README.md":
-            problems.append(_unexpected(shown, "a run file is named <id>.yaml"))
+            problems.append(_unexpected(shown, "file", "a run file is named <id>.yaml"))
 
 
 def _directory_problem(directory: Directory) -> tuple[str, str] | None:
@@ -189,8 +187,8 @@ def _names_in(folder: Path, shown: str, problems: list[Diagnostic]) -> list[str]
         return []
 
 
-def _unexpected(shown: str, hint: str) -> Diagnostic:
-    message = f"the file {shown.rsplit('/', 1)[-1]!r} is not read"
+def _unexpected(shown: str, what: str, hint: str) -> Diagnostic:
+    message = f"the {what} {shown.rsplit('/', 1)[-1]!r} is not read"
     return Diagnostic(Location(shown), Code.file_unexpected, message, hint, Severity.WARNING)
 
 

@@ -88,7 +88,9 @@ def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
 
 
 def is_known(catalog: Catalog, name: str, value: str) -> bool:
-    """Whether a filter can have this value, but for case and separators."""
+    """Whether the data know a value of a filter, but for case and separators, or a key of ``settings``."""
+    if name == "settings":
+        return value in recorded_settings(catalog)
     allowed = allowed_values(catalog, name)
     return allowed is None or fold(value) in {fold(word) for word in allowed}
 

@@ -132,10 +132,9 @@ class VerlRuns(SphinxDirective):
             if key == name:
                 continue
             domain.note_use(KnownUse("settings", key))
-            known = selection.recorded_settings(domain.catalog)
-            if key not in known:
+            if not selection.is_known(domain.catalog, "settings", key):
                 domain.note_use(RunsUse(RunQuery()))  # whose settings the hint is chosen from
-                near = nearest(key, sorted(known))
+                near = nearest(key, sorted(selection.recorded_settings(domain.catalog)))
                 hint = f"did you mean {near!r}?" if near else "check its spelling"
                 message = f"{self.name}: no run records the setting {key!r}; {hint}"
                 log_at(self.get_location(), Code.directive, message, self.config, Severity.WARNING)

@@ -95,7 +95,7 @@ def test_good_architectures_stay_when_another_is_wrong(tmp_path):
     assert catalog.architectures.get("me/wrong-7B") is None
 
 
-def test_the_bundled_directory_may_be_configured_too(tmp_path, make_run_text, monkeypatch):
+def test_the_bundled_directory_may_be_configured_too(tmp_path, make_run_text):
     write(tmp_path / "data/runs/a.yaml", make_run_text())
     write(tmp_path / "data/gpus.yaml", GPU.format(name="X1", mib=-1))
     snapshot = take_snapshot(
