@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sphinx.domains import Domain
 
@@ -22,10 +22,10 @@ from .diagnostics import Code, Diagnostic
 from .logs import log_diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from docutils.nodes import Element, reference
+    from docutils.nodes import Element
     from sphinx.addnodes import pending_xref
     from sphinx.builders import Builder
     from sphinx.environment import BuildEnvironment
@@ -81,7 +81,7 @@ class VerlDomain(Domain):
     #: ``state``: of all data and configuration, when the answers were last known to be right.
     #: ``problems``: what was wrong with them then.
     #: ``written``: per output, the answers that each document showed when it was last written.
-    initial_data: ClassVar[dict[str, Any]] = {"uses": {}, "state": "", "problems": (), "written": {}}
+    initial_data = {"uses": {}, "state": "", "problems": (), "written": {}}  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
     #: Raise when the shape of ``initial_data`` or of a question changes, or the meaning of a fingerprint.
     data_version = 2
 
@@ -205,7 +205,7 @@ class VerlDomain(Domain):
         """Forget what a document used."""
         self.uses.pop(docname, None)
 
-    def merge_domaindata(self, docnames: Set[str], otherdata: dict[str, Any]) -> None:
+    def merge_domaindata(self, docnames: Iterable[str], otherdata: dict[str, Any]) -> None:
         """Take over what another process has read."""
         for docname in docnames:
             if docname in otherdata["uses"]:
@@ -219,7 +219,7 @@ class VerlDomain(Domain):
         target: str,
         node: pending_xref,
         contnode: Element,
-    ) -> list[tuple[str, reference]]:
+    ) -> list[Any]:
         """Nothing can be referred to through ``:any:`` yet; MyST asks every domain."""
         return []
 

@@ -104,7 +104,9 @@ def test_modules_stay_small(root):
     assert {name: size for name, size in sizes.items() if size > 400} == {}
 
 
-@pytest.mark.parametrize("command", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]])
+@pytest.mark.parametrize(
+    "command", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=" ".join
+)
 def test_style(root, command):
     result = subprocess.run([sys.executable, "-m", *command], cwd=root, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
