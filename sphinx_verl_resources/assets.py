@@ -28,9 +28,9 @@ def link_style_sheet(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Link the style sheet from a page that needs it."""
-    if doctree is not None and any(_is_ours(table) for table in doctree.findall(nodes.table)):
+    if doctree is not None and any(_is_ours(node) for node in doctree.findall(nodes.Element)):
         app.add_css_file(STYLE_SHEET)
 
 
-def _is_ours(table: nodes.table) -> bool:
-    return any(name.startswith("verl-") for name in table["classes"])
+def _is_ours(node: nodes.Element) -> bool:
+    return any(name.startswith("verl-") for name in node["classes"])

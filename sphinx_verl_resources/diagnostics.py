@@ -80,6 +80,18 @@ class Code(Enum):
         "The name of the script contradicts the row.",
         "Correct the row, or link the script that was really run.",
     )
+    config_key = (
+        "The analysis advises a key of verl's configuration that verl does not know, has renamed or ignores.",
+        "Write the name that the message gives, or remove the key.",
+    )
+    unexplained_difference = (
+        "A printed figure differs from what its formula gives, and no cause is recorded.",
+        "Correct the figure, or record under ``causes`` or ``carried`` why it differs.",
+    )
+    stale_cause = (
+        "A cause is recorded for a printed figure that agrees with its formula.",
+        "Remove the cause.",
+    )
     config = ("A ``verl_resources_*`` value in conf.py cannot be used.", "Correct it; see the message.")
     directive = (
         "A directive or role has an argument or option that cannot be used.",

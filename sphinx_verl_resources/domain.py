@@ -20,6 +20,7 @@ from .catalog.links import is_address
 from .config import VerlConfig, conf_place, config_problems, read_config
 from .diagnostics import Code, Diagnostic
 from .logs import log_diagnostic
+from .memory.questions import Answer, Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from sphinx.builders import Builder
     from sphinx.environment import BuildEnvironment
 
+    from .catalog.analysis import Analysis
     from .catalog.catalog import Catalog
     from .catalog.files import Snapshot
     from .catalog.selection import RunQuery
@@ -69,7 +71,8 @@ class ConfigUse:
     name: str
 
 
-Use = RunsUse | KnownUse | FigureUse | ConfigUse
+#: Questions about the runs, about conf.py, and about the memory analysis.
+Use = RunsUse | KnownUse | FigureUse | ConfigUse | Question[Any]
 
 
 class VerlDomain(Domain):
@@ -80,10 +83,17 @@ class VerlDomain(Domain):
     #: ``uses``: per document, each question it asks and the fingerprint of the answer.
     #: ``state``: of all data and configuration, when the answers were last known to be right.
     #: ``problems``: what was wrong with them then.
+    #: ``analysis_problems``: what was wrong with the analysis; None where no page used it.
     #: ``written``: per output, the answers that each document showed when it was last written.
-    initial_data = {"uses": {}, "state": "", "problems": (), "written": {}}  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
+    initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
+        "uses": {},
+        "state": "",
+        "problems": (),
+        "analysis_problems": None,
+        "written": {},
+    }
     #: Raise when the shape of ``initial_data`` or of a question changes, or the meaning of a fingerprint.
-    data_version = 2
+    data_version = 3
 
     #: The directory of conf.py.
     confdir: Path
@@ -118,9 +128,16 @@ class VerlDomain(Domain):
 
         return load_catalog(self.snapshot)
 
+    @cached_property
+    def analysis(self) -> Analysis:
+        """The memory analysis, loaded when first asked for."""
+        from .catalog.analysis import load_analysis
+
+        return load_analysis(self.snapshot, self.catalog)
+
     def forget(self) -> None:
         """Drop what was loaded; the next build of the same application reads again."""
-        for name in ("settings", "snapshot", "catalog"):
+        for name in ("settings", "snapshot", "catalog", "analysis"):
             self.__dict__.pop(name, None)
 
     def report(self) -> None:
@@ -134,9 +151,22 @@ class VerlDomain(Domain):
         if self.data["state"] != self._state:
             self.data["state"] = self._state
             self.data["problems"] = (*config_problems(self.settings, self.confdir), *self.catalog.diagnostics)
+            self.data["analysis_problems"] = None
         for problem in self.data["problems"]:
             log_diagnostic(problem, self.env.config)
+        self._report_analysis()
         self._check_add_run()
+
+    def _report_analysis(self) -> None:
+        """The same for the analysis, which costs nothing where no page shows any of it."""
+        if not any(isinstance(use, Question) for uses in self.uses.values() for use in uses):
+            return
+        if self.data["analysis_problems"] is None:
+            from .memory.printed import analysis_problems
+
+            self.data["analysis_problems"] = analysis_problems(self.analysis)
+        for problem in self.data["analysis_problems"]:
+            log_diagnostic(problem, self.env.config)
 
     def _check_add_run(self) -> None:
         """A label that somebody chose must exist, which is known when all pages have been read."""
@@ -153,6 +183,15 @@ class VerlDomain(Domain):
     def note_use(self, use: Use) -> None:
         """Remember that the document being read asks this question."""
         self.uses.setdefault(self.env.docname, {})[use] = self._fingerprint(use)
+
+    def ask(self, question: Question[Answer]) -> Answer:
+        """The answer to a question about the analysis; the document being read depends on it from now on.
+
+        Raises:
+            AnalysisError: there is none; on this, too, the document depends.
+        """
+        self.note_use(question)
+        return question.answer(self.analysis)
 
     def outdated(self) -> set[str]:
         """The documents whose answers have changed since they were read."""
@@ -188,6 +227,8 @@ class VerlDomain(Domain):
             return repr(getattr(self.settings, use.name))
         if isinstance(use, FigureUse):
             return FIGURES[use.name](self.catalog)
+        if isinstance(use, Question):
+            return _digest((__version__, self._answer(use)))
         from .catalog.selection import is_known, select_broken, select_runs
 
         if isinstance(use, KnownUse):
@@ -198,6 +239,15 @@ class VerlDomain(Domain):
         )
         parts.extend(f"broken {file.shown} {file.size}" for file in select_broken(self.catalog, use.query))
         return _digest(parts)
+
+    def _answer(self, question: Question[Any]) -> str:
+        """All of an answer, also that there is none."""
+        from .memory.shapes import AnalysisError
+
+        try:
+            return repr(question.answer(self.analysis))
+        except AnalysisError as error:
+            return f"none: {error}"
 
     # -- what Sphinx asks of a domain
 

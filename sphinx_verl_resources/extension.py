@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 from . import __version__
 from .assets import add_static_path, link_style_sheet
 from .config import register_config
+from .directives.advice import VerlAnalysis, VerlConfig
 from .directives.contribute import link_upstream
-from .directives.data_role import DataRole
+from .directives.memory import VerlMemory, VerlMemorySummary
+from .directives.printed import VerlPublished, VerlRequirements
+from .directives.roles import DataRole, MemoryRole
 from .directives.runs import VerlRuns, verl_runs
 from .domain import VerlDomain
 from .latex import FitTables
-from .transforms import RenderRuns, RenderRunsOfOneFile, SectionsToCaptions
+from .latex_formulas import TypesetFormulas
+from .transforms import DrawCharts, RenderRuns, RenderRunsOfOneFile, SectionsToCaptions
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -26,18 +30,32 @@ if TYPE_CHECKING:
 #: has a number of its own, ``VerlDomain.data_version``.
 ENV_VERSION = 1
 
+DIRECTIVES = {
+    "verl-runs": VerlRuns,
+    "verl-memory": VerlMemory,
+    "verl-memory-summary": VerlMemorySummary,
+    "verl-published": VerlPublished,
+    "verl-requirements": VerlRequirements,
+    "verl-config": VerlConfig,
+    "verl-analysis": VerlAnalysis,
+}
+
 
 def setup_extension(app: Sphinx) -> ExtensionMetadata:
     """Register everything."""
     register_config(app)
     app.add_domain(VerlDomain)
     app.add_node(verl_runs)
-    app.add_directive("verl-runs", VerlRuns)
+    for name, directive in DIRECTIVES.items():
+        app.add_directive(name, directive)
     app.add_role_to_domain("verl", "data", DataRole())
+    app.add_role_to_domain("verl", "memory", MemoryRole())
     app.add_transform(SectionsToCaptions)
+    app.add_post_transform(DrawCharts)
     app.add_post_transform(RenderRunsOfOneFile)
     app.add_post_transform(RenderRuns)
     app.add_post_transform(FitTables)
+    app.add_post_transform(TypesetFormulas)
     app.connect("config-inited", add_static_path)
     app.connect("builder-inited", start)
     app.connect("env-get-outdated", find_outdated)

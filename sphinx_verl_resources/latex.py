@@ -13,6 +13,7 @@ from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from .transforms import RenderRuns
+from .units import MINUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ class FitTables(SphinxPostTransform):
         for spec, width in zip(table.findall(nodes.colspec), widths(pieces, lines, room), strict=False):
             spec["colwidth"] = round(width * 10)
         for text in [text for entry in table.findall(nodes.entry) for text in entry.findall(nodes.Text)]:
-            _allow_breaks(text)
+            _typeset(text)
         group = (rf"\begingroup{font}{SEPARATION}", r"\endgroup")
         before, after = (nodes.raw("", code, format="latex") for code in group)
         table.replace_self([before, table, after])
@@ -87,9 +88,13 @@ def _words(text: str) -> Iterator[str]:
             yield from BREAKS.split(part) if len(word) > SHORT else [part]
 
 
-def _allow_breaks(text: nodes.Text) -> None:
+def _typeset(text: nodes.Text) -> None:
+    """Let long names break, and write the signs that LaTeX's fonts have no character for."""
     pieces: list[nodes.Node] = []
-    for word in re.split(r"(\s+)", text):
+    for word in re.split(rf"(\s+|{MINUS})", text):
+        if word == MINUS:
+            pieces.append(nodes.raw("", "$-$", format="latex"))
+            continue
         for index, part in enumerate(BREAKS.split(word) if len(word) > SHORT else [word]):
             if index:
                 pieces.append(nodes.raw("", r"\allowbreak{}", format="latex"))

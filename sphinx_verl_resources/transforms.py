@@ -10,10 +10,12 @@ from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from .diagnostics import Code
-from .directives.runs import SECTION_SIZE, set_caption, verl_runs
+from .directives.base import set_caption
+from .directives.runs import SECTION_SIZE, verl_runs
 from .domain import VerlDomain
 from .logs import log_at
 from .render.runs import row_id
+from .render.waterfall_chart import CHART_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +59,20 @@ def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
     while parent is not None:
         yield parent
         parent = parent.parent
+
+
+class DrawCharts(SphinxPostTransform):
+    """Where a chart is drawn, leaves out the table that stands in for it elsewhere."""
+
+    default_priority = 300
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Look at each chart."""
+        for chart in list(self.document.findall(nodes.container)):
+            if CHART_CLASS in chart["classes"]:
+                for table in list(chart.findall(nodes.table)):
+                    chart.remove(table)
 
 
 class RenderRuns(SphinxPostTransform):

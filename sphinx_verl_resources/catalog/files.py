@@ -17,13 +17,17 @@ from ..diagnostics import Code, Diagnostic, Location, Severity, nearest
 from .yaml_data import MAX_BYTES, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 RUNS = "runs"
 GPUS = "gpus.yaml"
 ARCHITECTURES = "architectures.yaml"
+ANALYSIS = "analysis.yaml"
+CONFIG_KEYS = "config_keys.yaml"
+#: The files of which each data directory may have one, that extends and overrides those before it.
+REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS)
 #: What makes a folder a data directory.
-DATA_NAMES = frozenset({RUNS, GPUS, ARCHITECTURES})
+DATA_NAMES = frozenset({RUNS, *REGISTRIES})
 
 
 @dataclass(frozen=True)
@@ -58,28 +62,24 @@ class Snapshot:
 
     Attributes:
         runs: the run files that count, in the order of their directories, then by name.
-        gpus: every ``gpus.yaml``; later ones override.
-        architectures: every ``architectures.yaml``; later ones override.
+        registries: by each name of ``REGISTRIES``, the files called so; later ones override.
         problems: directories and files that could not be read.
     """
 
     runs: tuple[DataFile, ...]
-    gpus: tuple[DataFile, ...]
-    architectures: tuple[DataFile, ...]
+    registries: Mapping[str, tuple[DataFile, ...]]
     problems: tuple[Diagnostic, ...] = ()
 
-    @cached_property
-    def registry_digest(self) -> str:
-        """Changes when a registry file does."""
-        return _digest((*self.gpus, *self.architectures))
+    def registry_digest(self, *names: str) -> str:
+        """Changes when a file called one of ``names`` does."""
+        return _digest(file for name in names for file in self.registries[name])
 
     @cached_property
     def digest(self) -> str:
         """Changes when any file does, or when one appears or vanishes."""
         texts = (str(problem) for problem in self.problems)
-        return hashlib.sha256(
-            "\0".join((_digest(self.runs), self.registry_digest, *texts)).encode()
-        ).hexdigest()
+        parts = (_digest(self.runs), self.registry_digest(*REGISTRIES), *texts)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def bundled_directory() -> Directory:
@@ -119,7 +119,7 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
     has_own_runs = any(os.path.lexists(directory.path / RUNS) for directory in own.values())
     directories = [*own.values()] if os.path.realpath(bundled.path) in own else [bundled, *own.values()]
     runs: list[DataFile] = []
-    registries: dict[str, list[DataFile]] = {GPUS: [], ARCHITECTURES: []}
+    registries: dict[str, list[DataFile]] = {name: [] for name in REGISTRIES}
     for directory in directories:
         for name, files in registries.items():
             if os.path.lexists(directory.path / name):
@@ -130,7 +130,7 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
             if name not in DATA_NAMES:
                 problems.extend(_misplaced(directory, name))
         runs.extend(_run_files(directory, problems))
-    return Snapshot(tuple(runs), tuple(registries[GPUS]), tuple(registries[ARCHITECTURES]), tuple(problems))
+    return Snapshot(tuple(runs), {name: tuple(files) for name, files in registries.items()}, tuple(problems))
 
 
 def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
@@ -141,7 +141,7 @@ def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
             hint = f"run files belong into the folder {directory.show(RUNS)!r}"
             yield _unexpected(directory.show(name), "folder", hint)
     elif name.endswith((".yaml", ".yml")):
-        stems = {Path(known).stem: known for known in (GPUS, ARCHITECTURES)}
+        stems = {Path(known).stem: known for known in REGISTRIES}
         near = nearest(Path(name).stem, stems)
         hint = f"did you mean {stems[near]!r}?" if near else f"a run belongs into the folder {RUNS!r}"
         yield _unexpected(directory.show(name), "file", hint)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
 from .catalog import BrokenRun, Catalog
+from .files import ARCHITECTURES, GPUS
 from .models.base import SLUG, slug
 from .models.run import Run
 from .names import SIZES
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 def load_catalog(snapshot: Snapshot) -> Catalog:
     """Validate and cross-check all files; never raises on what is in them."""
     problems = list(snapshot.problems)
-    gpus = load_gpus(snapshot.gpus, problems)
-    models = load_architectures(snapshot.architectures, problems)
+    gpus = load_gpus(snapshot.registries[GPUS], problems)
+    models = load_architectures(snapshot.registries[ARCHITECTURES], problems)
     runs: dict[str, Run] = {}
     sources: dict[str, tuple[DataFile, Document]] = {}
     broken: list[BrokenRun] = []
@@ -55,7 +56,7 @@ def load_catalog(snapshot: Snapshot) -> Catalog:
         broken=tuple(broken),
         gpus=gpus,
         architectures=models,
-        registry_digest=snapshot.registry_digest,
+        registry_digest=snapshot.registry_digest(GPUS, ARCHITECTURES),
         diagnostics=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
     )
 

@@ -1,4 +1,4 @@
-"""The fixed vocabularies of the data: size classes, tags, kinds, backends and engines."""
+"""The fixed vocabularies of the data: size classes, tags, kinds, backends, engines, components of memory."""
 
 from __future__ import annotations
 
@@ -35,6 +35,15 @@ TRAIN_BACKENDS: tuple[str, ...] = get_args(Train)
 Engine = Literal["vllm", "sglang", "trtllm", "hf"]
 ENGINES: tuple[str, ...] = get_args(Engine)
 
+Component = Literal["parameters", "gradients", "optimizer", "activations", "kv-cache", "overhead"]
+#: The parts of the memory analysis, in the order in which it adds them up.
+COMPONENTS: tuple[str, ...] = get_args(Component)
+#: The components that are the state of the model in training.
+STATE_COMPONENTS = ("parameters", "gradients", "optimizer")
+#: What else a figure of the analysis can be: their sum, that of all components, and properties of the model.
+STATES, TOTAL = "states", "total"
+SHAPE_FIGURES = ("hidden-size", "ffn-dimension")
+
 
 def sizes_hint(text: str) -> str:
     """Which size class a model of ``text`` parameters stands under, and all of them."""
@@ -61,3 +70,9 @@ def fold(name: str) -> str:
 
 
 _SEPARATORS = str.maketrans("", "", " -_")
+
+
+def figure_parts(figure: str) -> tuple[str | None, str]:
+    """The step that a printed figure stands behind, None for one before all steps, and the figure itself."""
+    step, dot, name = figure.rpartition(".")
+    return (step if dot else None), name

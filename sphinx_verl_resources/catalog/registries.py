@@ -1,4 +1,4 @@
-"""The registries, GPUs and architectures, out of all files that hold a part of them."""
+"""The registries, GPUs, architectures and keys of verl, out of all files that hold a part of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ..diagnostics import Code
 from .catalog import Registry
 from .models.architecture import Architecture, ArchitectureFile
 from .models.base import NamedRecord
+from .models.config_key import ConfigKey, ConfigKeyFile
 from .models.gpu import Gpu, GpuFile
 from .names import fold
 from .validation import load, problem_at, valid_entries
@@ -33,6 +34,11 @@ def load_architectures(files: Iterable[DataFile], problems: list[Diagnostic]) ->
     return _load(files, problems, ArchitectureFile, Architecture, str)
 
 
+def load_config_keys(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[ConfigKey]:
+    """The keys of verl's configuration."""
+    return _load(files, problems, ConfigKeyFile, ConfigKey, str)
+
+
 def _load(
     files: Iterable[DataFile],
     problems: list[Diagnostic],
@@ -51,7 +57,7 @@ def _load(
         names = [
             tuple(dict.fromkeys((entry.name, *entry.lookup_names))) if entry else () for entry in entries
         ]
-        problems += [*found, *_repeated_names(file, document, field, names, key)]
+        problems += [*found, *repeated_names(file, document, field, names, key)]
         for entry in entries:
             if entry:
                 collected.add(entry)
@@ -85,7 +91,7 @@ class _Entries(Generic[Entry]):
                 self.doubtful.update(word for word in words if isinstance(word, str))
 
 
-def _repeated_names(
+def repeated_names(
     file: DataFile, document: Document, field: str, entries: list[tuple[str, ...]], same: Callable[[str], str]
 ) -> Iterator[Diagnostic]:
     """Names that two entries of one file claim, compared as they are looked up."""

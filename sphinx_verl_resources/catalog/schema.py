@@ -8,14 +8,22 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from .models.analysis import AnalysisFile
 from .models.architecture import ArchitectureFile
+from .models.config_key import ConfigKeyFile
 from .models.gpu import GpuFile
 from .models.run import Run
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-MODELS: dict[str, type[BaseModel]] = {"run": Run, "gpus": GpuFile, "architectures": ArchitectureFile}
+MODELS: dict[str, type[BaseModel]] = {
+    "run": Run,
+    "gpus": GpuFile,
+    "architectures": ArchitectureFile,
+    "analysis": AnalysisFile,
+    "config_keys": ConfigKeyFile,
+}
 
 
 def schema_texts() -> dict[str, str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Severity
-from .data import add_path_argument, default_paths, enclosing_data_directory, load_paths
+from ..memory.printed import analysis_problems
+from .data import add_path_argument, default_paths, enclosing_data_directory, load_all
 
 if TYPE_CHECKING:
     import argparse
@@ -38,8 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check and report."""
     directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
-    catalog = load_paths(directories)
-    problems = [problem for problem in catalog.diagnostics if _is_asked_for(problem, options.paths)]
+    catalog, analysis = load_all(directories)
+    found = sorted((*catalog.diagnostics, *analysis_problems(analysis)), key=lambda problem: problem.sort_key)
+    problems = [problem for problem in found if _is_asked_for(problem, options.paths)]
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     if options.format == "json":
         print(json.dumps([_plain(problem) for problem in problems], indent=2))

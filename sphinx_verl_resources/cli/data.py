@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..catalog.analysis import load_analysis
 from ..catalog.files import DATA_NAMES, RUNS, bundled_directory, configured_directory, take_snapshot
 from ..catalog.load import load_catalog
 from ..diagnostics import Location
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
+    from ..catalog.files import Snapshot
 
 
 def add_path_argument(
@@ -47,6 +50,21 @@ def load_paths(names: Sequence[str]) -> Catalog:
     Raises:
         OSError: a path is no data directory.
     """
+    return load_catalog(_snapshot(names))
+
+
+def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
+    """The catalog, and the memory analysis with it.
+
+    Raises:
+        OSError: a path is no data directory.
+    """
+    snapshot = _snapshot(names)
+    catalog = load_catalog(snapshot)
+    return catalog, load_analysis(snapshot, catalog)
+
+
+def _snapshot(names: Sequence[str]) -> Snapshot:
     for name in names:
         if not Path(name).is_dir():
             raise NotADirectoryError(
@@ -57,4 +75,4 @@ def load_paths(names: Sequence[str]) -> Catalog:
                 f"{name}: holds no data; name a data directory, the one that holds runs/"
             )
     directories = [configured_directory(name, Path.cwd()) for name in names]
-    return load_catalog(take_snapshot(bundled_directory(), directories, Location("command line")))
+    return take_snapshot(bundled_directory(), directories, Location("command line"))

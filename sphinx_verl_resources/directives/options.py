@@ -12,7 +12,8 @@ from docutils.parsers.rst import directives
 from ..catalog.fields import UnknownFieldError, field_name
 from ..catalog.names import SIZES, sizes_hint
 from ..catalog.selection import allowed_values, is_known
-from ..diagnostics import Code, did_you_mean, suggest_or
+from ..diagnostics import Code, did_you_mean, nearest, suggest_or
+from ..memory.shapes import AnalysisError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +29,7 @@ class OptionError(ValueError):
         self.code = code
 
 
-class Problems(list[OptionError]):
+class Problems(list["OptionError | AnalysisError"]):
     """Collects what is wrong with a directive, so that all of it is said at once."""
 
     @contextmanager
@@ -36,7 +37,7 @@ class Problems(list[OptionError]):
         """Go on behind the block where something in it cannot be used."""
         try:
             yield
-        except OptionError as problem:
+        except (OptionError, AnalysisError) as problem:
             self.append(problem)
 
 
@@ -73,7 +74,7 @@ def usable(given: Mapping[str, str], known: Iterable[str], problems: Problems) -
 #: What to do about a name that a filter cannot know.
 REGISTRIES = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.yaml"}
 #: Options that are there or not.
-FLAGS = frozenset({"hide-empty"})
+FLAGS = frozenset({"hide-empty", "gib", "no-remarks"})
 
 
 def words(text: str) -> list[str]:
@@ -158,3 +159,49 @@ def _field(word: str, option: str) -> str:
         return field_name(word)
     except UnknownFieldError as error:
         raise OptionError(f":{option}: {error}") from None
+
+
+def count(given: Mapping[str, str], name: str, most: int) -> int | None:
+    """A whole number from 1 to ``most``; None where the option is not given.
+
+    Raises:
+        OptionError: it is not one.
+    """
+    if name not in given:
+        return None
+    text = given[name].strip().replace(",", "").replace("_", "")
+    if not re.fullmatch(r"[0-9]{1,30}", text) or not 1 <= int(text) <= most:
+        raise OptionError(f":{name}: must be a whole number from 1 to {most:,}, got {given[name]!r}")
+    return int(text)
+
+
+def choices(
+    given: Mapping[str, str], name: str, allowed: Iterable[str], *alone: str
+) -> tuple[str, ...] | None:
+    """Words out of ``allowed``, in the order given; None where the option is not given.
+
+    Args:
+        given: all options.
+        name: of the option.
+        allowed: the words.
+        alone: words that may stand there only by themselves, for the hint.
+
+    Raises:
+        OptionError: a word is not allowed, or stands there twice.
+    """
+    if name not in given:
+        return None
+    known = list(allowed)
+    found: list[str] = []
+    for word in words(given[name]):
+        if word.lower() not in known:
+            listed = ", ".join([*known, *alone])
+            near = nearest(word, known)
+            hint = f"did you mean {near!r}? Allowed: {listed}" if near else f"allowed: {listed}"
+            raise OptionError(f":{name}: unknown value {word!r}; {hint}")
+        if word.lower() in found:
+            raise OptionError(f":{name}: {word!r} stands there twice")
+        found.append(word.lower())
+    if not found:
+        raise OptionError(f":{name}: name at least one of {', '.join(known)}")
+    return tuple(found)

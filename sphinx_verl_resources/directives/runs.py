@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
-from sphinx.util.docutils import SphinxDirective
 
 from ..catalog import selection
 from ..catalog.fields import PAGE_COLUMNS
@@ -15,8 +14,9 @@ from ..diagnostics import Code, Severity, nearest
 from ..domain import ConfigUse, KnownUse, RunsUse, VerlDomain
 from ..logs import log_at
 from ..render.runs import TABLE_CLASS, templates_used
-from ..render.table import empty_table, one_cell
+from ..render.table import one_cell
 from . import options
+from .base import TABLE_OPTIONS, VerlDirective, free_id
 from .contribute import contribute_link
 from .options import OptionError
 
@@ -42,35 +42,15 @@ class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names no
 SECTION_SIZE = "verl_size"
 
 
-def set_caption(table: nodes.table, caption: str, document: nodes.document) -> None:
-    """Give a table a title, and the id that Sphinx's permanent link to it needs."""
-    table.insert(0, nodes.title("", caption))
-    table["ids"].append(free_id(nodes.make_id(f"verl-runs-{caption}"), table, document))
-
-
-def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
-    """``stem``, or ``stem-2`` and so on where the page has it already; reserved for ``node``."""
-    found, number = stem, 1
-    while document.ids.setdefault(found, node) is not node:
-        number += 1
-        found = f"{stem}-{number}"
-    return found
-
-
-class VerlRuns(SphinxDirective):
+class VerlRuns(VerlDirective):
     """Recorded runs, one section per size class, or one table with a caption."""
 
-    has_content = True  # to say that there must be none
-    optional_arguments = 1
-    final_argument_whitespace = True
     option_spec: ClassVar[OptionSpec] = options.AnyOption.of(
-        *selection.FILTERS, "columns", "sort", "caption", "hide-empty", "name", "class"
+        *selection.FILTERS, "columns", "sort", "hide-empty", *TABLE_OPTIONS
     )
 
-    def run(self) -> list[nodes.Node]:
+    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """Make sections and tables; the rows follow when the page is written."""
-        problems = options.Problems()
-        given = options.usable(self.options, self.option_spec, problems)
         query = self._query(given, problems)
         columns: tuple[str, ...] = PAGE_COLUMNS
         with problems.noted():
@@ -81,13 +61,9 @@ class VerlRuns(SphinxDirective):
             return self._show(query, columns)
         # What is allowed depends on the data: any change of them is a reason to look again.
         VerlDomain.of(self.env).note_use(RunsUse(RunQuery()))
-        for problem in problems:
-            log_at(self.get_location(), problem.code, f"{self.name}: {problem}", self.config)
-        return [self._problem(nodes.Text(f"{self.name}: {problem}")) for problem in problems]
+        return []
 
     def _check_combination(self, given: Mapping[str, str]) -> None:
-        if self.content:
-            raise OptionError("the directive takes options and size classes, and no text")
         for name in ("name", "class"):
             if name in given and "caption" not in given:
                 raise OptionError(f":{name}: goes with :caption:, where there is one table to give it to")
@@ -177,23 +153,15 @@ class VerlRuns(SphinxDirective):
         content: list[nodes.Node] = [self._broken(file) for file in broken]
         if runs:
             rows = verl_runs("", runs=[run.id for run in runs], columns=list(columns))
-            content.append(self._table(rows))
+            content.append(self._runs_table(rows))
         elif not broken or "caption" in self.options:
             empty = self._empty(size or ", ".join(query.sizes), filtered=bool(query.filters))
             # What refers to a caption must not lose its target with the last row.
-            content.append(self._table(one_cell(empty)) if "caption" in self.options else empty)
+            content.append(self._runs_table(one_cell(empty)) if "caption" in self.options else empty)
         return content
 
-    def _table(self, inside: nodes.Element) -> nodes.table:
-        table = empty_table(TABLE_CLASS)
-        self.set_source_info(table)
-        table += inside
-        if "caption" in self.options:
-            set_caption(table, self.options["caption"], self.state.document)
-            self.set_source_info(table[0])
-            table["classes"] += self.options.get("class", "").split()
-            self.add_name(table)
-        return table
+    def _runs_table(self, inside: nodes.Element) -> nodes.table:
+        return self.table(TABLE_CLASS, inside, "", with_options="caption" in self.options)
 
     def _empty(self, sizes: str, *, filtered: bool) -> nodes.paragraph:
         """Says that there is nothing, and how to change that."""
@@ -211,11 +179,4 @@ class VerlRuns(SphinxDirective):
 
     def _broken(self, file: BrokenRun) -> nodes.error:
         text = " has errors and is not shown; the build log says which."
-        return self._problem(nodes.literal("", file.shown), nodes.Text(text))
-
-    def _problem(self, *content: nodes.Node) -> nodes.error:
-        """A box that no reader of the page overlooks."""
-        paragraph = nodes.paragraph("", "", *content)
-        paragraph["support_smartquotes"] = False
-        self.set_source_info(paragraph)
-        return nodes.error("", paragraph, classes=["verl-problem"])
+        return self.problem(nodes.literal("", file.shown), nodes.Text(text))

@@ -122,7 +122,7 @@ def _cells(
     for placed in notes:
         if any(run is noted for noted in placed.runs):
             index = columns.index(placed.note.about) if placed.note.about in columns else 0
-            cells[index].marks.append((placed.mark, placed.anchor))
+            cells[index].marks = [*cells[index].marks, (placed.mark, placed.anchor)]
     return cells
 
 

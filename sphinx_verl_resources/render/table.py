@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from docutils import nodes
@@ -25,12 +25,24 @@ class Cell:
         marks: pairs of a printed mark and the id it refers to on the same page.
         anchor: an id that links can point at.
         classes: for the style sheet.
+        strong: whether it stands out, as a total does.
     """
 
     pieces: list[tuple[str, str | None]]
-    marks: list[tuple[str, str]] = field(default_factory=list)
+    marks: Sequence[tuple[str, str]] = ()
     anchor: str = ""
     classes: tuple[str, ...] = ()
+    strong: bool = False
+
+    @classmethod
+    def of(cls, text: str, marks: Sequence[tuple[str, str]] = ()) -> Cell:
+        """A cell of plain text."""
+        return cls([(text, None)], marks)
+
+    @classmethod
+    def number(cls, text: str) -> Cell:
+        """A cell whose text is a number."""
+        return cls([(text, None)], classes=("num",))
 
     @property
     def text(self) -> str:
@@ -63,19 +75,17 @@ def one_cell(*content: nodes.Node) -> nodes.tgroup:
     )
 
 
-def table_group(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> nodes.tgroup:
+def table_group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]]) -> nodes.tgroup:
     """Columns with real widths, a header row and a body.
 
     The widths count characters: the text builder wraps at them, LaTeX and browsers divide the line by them.
     """
     group = nodes.tgroup(cols=len(headings))
-    for index, heading in enumerate(headings):
-        widest = max((row[index].width for row in rows), default=0)
-        width = min(max(widest, len(heading), MIN_WIDTH), MAX_WIDTH)
+    first = [heading if isinstance(heading, Cell) else Cell.of(heading) for heading in headings]
+    for column in zip(first, *rows, strict=True):
+        width = min(max(MIN_WIDTH, *(cell.width for cell in column)), MAX_WIDTH)
         group += nodes.colspec(colwidth=width)
-    head = nodes.thead()
-    head += nodes.row("", *(nodes.entry("", nodes.paragraph("", heading)) for heading in headings))
-    group += head
+    group += nodes.thead("", _row(first))
     body = nodes.tbody()
     with _without_collection():
         body.extend(_row(cells) for cells in rows)
@@ -98,6 +108,13 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
+def add_marks(element: nodes.Element, marks: Sequence[tuple[str, str]]) -> None:
+    """Put marks behind what an element holds: each a text and the id on the page that it leads to."""
+    for mark, target in marks:
+        element += nodes.Text(" ")
+        element += nodes.reference("", mark, refid=target, internal=True, classes=["verl-mark"])
+
+
 def _row(cells: Sequence[Cell]) -> nodes.row:
     row = nodes.row()
     for cell in cells:
@@ -106,13 +123,14 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
         if cell.anchor:
             # A row cannot carry an id that LaTeX can reach, a target in its first cell can.
             paragraph += nodes.target("", "", ids=[cell.anchor])
+        text_parent: nodes.Element = nodes.strong() if cell.strong else paragraph
         for index, (text, address) in enumerate(cell.pieces):
             if index:
-                paragraph += nodes.Text(", ")
-            paragraph += nodes.reference("", text, refuri=address) if address else nodes.Text(text)
-        for mark, target in cell.marks:
-            paragraph += nodes.Text(" ")
-            paragraph += nodes.reference("", mark, refid=target, internal=True, classes=["verl-mark"])
+                text_parent += nodes.Text(", ")
+            text_parent += nodes.reference("", text, refuri=address) if address else nodes.Text(text)
+        if cell.strong and cell.text:
+            paragraph += text_parent
+        add_marks(paragraph, cell.marks)
         entry += paragraph
         row += entry
     return row

@@ -69,7 +69,7 @@ def located(build) -> list[str]:
         ),
         (
             ".. verl-runs::\n   :tag: MIN\n\n   Text.",
-            "verl-runs: the directive takes options and size classes, and no text [verl.directive]",
+            "verl-runs: the directive takes options and an argument, and no text [verl.directive]",
         ),
     ],
 )

@@ -103,7 +103,10 @@ def test_the_bundled_directory_may_be_configured_too(tmp_path, make_run_text):
         [Directory(tmp_path / "data", "data")],
         Location("conf.py"),
     )
-    assert [file.shown for file in (*snapshot.runs, *snapshot.gpus)] == ["data/runs/a.yaml", "data/gpus.yaml"]
+    assert [file.shown for file in (*snapshot.runs, *snapshot.registries["gpus.yaml"])] == [
+        "data/runs/a.yaml",
+        "data/gpus.yaml",
+    ]
 
 
 @pytest.mark.parametrize(("name", "file"), [("run", "x.txt"), ("Runs", "a.yaml"), ("mine", "a.yaml")])

@@ -158,7 +158,9 @@ def test_schema(tmp_path, capsys, root):
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["gpus.json"]
     assert main(["schema", "--output", str(tmp_path / "new")]) == 0
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        "analysis.json",
         "architectures.json",
+        "config_keys.json",
         "gpus.json",
         "run.json",
     ]

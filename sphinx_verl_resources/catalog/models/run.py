@@ -12,7 +12,7 @@ from .base import SLUG, GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, one
 
 _DOTTED = pattern(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, without '+' or '++' before it")
 _VERSION = pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")
-_LINES = pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or first and last line, such as 40-45")
+LINES = pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or first and last line, such as 40-45")
 
 RunId = Annotated[str, StringConstraints(pattern=SLUG, max_length=80)]
 NoteCode = Annotated[str, StringConstraints(pattern=SLUG, max_length=60)]
@@ -132,7 +132,7 @@ class Evidence(Record):
     url: Url | None = Field(None, description="The address, for anything outside verl's repository.")
     ref: GitRef | None = Field(None, description="Commit of verl's repository.")
     path: RepoPath | None = Field(None, description="File in that commit; absent: the commit itself.")
-    lines: Annotated[str, StringConstraints(pattern=_LINES)] | None = Field(
+    lines: Annotated[str, StringConstraints(pattern=LINES)] | None = Field(
         None, description='Line, or first and last line, of that file, in quotes: "40-45".'
     )
 

@@ -1,0 +1,302 @@
+"""The memory analysis: assumptions, model shapes, optimisation steps, advice, and what was printed of it.
+
+What is recorded here are the inputs. The formulas are code, in ``memory``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, create_model, model_validator
+
+from ..names import Component
+from .base import (
+    SLUG,
+    GitRef,
+    IsoDate,
+    NamedRecord,
+    Prose,
+    Record,
+    RepoPath,
+    Text,
+    no_email,
+    pattern,
+    problem,
+)
+from .run import LINES, SettingKey, SettingValue
+
+_FIGURE = pattern(
+    r"^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)?$", "a figure such as total or fsdp.total"
+)
+
+Slug = Annotated[str, StringConstraints(pattern=SLUG, max_length=60)]
+Bytes = Annotated[float, Field(ge=0, le=64)]
+Count = Annotated[int, Field(ge=1, le=10**15)]
+Figure = Annotated[str, StringConstraints(pattern=_FIGURE, max_length=80)]
+Number = Annotated[float, Field(gt=0, le=10**12)]
+
+
+class Assumptions(Record):
+    """What every figure of the analysis assumes."""
+
+    precision: Text = Field(description="Number format of the bytes below, for people.")
+    optimizer: Text = Field(description="Optimizer, for people.")
+    parameter_bytes: Bytes = Field(description="Bytes of one parameter; BF16 has 2.")
+    gradient_bytes: Bytes = Field(description="Bytes of one gradient.")
+    optimizer_bytes: Bytes = Field(description="Bytes of one moment of the optimizer.")
+    optimizer_moments: int = Field(ge=0, le=8, description="Moments per parameter; AdamW keeps 2.")
+    activation_bytes: Bytes = Field(description="Bytes of one activation.")
+    kv_cache_bytes: Bytes = Field(description="Bytes of one element of a cached key or value.")
+    overhead_gb: float = Field(ge=0, le=1000, description="CUDA context and libraries, in GB per GPU.")
+    vocabulary_size: Count = Field(description="Entries of the vocabulary. No formula uses it.")
+    sequence_length: int = Field(ge=1, le=10**7, description="Tokens per sequence.")
+    batch_size: int = Field(ge=1, le=10**6, description="Sequences at a time.")
+    ffn_ratio: float = Field(gt=0, le=100, description="Feed-forward width over hidden size.")
+    gpus: int = Field(ge=1, le=100_000, description="GPUs, where a model names no other number.")
+    memory_limit: float = Field(gt=0, le=1, description="Share of a GPU's memory to stay below.")
+
+
+def _optional(model: type[Record], name: str) -> type[Record]:
+    """The same fields, any of which may be left out."""
+    fields: dict[str, Any] = {
+        key: (field.rebuild_annotation() | None, Field(None, description=field.description))
+        for key, field in model.model_fields.items()
+    }
+    return create_model(name, __base__=Record, __doc__=model.__doc__, **fields)
+
+
+AssumptionsPart = _optional(Assumptions, "AssumptionsPart")
+
+
+class VerlState(Record):
+    """The state of verl that remarks and configuration keys were compared with."""
+
+    ref: GitRef = Field(description="Commit of verl's repository.")
+    date: IsoDate = Field(description="Its day.")
+
+
+_SHAPE = ("parameters", "hidden_size", "layers")
+
+
+class Specification(NamedRecord):
+    """A model to analyse: by its own figures, or by an entry of architectures.yaml."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["model"]}, {"required": list(_SHAPE)}]}
+    )
+
+    name_fields = ("name",)
+
+    name: Text = Field(description="What pages call it: a size class, for example.")
+    model: Text | None = Field(None, description="Checkpoint whose shape it takes from architectures.yaml.")
+    parameters: Count | None = Field(None, description="Number of parameters.")
+    hidden_size: Count | None = Field(None, description="Width of the residual stream.")
+    layers: int | None = Field(None, ge=1, le=10_000, description="Layers.")
+    attention_heads: int | None = Field(None, ge=1, le=10_000, description="Attention heads.")
+    gpus: int | None = Field(None, ge=1, le=100_000, description="GPUs to share the model; default: assumed.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Specification:
+        given = [name for name in (*_SHAPE, "attention_heads") if getattr(self, name) is not None]
+        if self.model and given:
+            raise problem("wrong_value", f"either 'model', or {', '.join(_SHAPE)}; not both")
+        missing = [name for name in _SHAPE if name not in given]
+        if not self.model and missing:
+            raise problem("missing_key", f"{', '.join(missing)} missing", "or name a checkpoint with 'model'")
+        return self
+
+
+class Step(NamedRecord):
+    """An optimisation: what it makes smaller, and by how much."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["divide_by"]}, {"required": ["multiply_by"]}]}
+    )
+
+    name_fields = ("name",)
+
+    name: Slug = Field(description="What ``:steps:`` calls it.")
+    label: Text = Field(description="What pages call it.")
+    components: tuple[Component, ...] = Field(min_length=1, description="The components it makes smaller.")
+    divide_by: Annotated[float, Field(ge=1, le=1000)] | Literal["gpus"] | None = Field(
+        None, description="Divisor; gpus: the number of GPUs."
+    )
+    multiply_by: float | None = Field(None, gt=0, le=1, description="The share that remains.")
+    text: Prose = Field(description="What it does, in a sentence.")
+
+    @model_validator(mode="after")
+    def _one_effect(self) -> Step:
+        if (self.divide_by is None) == (self.multiply_by is None):
+            raise problem("wrong_value", "a step needs either 'divide_by' or 'multiply_by'")
+        return self
+
+
+class Cause(NamedRecord):
+    """Why a printed figure is not what its formula gives."""
+
+    name_fields = ("name",)
+
+    name: Annotated[str, StringConstraints(pattern=pattern(r"^[A-Z][A-Z0-9]{0,5}$", "a code such as K2"))] = (
+        Field(description="Short code.")
+    )
+    text: Prose = Field(description="What went wrong.")
+
+
+class PrintedFigure(Record):
+    """A figure as it was printed."""
+
+    figure: Figure = Field(
+        description="Which: a component, total, hidden-size or ffn-dimension; behind the name of a step and "
+        "a dot: a component, states or total after that step."
+    )
+    value: Number = Field(description="As printed; in GB if it is a size.")
+    summary: bool = Field(False, description="The summary table repeats it.")
+    causes: tuple[Text, ...] = Field((), description="Codes of the causes that lie in this figure itself.")
+    carried: tuple[Text, ...] = Field((), description="Codes of the causes that other figures bring in.")
+
+
+class Printed(NamedRecord):
+    """What was printed about one model."""
+
+    name_fields = ("name",)
+
+    name: Text = Field(description="The specification that it is about.")
+    figures: tuple[PrintedFigure, ...] = Field(description="The figures.")
+
+
+class Claim(Record):
+    """An entry of the requirement lists."""
+
+    level: Literal["minimum", "recommended", "optimal"] = Field(description="Which list.")
+    text: Text = Field(description="The entry as printed.")
+    count: int = Field(ge=1, le=100_000, description="Number of GPUs.")
+    gpus: tuple[Text, ...] = Field(min_length=1, description="Names in gpus.yaml of the cards it names.")
+    unknown: tuple[Text, ...] = Field((), description="Cards it names that were never made.")
+
+
+class Requirement(NamedRecord):
+    """The requirement lists of one model."""
+
+    name_fields = ("name",)
+
+    name: Text = Field(description="The specification that they are about.")
+    claims: tuple[Claim, ...] = Field(description="The entries.")
+
+
+class Configuration(NamedRecord):
+    """Recommended settings for one model."""
+
+    name_fields = ("name",)
+
+    name: Text = Field(description="The specification that they are for.")
+    settings: Mapping[SettingKey, SettingValue] = Field(
+        description="verl's dotted keys.", json_schema_extra={"additionalProperties": False}
+    )
+
+    @model_validator(mode="after")
+    def _keys_or_groups(self) -> Configuration:
+        groups = {key[: end.start()] for key in self.settings for end in re.finditer(r"\.", key)}
+        both = sorted(groups & self.settings.keys())
+        if both:
+            raise problem("wrong_value", f"{both[0]!r} has a value and keys below it")
+        return self
+
+
+class Priority(NamedRecord):
+    """How soon to take a step."""
+
+    name_fields = ("name",)
+
+    name: Slug = Field(description="Name of the step.")
+    advice: Text = Field(description="How strongly it is advised.")
+    reason: Prose = Field(description="Why.")
+    keys: tuple[SettingKey, ...] = Field((), description="The keys of verl's configuration behind it.")
+
+
+class TradeOff(NamedRecord):
+    """What saving memory costs."""
+
+    name_fields = ("name",)
+
+    name: Slug = Field(description="Short name.")
+    change: Text = Field(description="What is changed.")
+    gain: Text = Field(description="What becomes smaller.")
+    cost: Text = Field(description="What it costs.")
+
+
+def _command(text: str) -> str:
+    if "\n" in text or text != text.strip():
+        raise problem("wrong_value", "expected a command on one line")
+    return no_email(text)
+
+
+ShellLine = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(_command)]
+
+
+class Command(NamedRecord):
+    """A command that shows how much memory is used."""
+
+    name_fields = ("name",)
+
+    name: Slug = Field(description="Short name.")
+    command: ShellLine = Field(description="For a shell.")
+    purpose: Text = Field(description="What it shows.")
+
+
+class Metric(NamedRecord):
+    """Something to keep an eye on."""
+
+    name_fields = ("name",)
+
+    name: Slug = Field(description="Short name.")
+    label: Text = Field(description="What pages call it.")
+    text: Prose = Field(description="What to look for.")
+    limited: bool = Field(False, description="It should stay below ``assumptions.memory_limit``.")
+
+
+class Source(Record):
+    """A place in verl's repository at the commit of ``verl.ref``."""
+
+    path: RepoPath = Field(description="File.")
+    lines: Annotated[str, StringConstraints(pattern=LINES)] | None = Field(
+        None, description='Line, or first and last line, in quotes: "40-45".'
+    )
+
+
+class Remark(NamedRecord):
+    """Where verl works differently from what the analysis says."""
+
+    name_fields = ("name",)
+
+    name: Slug = Field(description="Short name.")
+    about: tuple[Text, ...] = Field(
+        min_length=1,
+        description="What it contradicts: components, total, steps, assumptions, keys of the configuration, "
+        "commands, metrics, or requirements.",
+    )
+    text: Prose = Field(description="What verl does instead.")
+    sources: tuple[Source, ...] = Field(min_length=1, description="Where that can be checked.")
+
+
+class AnalysisFile(Record):
+    """The file ``analysis.yaml``; of several, each adds to those before it and overrides them by name."""
+
+    verl: VerlState | None = Field(None, description="The state of verl that remarks compare with.")
+    assumptions: AssumptionsPart | None = Field(  # type: ignore[valid-type]
+        None, description="What every figure assumes; one left out keeps its earlier value."
+    )
+    specifications: tuple[Specification, ...] = Field((), description="The models.")
+    steps: tuple[Step, ...] = Field(
+        (), description="The optimisations, in the order in which they are taken."
+    )
+    causes: tuple[Cause, ...] = Field((), description="Why printed figures differ.")
+    printed: tuple[Printed, ...] = Field((), description="The figures that were printed.")
+    requirements: tuple[Requirement, ...] = Field((), description="The printed requirement lists.")
+    configurations: tuple[Configuration, ...] = Field((), description="Recommended settings.")
+    priorities: tuple[Priority, ...] = Field((), description="Which step first.")
+    trade_offs: tuple[TradeOff, ...] = Field((), description="What saving memory costs.")
+    commands: tuple[Command, ...] = Field((), description="Commands that show memory.")
+    metrics: tuple[Metric, ...] = Field((), description="What to watch.")
+    remarks: tuple[Remark, ...] = Field((), description="Where verl works differently.")

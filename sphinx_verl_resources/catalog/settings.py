@@ -1,0 +1,52 @@
+"""verl's settings as its users write them: nested YAML, and overrides on the command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+
+def nested_yaml(settings: Mapping[str, Any]) -> str:
+    """Dotted keys as YAML with one level per dot, in their order."""
+    tree: dict[str, Any] = {}
+    for key, value in settings.items():
+        *groups, name = key.split(".")
+        branch = tree
+        for group in groups:
+            branch = branch.setdefault(group, {})
+        branch[name] = list(value) if isinstance(value, tuple) else value
+    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=200)).rstrip()
+
+
+def overrides(settings: Mapping[str, Any], new: Container[str] = ()) -> list[str]:
+    """Dotted keys as arguments of verl's launcher, ready for a shell.
+
+    Args:
+        settings: values by key.
+        new: keys that the composed configuration does not have, which Hydra wants a plus before.
+    """
+    return [
+        shlex.quote(f"{'+' if key in new else ''}{key}={_hydra(value)}") for key, value in settings.items()
+    ]
+
+
+def _hydra(value: Any) -> str:
+    """A value in the grammar of Hydra's overrides."""
+    if isinstance(value, tuple):
+        return f"[{','.join(_hydra(item) for item in value)}]"
+    if value is None:
+        return "null"
+    if isinstance(value, (bool, int, float)):
+        return str(value)
+    if re.fullmatch(r"[\w./:@%+-]+", value) and not re.fullmatch(
+        r"[-+.\d].*|true|false|null", value, re.IGNORECASE
+    ):
+        return str(value)
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

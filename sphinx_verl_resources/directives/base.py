@@ -1,0 +1,99 @@
+"""What all directives share: options read with all their problems, boxes for these, tables with captions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+from ..logs import log_at
+from ..render.table import empty_table
+from .options import AnyOption, OptionError, Problems, usable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sphinx.util.typing import OptionSpec
+
+#: Options of every directive that makes a table.
+TABLE_OPTIONS = ("caption", "name", "class")
+
+
+class VerlDirective(SphinxDirective):
+    """A directive that says all that is wrong with it at its own line, and never stops a build."""
+
+    has_content = True  # to say that there must be none
+    optional_arguments = 1
+    final_argument_whitespace = True
+    option_spec: ClassVar[OptionSpec] = AnyOption()
+
+    def run(self) -> list[nodes.Node]:
+        """Show what is asked for, or a box for each thing that is wrong."""
+        problems = Problems()
+        given = usable(self.options, self.option_spec, problems)
+        with problems.noted():
+            if self.content:
+                raise OptionError("the directive takes options and an argument, and no text")
+        content: list[nodes.Node] = []
+        with problems.noted():
+            content = self.show(given, problems)
+        if not problems:
+            return content
+        for problem in problems:
+            log_at(self.get_location(), problem.code, f"{self.name}: {problem}", self.config)
+        return [self.problem(nodes.Text(f"{self.name}: {problem}")) for problem in problems]
+
+    def show(self, given: Mapping[str, str], problems: Problems) -> list[nodes.Node]:
+        """The content; what is wrong with the options is added to ``problems``.
+
+        Raises:
+            OptionError, AnalysisError: something cannot be used, and nothing can be shown.
+        """
+        raise NotImplementedError
+
+    def problem(self, *content: nodes.Node) -> nodes.error:
+        """A box that no reader of the page overlooks."""
+        paragraph = nodes.paragraph("", "", *content)
+        paragraph["support_smartquotes"] = False
+        self.set_source_info(paragraph)
+        return nodes.error("", paragraph, classes=["verl-problem"])
+
+    def table(
+        self, table_class: str, inside: nodes.Element, caption: str, *, with_options: bool
+    ) -> nodes.table:
+        """A table of ours.
+
+        Args:
+            table_class: its class.
+            inside: its rows, or what will become them.
+            caption: its title; none if empty.
+            with_options: whether it is the one that the options of the directive are about.
+        """
+        table = empty_table(table_class)
+        self.set_source_info(table)
+        table += inside
+        if with_options:
+            caption = self.options.get("caption", caption)
+        if caption:
+            set_caption(table, caption, self.state.document)
+            self.set_source_info(table[0])
+        if with_options:
+            table["classes"] += self.options.get("class", "").split()
+            self.add_name(table)
+        return table
+
+
+def set_caption(table: nodes.table, caption: str, document: nodes.document) -> None:
+    """Give a table a title, and the id that Sphinx's permanent link to it needs."""
+    table.insert(0, nodes.title("", caption))
+    table["ids"].append(free_id(nodes.make_id(f"{table['classes'][0]}-{caption}"), table, document))
+
+
+def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
+    """``stem``, or ``stem-2`` and so on where the page has it already; reserved for ``node``."""
+    found, number = stem, 1
+    while document.ids.setdefault(found, node) is not node:
+        number += 1
+        found = f"{stem}-{number}"
+    return found

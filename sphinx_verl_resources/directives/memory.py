@@ -1,0 +1,148 @@
+"""``.. verl-memory::``: where the memory of a model goes, by the analysis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from ..catalog.names import COMPONENTS, TOTAL
+from ..diagnostics import Code
+from ..memory.questions import Memory, Names
+from ..render.memory import (
+    SUMMARY_CLASS,
+    TABLE_CLASS,
+    formula_list,
+    specification_rows,
+    summary_rows,
+    waterfall,
+    waterfall_rows,
+)
+from ..render.waterfall_chart import waterfall_chart
+from . import options
+from .analysis import NO_REMARKS, AnalysisDirective
+from .base import TABLE_OPTIONS
+from .options import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from docutils import nodes
+    from sphinx.util.typing import OptionSpec
+
+    from ..memory.analysis import Outcome
+
+#: What can be shown of a model.
+PIECES = ("specification", "formulas", "chart", "table")
+#: Largest values of the options; more is a slip of the finger.
+LIMITS = {"gpus": 100_000, "batch-size": 1_000_000, "sequence-length": 10_000_000}
+FSDP = "fsdp"
+
+
+class VerlMemory(AnalysisDirective):
+    """Components, chain and running totals of one model."""
+
+    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(
+        *LIMITS, "steps", "show", "gib", NO_REMARKS, *TABLE_OPTIONS
+    )
+
+    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
+        """The pieces asked for, in the order asked for."""
+        numbers: dict[str, int | None] = dict.fromkeys(LIMITS)
+        for name, most in LIMITS.items():
+            with problems.noted():
+                numbers[name] = options.count(given, name, most)
+        pieces: tuple[str, ...] = PIECES
+        steps: tuple[str, ...] | None = None
+        with problems.noted():
+            pieces = options.choices(given, "show", PIECES) or PIECES
+        with problems.noted():
+            steps = self._steps(given)
+        with problems.noted():
+            if not self.arguments:
+                hint = "name a size class or a model, as in '.. verl-memory:: 8B'"
+                raise OptionError(hint, Code.unknown_size)
+        with problems.noted():
+            self._check_combination(given, pieces, steps)
+        if problems:
+            return []
+        question = Memory(
+            " ".join(self.arguments[0].split()),
+            numbers["gpus"],
+            numbers["batch-size"],
+            numbers["sequence-length"],
+            steps,
+        )
+        return self._pieces(self.ask(question), pieces)
+
+    def _steps(self, given: Mapping[str, str]) -> tuple[str, ...] | None:
+        if given.get("steps", "").strip() == "none":
+            return ()
+        return options.choices(given, "steps", self.ask(Names("steps")), "none") if "steps" in given else None
+
+    def _check_combination(
+        self, given: Mapping[str, str], pieces: tuple[str, ...], steps: tuple[str, ...] | None
+    ) -> None:
+        if "gpus" in given and steps is not None and FSDP not in steps:
+            raise OptionError(f":gpus: has no effect without the step {FSDP!r} in :steps:")
+        for name in ("gib", *TABLE_OPTIONS):
+            if name in given and "table" not in pieces:
+                raise OptionError(f":{name}: is about the table, which :show: leaves out")
+
+    def _pieces(self, outcome: Outcome, pieces: tuple[str, ...]) -> list[nodes.Node]:
+        subjects = ["vocabulary-size"] if "specification" in pieces else []
+        if set(pieces) != {"specification"}:
+            subjects += [*COMPONENTS, TOTAL, *(step.name for step in outcome.steps)]
+        marks, remarks = self.remarks(subjects)
+        name = outcome.shape.name
+        made: dict[str, nodes.Node] = {}
+        for piece in pieces:
+            if piece == "specification":
+                rows = specification_rows(outcome, marks)
+                made[piece] = self.table(TABLE_CLASS, rows, f"{name}: the model", with_options=False)
+            elif piece == "formulas":
+                made[piece] = formula_list(outcome, {} if "table" in pieces else marks)
+            elif piece == "chart":
+                made[piece] = self._chart(outcome, pieces)
+            else:
+                rows = waterfall_rows(outcome, marks, with_gib="gib" in self.options)
+                made[piece] = self.table(TABLE_CLASS, rows, _caption(outcome), with_options=True)
+        return [*made.values(), *remarks]
+
+    def _chart(self, outcome: Outcome, pieces: tuple[str, ...]) -> nodes.Element:
+        """The waterfall as a drawing; where that has no place and the table is left out, the table."""
+        chart = waterfall_chart(waterfall(outcome), _caption(outcome))
+        self.set_source_info(chart)
+        if "table" not in pieces:
+            rows = waterfall_rows(outcome, {}, with_gib=False)
+            chart += self.table(TABLE_CLASS, rows, _caption(outcome), with_options=False)
+        return chart
+
+
+def _caption(outcome: Outcome) -> str:
+    sequences = f"{outcome.batch_size} sequence{'' if outcome.batch_size == 1 else 's'}"
+    return f"{outcome.shape.name}: memory for {sequences} of {outcome.sequence_length} tokens"
+
+
+class VerlMemorySummary(AnalysisDirective):
+    """One model a row."""
+
+    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(*LIMITS, "gib", NO_REMARKS, *TABLE_OPTIONS)
+
+    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
+        """The table."""
+        numbers: dict[str, int | None] = dict.fromkeys(LIMITS)
+        for name, most in LIMITS.items():
+            with problems.noted():
+                numbers[name] = options.count(given, name, most)
+        outcomes: list[Outcome] = []
+        with problems.noted():
+            for name in self.models("specifications"):
+                question = Memory(name, numbers["gpus"], numbers["batch-size"], numbers["sequence-length"])
+                with problems.noted():
+                    outcomes.append(self.ask(question))
+        if problems:
+            return []
+        steps = [step.name for outcome in outcomes[:1] for step in outcome.steps]
+        marks, remarks = self.remarks([TOTAL, *steps])
+        rows = summary_rows(outcomes, marks, with_gib="gib" in self.options)
+        table = self.table(SUMMARY_CLASS, rows, "GB per GPU, step by step", with_options=True)
+        return [table, *remarks]

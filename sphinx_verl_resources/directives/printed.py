@@ -1,0 +1,68 @@
+"""``.. verl-published::`` and ``.. verl-requirements::``: what was printed, beside what is computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+
+from ..memory.questions import AsPrinted, Assumed, Required
+from ..render.printed import (
+    PRINTED_CLASS,
+    REQUIREMENTS_CLASS,
+    cause_list,
+    printed_rows,
+    requirement_legend,
+    requirement_rows,
+)
+from . import options
+from .analysis import AnalysisDirective
+from .base import free_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sphinx.util.typing import OptionSpec
+
+    from ..catalog.models.analysis import Cause
+
+
+class VerlPublished(AnalysisDirective):
+    """A table for each model, and the causes of all differences."""
+
+    option_spec: ClassVar[OptionSpec] = options.AnyOption.of()
+
+    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
+        """Tables, then causes."""
+        answers = []
+        for name in self.models("printed"):
+            with problems.noted():
+                answers.append((name, *self.ask(AsPrinted(name))))
+        causes: dict[str, Cause] = {cause.name: cause for *_, named in answers for cause in named}
+        listed = nodes.definition_list()
+        anchors = {
+            code: free_id(nodes.make_id(f"verl-cause-{code}"), listed, self.state.document) for code in causes
+        }
+        tables: list[nodes.Node] = [
+            self.table(PRINTED_CLASS, printed_rows(found, anchors), f"{name}, as printed", with_options=False)
+            for name, found, _ in answers
+        ]
+        return [*tables, cause_list(list(causes.values()), anchors)] if causes else tables
+
+
+class VerlRequirements(AnalysisDirective):
+    """A table of verdicts for each model."""
+
+    option_spec: ClassVar[OptionSpec] = options.AnyOption.of()
+
+    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
+        """One table a model."""
+        tables: list[nodes.Node] = []
+        for name in self.models("requirements"):
+            with problems.noted():
+                rows = requirement_rows(self.ask(Required(name)))
+                caption = f"{name}: how many GPUs"
+                tables.append(self.table(REQUIREMENTS_CLASS, rows, caption, with_options=False))
+        legend = requirement_legend(self.ask(Assumed()).memory_limit)
+        self.set_source_info(legend)
+        return [*tables, legend]

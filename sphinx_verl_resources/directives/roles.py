@@ -1,0 +1,69 @@
+"""Figures inside sentences: ``:verl:data:`last-updated``` and ``:verl:memory:`8B, after FSDP```."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxRole
+
+from ..catalog.figures import FIGURES
+from ..diagnostics import Code, did_you_mean
+from ..domain import FigureUse, VerlDomain
+from ..logs import log_at
+from ..memory.questions import Value
+
+if TYPE_CHECKING:
+    from docutils.nodes import Node, system_message
+
+
+class ValueRole(SphinxRole):
+    """A role whose text names a figure and that shows its value."""
+
+    full_name: ClassVar[str]
+
+    def run(self) -> tuple[list[Node], list[system_message]]:
+        """Show the value, or what is wrong with the name."""
+        try:
+            value = self.value(VerlDomain.of(self.env), " ".join(self.text.split()))
+        except ValueError as error:
+            message = f"{self.full_name}: {error}"
+            log_at(self.get_location(), Code.directive, message, self.config)
+            return [self._inline(f"[{message.partition(';')[0]}]", "verl-problem")], []
+        return [self._inline(value, "verl-value")], []
+
+    def value(self, domain: VerlDomain, text: str) -> str:
+        """The value that ``text`` names; the page depends on it from now on.
+
+        Raises:
+            ValueError: it names none.
+        """
+        raise NotImplementedError
+
+    def _inline(self, text: str, name: str) -> nodes.inline:
+        node = nodes.inline(self.rawtext, text, classes=[name])
+        node["support_smartquotes"] = False
+        return node
+
+
+class DataRole(ValueRole):
+    """A figure about the runs and registries."""
+
+    full_name = "verl:data"
+
+    def value(self, domain: VerlDomain, text: str) -> str:
+        """Read the figure."""
+        if text not in FIGURES:
+            raise ValueError(f"unknown figure {text!r}; {did_you_mean(text, FIGURES)}")
+        domain.note_use(FigureUse(text))
+        return FIGURES[text](domain.catalog)
+
+
+class MemoryRole(ValueRole):
+    """A figure of the memory analysis."""
+
+    full_name = "verl:memory"
+
+    def value(self, domain: VerlDomain, text: str) -> str:
+        """Ask the analysis."""
+        return domain.ask(Value(text))

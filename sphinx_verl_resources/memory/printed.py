@@ -1,0 +1,141 @@
+"""Figures that were printed, beside what their formulas give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..catalog.names import STATES, TOTAL, figure_parts
+from ..catalog.validation import problem_at
+from ..diagnostics import Code, Severity
+from ..units import GB, gb, percent, plain
+from .analysis import LABELS, analyse, figure_size
+from .shapes import AnalysisError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..catalog.analysis import Analysis, Part
+    from ..catalog.models.analysis import Printed, PrintedFigure
+    from ..diagnostics import Diagnostic
+    from .analysis import Outcome
+
+#: The analysis was printed with one decimal: half a unit of the last digit is rounding.
+ROUNDING = 0.05
+_LABELS = {
+    **LABELS,
+    STATES: "Model states",
+    TOTAL: "Total",
+    "hidden-size": "Hidden size",
+    "ffn-dimension": "FFN dimension",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One printed figure.
+
+    Attributes:
+        step: label of the step that it stands behind; empty for one before all steps.
+        label: what it is.
+        is_size: whether the numbers are bytes; they are counts otherwise.
+        computed: by the formula, in full.
+        printed: as printed, in the same unit.
+        causes: codes of the causes that lie in the figure itself.
+        carried: codes of those that other figures bring in.
+    """
+
+    step: str
+    label: str
+    is_size: bool
+    computed: float
+    printed: float
+    causes: tuple[str, ...]
+    carried: tuple[str, ...]
+
+    @property
+    def difference(self) -> float:
+        """Printed against computed, as a share."""
+        return self.printed / self.computed - 1 if self.computed else 0.0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether rounding explains the difference."""
+        rounding = ROUNDING * GB if self.is_size else 0.5
+        return abs(self.printed - self.computed) <= rounding * (1 + 1e-9)
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether there is nothing to explain, or a cause is recorded."""
+        return self.agrees or bool(self.causes or self.carried)
+
+    def show(self, value: float) -> str:
+        """A number of the comparison with its unit."""
+        return gb(value) if self.is_size else plain(round(value))
+
+
+def compare(analysis: Analysis, printed: Printed) -> tuple[Comparison, ...]:
+    """Each figure that was printed of a model, in the order of the record.
+
+    Raises:
+        AnalysisError: the model, a step or a figure is not known.
+    """
+    outcome = analyse(analysis, printed.name)
+    return tuple(_compare(outcome, item) for item in printed.figures)
+
+
+def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
+    step, name = figure_parts(item.figure)
+    if name not in _LABELS:
+        raise AnalysisError(f"there is no figure {item.figure!r}")
+    label = next((taken.label for taken in outcome.steps if taken.name == step), "")
+    if name == "hidden-size":
+        computed, is_size = outcome.shape.stated_hidden_size, False
+    elif name == "ffn-dimension":
+        computed, is_size = float(outcome.shape.ffn_dimension), False
+    else:
+        breakdown = outcome.start if step is None else outcome.after(step)
+        computed, is_size = figure_size(breakdown, name), True
+    printed = item.value * GB if is_size else item.value
+    return Comparison(label, _LABELS[name], is_size, computed, printed, item.causes, item.carried)
+
+
+def analysis_problems(analysis: Analysis) -> tuple[Diagnostic, ...]:
+    """Every problem of the record: those found while it was read, and those that only computing shows."""
+    found = (*analysis.diagnostics, *printed_problems(analysis))
+    return tuple(sorted(found, key=lambda problem: problem.sort_key))
+
+
+def printed_problems(analysis: Analysis) -> Iterator[Diagnostic]:
+    """Differences without a cause, and causes without a difference.
+
+    What a file prints is compared with what that file and those before it record: somebody who assumes
+    another batch elsewhere does not contradict what was printed.
+    """
+    for part in analysis.parts:
+        for index, printed in enumerate(part.entries["printed"]):
+            if printed is None:
+                continue
+            try:
+                found = compare(part.analysis, printed)
+            except AnalysisError:  # a name that leads nowhere, which is reported as such
+                continue
+            for number, comparison in enumerate(found):
+                yield from _problem(part, printed.name, ("printed", index, "figures", number), comparison)
+
+
+def _problem(part: Part, name: str, loc: tuple[str | int, ...], item: Comparison) -> Iterator[Diagnostic]:
+    what = f"{item.label} of {name}" + (f" after {item.step}" if item.step else "")
+    if not item.is_explained:
+        message = (
+            f"{what}: {item.show(item.printed)} printed, {item.show(item.computed)} by the formula "
+            f"({percent(item.difference)}), and no cause is recorded"
+        )
+        hint = "correct the figure, or record the cause under 'causes' or 'carried'"
+        code = Code.unexplained_difference
+    elif item.agrees and (item.causes or item.carried):
+        message = f"{what}: the printed figure agrees with the formula, but a cause is recorded"
+        hint, code = "remove 'causes' and 'carried'", Code.stale_cause
+    else:
+        return
+    yield problem_at(part.file, part.document, loc, code, message, hint, severity=Severity.WARNING)

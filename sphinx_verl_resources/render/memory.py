@@ -1,0 +1,195 @@
+"""The memory analysis of a model: what it takes, its formulas, the waterfall from all of it to one GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..catalog.names import TOTAL
+from ..units import GB, MINUS, gb, gb_number, gib_number, percent, plain, signed
+from .table import Cell, add_marks, table_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ..memory.analysis import Outcome, StepTaken
+    from ..memory.breakdown import Breakdown, Component
+
+TABLE_CLASS = "verl-memory"
+SUMMARY_CLASS = "verl-memory-summary"
+FORMULA_CLASS = "verl-formula"
+FORMULAS_CLASS = "verl-formulas"
+_UNUSED = "in no formula"
+#: The rule for the hidden size that the analysis states and does not keep to.
+STATED_HIDDEN_SIZE = "sqrt(parameters / (12 × layers))"
+#: The last line of a waterfall.
+PER_GPU = "per-gpu"
+
+
+def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[tuple[str, str]]]) -> nodes.tgroup:
+    """What the formulas take, and what is stated besides."""
+    shape = outcome.shape
+    if shape.checkpoint:
+        origin, hidden = f"of {shape.checkpoint}", ""
+        ffn = ffn_source = "" if shape.ffn_dimension else "no dense layer"
+    else:
+        difference = percent(shape.hidden_size / shape.stated_hidden_size - 1)
+        origin = ""
+        stated = plain(round(shape.stated_hidden_size))
+        hidden = f"{STATED_HIDDEN_SIZE} would be {stated} ({difference})"
+        ffn_source = f"{plain(shape.ffn_dimension / shape.hidden_size)} × hidden size"
+        ffn = ""
+    facts = [
+        ("Parameters", plain(shape.parameters), origin, ""),
+        ("Hidden size", plain(shape.hidden_size), hidden, ""),
+        ("Layers", plain(shape.layers), "", ""),
+        ("FFN dimension", ffn or plain(shape.ffn_dimension), _joined(ffn_source, _UNUSED), ""),
+        ("Attention heads", plain(shape.attention_heads or 0), _UNUSED, ""),
+        ("Vocabulary", plain(shape.vocabulary_size), _UNUSED, "vocabulary-size"),
+        ("Sequences", plain(outcome.batch_size), "", "batch-size"),
+        ("Tokens per sequence", plain(outcome.sequence_length), "", "sequence-length"),
+        ("GPUs", plain(outcome.gpus), "", "gpus"),
+    ]
+    rows = [
+        [Cell.of(label, marks.get(subject, ())), Cell.number(value), Cell.of(remark)]
+        for label, value, remark, subject in facts
+    ]
+    return table_group(["Quantity", "Value", "Remark"], rows)
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(text for text in texts if text)
+
+
+def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[tuple[str, str]]]) -> nodes.definition_list:
+    """Each component and each step: symbols, numbers put in, result."""
+    # "simple" keeps sphinx_rtd_theme from taking the terms for signatures.
+    items = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
+    for component in outcome.start.components:
+        items += _item(component.label, [_formula(component)], marks.get(component.key, ()))
+    items += _item("Total", [_sum(outcome.start)], marks.get("total", ()))
+    for step in outcome.steps:
+        changed = [item for item in step.after.components if item.key in step.changed]
+        lines = [(f"{item.label}: " if len(changed) > 1 else "") + _formula(item) for item in changed]
+        items += _item(step.label, [*lines, _sum(step.after)], marks.get(step.name, ()))
+    return items
+
+
+def _item(term: str, formulas: Iterable[str], marks: Sequence[tuple[str, str]]) -> nodes.definition_list_item:
+    title = nodes.term("", term)
+    add_marks(title, marks)
+    definition = nodes.definition()
+    for text in formulas:
+        definition += nodes.paragraph("", "", nodes.inline("", text, classes=[FORMULA_CLASS]))
+    return nodes.definition_list_item("", title, definition)
+
+
+def _formula(component: Component) -> str:
+    formula = component.formula
+    return f"{formula.symbols} = {formula.numbers} = {gb(component.size)}"
+
+
+def _sum(breakdown: Breakdown) -> str:
+    """The sum of all components; the numbers keep enough digits to be added."""
+    numbers = (f"{item.size / GB:,.3f}".rstrip("0").rstrip(".") for item in breakdown.components)
+    return f"total = {' + '.join(numbers)} = {gb(breakdown.total)}"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A line of the waterfall. Sizes are bytes.
+
+    Attributes:
+        subject: the component or step; ``total`` for everything, ``per-gpu`` for what is left of it.
+        change: what the line adds, or takes away.
+        running: what there is behind it.
+        detail: in a few words, what that is.
+    """
+
+    label: str
+    subject: str
+    change: float
+    running: float
+    detail: str
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the line says how much there is, and not how much is added or taken away."""
+        return self.subject in {TOTAL, PER_GPU}
+
+
+def waterfall(outcome: Outcome) -> list[Bar]:
+    """The components up to the total, then the steps down to one GPU."""
+    bars: list[Bar] = []
+    running, total = 0.0, outcome.start.total
+    for component in outcome.start.components:
+        running += component.size
+        share = f"{component.size / total:.0%}".replace("%", " %") if total else "nothing"
+        bars.append(Bar(component.label, component.key, component.size, running, f"{share} of the total"))
+    bars.append(Bar("Total", TOTAL, 0, total, "everything on one GPU"))
+    bars.extend(
+        Bar(step.label, step.name, -step.saved, step.after.total, _detail(step)) for step in outcome.steps
+    )
+    if outcome.steps:
+        end = outcome.end.total
+        saved = percent(end / total - 1) if total else "nothing"
+        bars.append(Bar("Per GPU", PER_GPU, end - total, end, f"{saved} in all"))
+    return bars
+
+
+def waterfall_rows(
+    outcome: Outcome, marks: Mapping[str, Sequence[tuple[str, str]]], *, with_gib: bool
+) -> nodes.tgroup:
+    """The waterfall as a table, with running totals and what each step saved."""
+    rows: list[list[Cell]] = []
+    for bar in waterfall(outcome):
+        numbers = [_change(bar.change), gb_number(bar.running)]
+        numbers += [gib_number(bar.running)] if with_gib else []
+        cells = [Cell.of(bar.label, marks.get(bar.subject, ())), *map(Cell.number, numbers)]
+        for cell in cells:
+            cell.strong = bar.is_sum
+        rows.append([*cells, Cell.of(bar.detail)])
+    headings = ["Part or step", "Change (GB)", "Running total (GB)", "Running total (GiB)", "What it is"]
+    return table_group([name for name in headings if with_gib or "GiB" not in name], rows)
+
+
+def _change(size: float) -> str:
+    return signed(gb_number(abs(size)), size) if size else ""
+
+
+def _detail(step: StepTaken) -> str:
+    names = [item.label for item in step.before.components if item.key in step.changed]
+    before, after = step.before.of(step.changed), step.after.of(step.changed)
+    listed = names[0] + "".join(f", {name[0].lower()}{name[1:]}" for name in names[1:])
+    return f"{listed}: {gb_number(before)} → {gb(after)}"
+
+
+def summary_rows(
+    outcomes: Sequence[Outcome], marks: Mapping[str, Sequence[tuple[str, str]]], *, with_gib: bool
+) -> nodes.tgroup:
+    """One model a row: its total, and what a GPU holds after each step."""
+    steps = outcomes[0].steps if outcomes else ()
+    headings = [
+        Cell.of("Model"),
+        Cell.of("GPUs"),
+        Cell.of("Total (GB)", marks.get("total", ())),
+        *(Cell.of(_short(step), marks.get(step.name, ())) for step in steps),
+        Cell.of("Saved"),
+    ]
+    if with_gib:
+        headings.insert(-1, Cell.of("Per GPU (GiB)"))
+    rows = []
+    for outcome in outcomes:
+        sizes = [outcome.start.total, *(step.after.total for step in outcome.steps)]
+        numbers = [plain(outcome.gpus), *map(gb_number, sizes)]
+        numbers += [gib_number(outcome.end.total)] if with_gib else []
+        saved = percent(outcome.end.total / outcome.start.total - 1).replace(MINUS, "")
+        rows.append([Cell.of(outcome.shape.name), *map(Cell.number, (*numbers, saved))])
+    return table_group(headings, rows)
+
+
+def _short(step: StepTaken) -> str:
+    """The heading of a step's column; the number of GPUs has one of its own."""
+    return f"+ {step.label.partition(' over ')[0]} (GB)"

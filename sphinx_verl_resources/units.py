@@ -1,0 +1,55 @@
+"""Bytes, and how they are written for people.
+
+GiB is 2^30 bytes, what a GPU and verl report; GB is 10^9 bytes, what the memory analysis counts in.
+"""
+
+from __future__ import annotations
+
+MIB = 2**20
+GIB = 2**30
+GB = 10**9
+
+#: A true minus sign, as wide as a plus.
+MINUS = "\N{MINUS SIGN}"
+
+
+def gb_number(size: float) -> str:
+    """Bytes as a number of GB, for a column whose heading says so: ``21.5``."""
+    return _rounded(size / GB)
+
+
+def gib_number(size: float) -> str:
+    """Bytes as a number of GiB, for a column whose heading says so."""
+    return _rounded(size / GIB)
+
+
+def gb(size: float) -> str:
+    """Bytes in GB with the unit: ``21.5 GB``."""
+    return f"{gb_number(size)} GB"
+
+
+def gib(size: float) -> str:
+    """Bytes in GiB with the unit: ``20.0 GiB``."""
+    return f"{gib_number(size)} GiB"
+
+
+def percent(share: float) -> str:
+    """A share with its sign: 0.0123 as ``+1.2 %``."""
+    return f"{signed(f'{abs(share):.1%}'.replace('%', ' %'), share)}"
+
+
+def signed(number: str, value: float) -> str:
+    """The text of a number with the sign of ``value`` before it."""
+    return f"{MINUS if value < 0 else '+'}{number}"
+
+
+def plain(value: float) -> str:
+    """A number as short as it can be written: ``0.3``, ``2048``, and from five digits on ``32,000``."""
+    if value != int(value):
+        return f"{value:,.6f}".rstrip("0")
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.0f}"
+
+
+def _rounded(value: float) -> str:
+    """One decimal, and two below one, where one would hide half of what there is."""
+    return f"{value:,.1f}" if abs(value) >= 1 or not value else f"{value:.2f}"
