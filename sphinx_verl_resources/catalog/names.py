@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: The sections of the hardware page, in its order; each is shown even when it holds no run.
 PAGE_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "405B", "671B")
@@ -47,13 +50,24 @@ SHAPE_FIGURES = ("hidden-size", "ffn-dimension")
 
 def sizes_hint(text: str) -> str:
     """Which size class a model of ``text`` parameters stands under, and all of them."""
+    near = nearest_size(text, SIZES)
     listed = f"the size classes are {', '.join(SIZES)}"
+    return f"the nearest is {near}; {listed}" if near else listed
+
+
+def nearest_size(text: str, names: Iterable[str]) -> str | None:
+    """The one of ``names`` that says the number of parameters nearest to that of ``text``, such as 9B."""
+    wanted = _billions(text)
+    sizes = {name: size for name in names if (size := _billions(name))}
+    if not wanted or not sizes:
+        return None
+    return min(sizes, key=lambda name: abs(math.log(sizes[name] / wanted)))
+
+
+def _billions(text: str) -> float:
+    """The number of a text such as 7B; 0 for any other."""
     match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,3})?)\s*B", text.strip(), re.IGNORECASE)
-    if not match or not float(match[1]):
-        return listed
-    billions = float(match[1])
-    near = min(SIZES, key=lambda size: abs(math.log(float(size[:-1]) / billions)))
-    return f"the nearest is {near}; {listed}"
+    return float(match[1]) if match else 0.0
 
 
 def size_slug(size: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..catalog.names import COMPONENTS, TOTAL
 from ..diagnostics import Code
+from ..memory.analysis import LIMITS
 from ..memory.questions import Memory, Names
 from ..render.memory import (
     SUMMARY_CLASS,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 #: What can be shown of a model.
 PIECES = ("specification", "formulas", "chart", "table")
-#: Largest values of the options; more is a slip of the finger.
-LIMITS = {"gpus": 100_000, "batch-size": 1_000_000, "sequence-length": 10_000_000}
 FSDP = "fsdp"
 
 

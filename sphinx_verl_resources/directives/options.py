@@ -55,6 +55,10 @@ class AnyOption(dict[str, Callable[[str], Any]]):
     def __missing__(self, name: str) -> Callable[[str], Any]:
         return directives.unchanged
 
+    def __bool__(self) -> bool:
+        # docutils takes the options of a directive that has none for its argument.
+        return True
+
 
 def usable(given: Mapping[str, str], known: Iterable[str], problems: Problems) -> dict[str, str]:
     """The options that exist and have a value, or have none if they are flags."""

@@ -29,6 +29,8 @@ LABELS = {
     "kv-cache": "KV cache",
     "overhead": "System overhead",
 }
+#: Largest values of what can be asked for; more is a slip of the finger.
+LIMITS = {"gpus": 100_000, "batch-size": 1_000_000, "sequence-length": 10_000_000}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..catalog.names import STATES, TOTAL, figure_parts
+from ..catalog.names import SHAPE_FIGURES, STATES, TOTAL, figure_parts
 from ..catalog.validation import problem_at
 from ..diagnostics import Code, Severity
 from ..units import GB, gb, percent, plain
@@ -38,9 +38,9 @@ class Comparison:
     Attributes:
         step: label of the step that it stands behind; empty for one before all steps.
         label: what it is.
-        is_size: whether the numbers are bytes; they are counts otherwise.
-        computed: by the formula, in full.
-        printed: as printed, in the same unit.
+        is_size: whether it is a size; it is a count otherwise.
+        computed: by the formula, in full; bytes if it is a size.
+        as_printed: the number that was printed; GB if it is a size.
         causes: codes of the causes that lie in the figure itself.
         carried: codes of those that other figures bring in.
     """
@@ -49,9 +49,14 @@ class Comparison:
     label: str
     is_size: bool
     computed: float
-    printed: float
+    as_printed: float
     causes: tuple[str, ...]
     carried: tuple[str, ...]
+
+    @property
+    def printed(self) -> float:
+        """What was printed, in the unit of what is computed."""
+        return self.as_printed * GB if self.is_size else self.as_printed
 
     @property
     def difference(self) -> float:
@@ -69,10 +74,6 @@ class Comparison:
         """Whether there is nothing to explain, or a cause is recorded."""
         return self.agrees or bool(self.causes or self.carried)
 
-    def show(self, value: float) -> str:
-        """A number of the comparison with its unit."""
-        return gb(value) if self.is_size else plain(round(value))
-
 
 def compare(analysis: Analysis, printed: Printed) -> tuple[Comparison, ...]:
     """Each figure that was printed of a model, in the order of the record.
@@ -86,7 +87,7 @@ def compare(analysis: Analysis, printed: Printed) -> tuple[Comparison, ...]:
 
 def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
     step, name = figure_parts(item.figure)
-    if name not in _LABELS:
+    if name not in _LABELS or (step is not None and name in SHAPE_FIGURES):
         raise AnalysisError(f"there is no figure {item.figure!r}")
     label = next((taken.label for taken in outcome.steps if taken.name == step), "")
     if name == "hidden-size":
@@ -96,8 +97,7 @@ def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
     else:
         breakdown = outcome.start if step is None else outcome.after(step)
         computed, is_size = figure_size(breakdown, name), True
-    printed = item.value * GB if is_size else item.value
-    return Comparison(label, _LABELS[name], is_size, computed, printed, item.causes, item.carried)
+    return Comparison(label, _LABELS[name], is_size, computed, item.value, item.causes, item.carried)
 
 
 def analysis_problems(analysis: Analysis) -> tuple[Diagnostic, ...]:
@@ -116,19 +116,21 @@ def printed_problems(analysis: Analysis) -> Iterator[Diagnostic]:
         for index, printed in enumerate(part.entries["printed"]):
             if printed is None:
                 continue
-            try:
-                found = compare(part.analysis, printed)
-            except AnalysisError:  # a name that leads nowhere, which is reported as such
-                continue
-            for number, comparison in enumerate(found):
-                yield from _problem(part, printed.name, ("printed", index, "figures", number), comparison)
+            for number, item in enumerate(printed.figures):
+                try:
+                    found = _compare(analyse(part.analysis, printed.name), item)
+                except AnalysisError:  # a name that leads nowhere, which is reported as such
+                    continue
+                yield from _problem(part, printed.name, ("printed", index, "figures", number), found)
 
 
 def _problem(part: Part, name: str, loc: tuple[str | int, ...], item: Comparison) -> Iterator[Diagnostic]:
     what = f"{item.label} of {name}" + (f" after {item.step}" if item.step else "")
     if not item.is_explained:
+        unit = " GB" if item.is_size else ""
+        computed = gb(item.computed) if item.is_size else plain(round(item.computed))
         message = (
-            f"{what}: {item.show(item.printed)} printed, {item.show(item.computed)} by the formula "
+            f"{what}: {plain(item.as_printed)}{unit} printed, {computed} by the formula "
             f"({percent(item.difference)}), and no cause is recorded"
         )
         hint = "correct the figure, or record the cause under 'causes' or 'carried'"

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.names import SIZES, fold, sizes_hint
+from ..catalog.names import fold, nearest_size
 from ..diagnostics import Code, did_you_mean, nearest
 
 if TYPE_CHECKING:
@@ -130,11 +130,9 @@ def _of_architecture(entry: Architecture, name: str, gpus: int, checkpoint: str 
 
 
 def _hint(analysis: Analysis, name: str) -> str:
-    if "/" not in name and sizes_hint(name).startswith("the nearest"):
-        return sizes_hint(name)
-    known = [*analysis.specifications, *analysis.architectures.names]
-    near = nearest(name, known)
-    if near:
-        return f"did you mean {near!r}?"
-    listed = ", ".join(analysis.specifications) or ", ".join(SIZES)
-    return f"name one of {listed}, or a checkpoint of architectures.yaml"
+    listed = f"name one of {', '.join(analysis.specifications)}, or a checkpoint of architectures.yaml"
+    size = nearest_size(name, analysis.specifications)
+    if size:
+        return f"the nearest is {size}; {listed}"
+    near = nearest(name, [*analysis.specifications, *analysis.architectures.names])
+    return f"did you mean {near!r}?" if near else listed

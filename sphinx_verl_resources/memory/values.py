@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..catalog.names import COMPONENTS, STATES, TOTAL, fold
+from ..catalog.names import COMPONENTS, SHAPE_FIGURES, STATES, TOTAL, fold
 from ..diagnostics import did_you_mean
 from ..units import GB, gb, gib, plain
-from .analysis import LABELS, Outcome, analyse, figure_size
+from .analysis import LABELS, LIMITS, Outcome, analyse, figure_size
 from .shapes import AnalysisError, assumptions_of, entry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ..catalog.analysis import Analysis
     from ..catalog.models.analysis import Assumptions
@@ -24,7 +24,7 @@ ASSUMPTIONS: dict[str, Callable[[Assumptions], str]] = {
     "sequence length": lambda assumed: plain(assumed.sequence_length),
     "vocabulary size": lambda assumed: plain(assumed.vocabulary_size),
     "system overhead": lambda assumed: gb(assumed.overhead_gb * GB),
-    "ffn ratio": lambda assumed: plain(assumed.ffn_ratio),
+    "FFN ratio": lambda assumed: plain(assumed.ffn_ratio),
     "memory limit": lambda assumed: f"{plain(assumed.memory_limit * 100)} %",
 }
 #: Properties of the model and of the outcome.
@@ -33,28 +33,43 @@ PROPERTIES: dict[str, Callable[[Outcome], str]] = {
     "hidden size": lambda outcome: plain(outcome.shape.hidden_size),
     "stated hidden size": lambda outcome: plain(round(outcome.shape.stated_hidden_size)),
     "layers": lambda outcome: plain(outcome.shape.layers),
-    "ffn dimension": lambda outcome: plain(outcome.shape.ffn_dimension),
-    "gpus": lambda outcome: plain(outcome.gpus),
+    "FFN dimension": lambda outcome: plain(outcome.shape.ffn_dimension),
+    "GPUs": lambda outcome: plain(outcome.gpus),
 }
 #: Sizes, by what people call them; behind "after" and a step, the size after it.
-FIGURES = {
-    **{fold(LABELS[key]): key for key in COMPONENTS},
-    **{fold(key): key for key in COMPONENTS},
-    fold("model states"): STATES,
-    STATES: STATES,
+SIZES = {
+    **{LABELS[key]: key for key in COMPONENTS},
+    "model states": STATES,
     TOTAL: TOTAL,
+}
+PER_GPU = "per GPU"
+#: Each option of an analysis as words, and its name.
+OPTIONS = {
+    "gpus": r"([0-9]+) GPUs?",
+    "batch-size": r"batch(?: size)? ([0-9]+)",
+    "sequence-length": r"sequence(?: length)? ([0-9]+)",
 }
 EXAMPLES = "for example '8B, after FSDP', '3B, KV cache' or 'batch size'"
 
 
-@dataclass(frozen=True)
-class _Words:
-    """What the parts behind the model's name say."""
+class Figure(NamedTuple):
+    """Which figure; ``name`` is a key of ``PROPERTIES``, a component, states, total or saved.
 
-    options: Mapping[str, int]
-    figure: str
-    in_gib: bool
-    printed: bool
+    ``step`` is the step it comes behind: None before all, empty after the last.
+    """
+
+    name: str
+    step: str | None = None
+
+
+@dataclass
+class Request:
+    """What the parts behind the model's name ask for."""
+
+    figures: list[str] = field(default_factory=list)
+    options: dict[str, int] = field(default_factory=dict)
+    in_gib: bool = False
+    printed: bool = False
 
 
 def value_text(analysis: Analysis, text: str) -> str:
@@ -67,86 +82,91 @@ def value_text(analysis: Analysis, text: str) -> str:
     Raises:
         AnalysisError: the text names nothing that is known.
     """
-    parts = [" ".join(part.split()) for part in text.split(",")]
-    if len(parts) == 1:
-        known = {fold(name): show for name, show in ASSUMPTIONS.items()}
-        if fold(parts[0]) in known:
-            return known[fold(parts[0])](assumptions_of(analysis))
-        near = did_you_mean(parts[0], ASSUMPTIONS)
-        raise AnalysisError(f"{text!r} names no figure: a model and a figure, {EXAMPLES}; {near}")
-    name, words = parts[0], _read(parts[1:])
-    if words.printed:
-        return _printed(analysis, name, words)
-    options = words.options
+    name, *parts = (" ".join(part.split()) for part in text.split(","))
+    if not parts:
+        return _assumption(analysis, name)
+    request = _read(parts)
+    if len(request.figures) != 1:
+        listed = ", ".join(repr(figure) for figure in request.figures) or "none"
+        raise AnalysisError(f"name one figure, got {listed}; {EXAMPLES}")
+    figure = _find_figure(analysis, request.figures[0])
+    if request.printed:
+        if request.options or request.in_gib:
+            raise AnalysisError("what was printed does not depend on options, and is in GB")
+        return _printed(analysis, name, request.figures[0], figure)
     outcome = analyse(
         analysis,
         name,
-        gpus=options.get("gpus"),
-        batch_size=options.get("batch_size"),
-        sequence_length=options.get("sequence_length"),
+        gpus=request.options.get("gpus"),
+        batch_size=request.options.get("batch-size"),
+        sequence_length=request.options.get("sequence-length"),
     )
-    known_properties = {fold(key): show for key, show in PROPERTIES.items()}
-    if fold(words.figure) in known_properties:
-        return known_properties[fold(words.figure)](outcome)
-    return (gib if words.in_gib else gb)(_size(analysis, outcome, words.figure))
+    if figure.name in PROPERTIES:
+        return PROPERTIES[figure.name](outcome)
+    return (gib if request.in_gib else gb)(_size(outcome, figure))
 
 
-def _read(parts: list[str]) -> _Words:
-    options: dict[str, int] = {}
-    figures: list[str] = []
-    flags: set[str] = set()
-    patterns = {
-        "gpus": r"(\d{1,9}) GPUs?",
-        "batch_size": r"batch(?: size)? (\d{1,9})",
-        "sequence_length": r"sequence(?: length)? (\d{1,9})",
-    }
+def _assumption(analysis: Analysis, text: str) -> str:
+    for name, show in ASSUMPTIONS.items():
+        if fold(name) == fold(text):
+            return show(assumptions_of(analysis))
+    hint = did_you_mean(text, ASSUMPTIONS)
+    raise AnalysisError(f"{text!r} names no figure: a model and a figure, {EXAMPLES}; {hint}")
+
+
+def _read(parts: list[str]) -> Request:
+    request = Request()
     for part in parts:
-        found = {
-            name: match[1]
-            for name, pattern in patterns.items()
-            if (match := re.fullmatch(pattern, part, re.IGNORECASE))
-        }
-        if found:
-            ((name, number),) = found.items()
-            if name in options:
+        option = next(
+            (
+                (name, match[1])
+                for name, form in OPTIONS.items()
+                if (match := re.fullmatch(form, part, re.IGNORECASE))
+            ),
+            None,
+        )
+        if option:
+            name, number = option
+            if name in request.options:
                 raise AnalysisError(f"{part!r}: said twice")
-            if int(number) == 0:
-                raise AnalysisError(f"{part!r}: must be at least 1")
-            options[name] = int(number)
-        elif part.casefold() in {"in gib", "printed"}:
-            flags.add(part.casefold())
+            if len(number) > 20 or not 1 <= int(number) <= LIMITS[name]:
+                raise AnalysisError(f"{part[:40]!r}: must be from 1 to {LIMITS[name]:,}")
+            request.options[name] = int(number)
+        elif fold(part) == fold("in GiB"):
+            request.in_gib = True
+        elif fold(part) == "printed":
+            request.printed = True
         else:
-            figures.append(part)
-    if len(figures) != 1:
-        listed = ", ".join(repr(figure) for figure in figures) or "none"
-        raise AnalysisError(f"name one figure, got {listed}; {EXAMPLES}")
-    if "printed" in flags and (options or "in gib" in flags):
-        raise AnalysisError("what was printed does not depend on options, and is in GB")
-    return _Words(options, figures[0], "in gib" in flags, "printed" in flags)
+            request.figures.append(part)
+    return request
 
 
-def _size(analysis: Analysis, outcome: Outcome, figure: str) -> float:
-    saved = re.fullmatch(r"saved by (.+)", figure, re.IGNORECASE)
-    if saved:
-        step = _step(analysis, saved[1])
-        return next(taken.saved for taken in outcome.steps if taken.name == step)
-    name, after, step_name = figure.rpartition("after ")
+def _find_figure(analysis: Analysis, text: str) -> Figure:
+    """What a figure's name means."""
+    before, after, step = text.rpartition("after ")
     if after:
-        return figure_size(outcome.after(_step(analysis, step_name)), _figure(name.strip() or TOTAL))
-    if fold(figure) == fold("per GPU"):
-        return outcome.end.total
-    return figure_size(outcome.start, _figure(figure))
+        return Figure(_find_size(before.strip() or TOTAL), _find_step(analysis, step))
+    if text.lower().startswith("saved by "):
+        return Figure("saved", _find_step(analysis, text[len("saved by ") :]))
+    if fold(text) == fold(PER_GPU):
+        return Figure(TOTAL, "")
+    for name in PROPERTIES:
+        if fold(name) == fold(text):
+            return Figure(name)
+    return Figure(_find_size(text))
 
 
-def _figure(text: str) -> str:
-    if fold(text) not in FIGURES:
-        names = [*(label.lower() for label in LABELS.values()), "model states", TOTAL, "per GPU", *PROPERTIES]
-        steps = "or a figure 'after' a step, or 'saved by' one"
-        raise AnalysisError(f"there is no figure {text!r}; {did_you_mean(text, names)}, {steps}")
-    return FIGURES[fold(text)]
+def _find_size(text: str) -> str:
+    for name, key in SIZES.items():
+        if fold(text) in {fold(name), fold(key)}:
+            return key
+    hint = did_you_mean(text, [*SIZES, PER_GPU, *PROPERTIES])
+    raise AnalysisError(
+        f"there is no figure {text!r}; {hint}; or write 'after' or 'saved by' and a step, {EXAMPLES}"
+    )
 
 
-def _step(analysis: Analysis, text: str) -> str:
+def _find_step(analysis: Analysis, text: str) -> str:
     for step in analysis.steps.values():
         if fold(text) in {fold(step.name), fold(step.label)}:
             return step.name
@@ -154,16 +174,17 @@ def _step(analysis: Analysis, text: str) -> str:
     raise AnalysisError(f"there is no step {text!r}; {did_you_mean(text, labels)}")
 
 
-def _printed(analysis: Analysis, name: str, words: _Words) -> str:
-    printed = entry_of(analysis, "printed", name)
-    figure, after, step_name = words.figure.rpartition("after ")
-    if fold(words.figure) in {fold("hidden size"), fold("ffn dimension")}:
-        wanted = fold(words.figure)
-    else:
-        step = f"{_step(analysis, step_name)}." if after else ""
-        wanted = fold(step + _figure((figure if after else words.figure).strip() or TOTAL))
-    for item in printed.figures:
-        if fold(item.figure) == wanted:
-            is_count = wanted in {fold("hidden size"), fold("ffn dimension")}
-            return plain(item.value) if is_count else gb(item.value * GB)
-    raise AnalysisError(f"{words.figure!r} was not printed for {name}")
+def _size(outcome: Outcome, figure: Figure) -> float:
+    if figure.name == "saved":
+        return next(taken.saved for taken in outcome.steps if taken.name == figure.step)
+    if figure.step is None:
+        return figure_size(outcome.start, figure.name)
+    return figure_size(outcome.after(figure.step or None), figure.name)
+
+
+def _printed(analysis: Analysis, name: str, text: str, figure: Figure) -> str:
+    key = fold(f"{figure.step}.{figure.name}" if figure.step else figure.name)
+    for item in entry_of(analysis, "printed", name).figures:
+        if fold(item.figure) == key and figure.step != "":
+            return plain(item.value) if item.figure in SHAPE_FIGURES else gb(item.value * GB)
+    raise AnalysisError(f"{text!r} was not printed for {name}")

@@ -119,8 +119,7 @@ def command_list(
     """Each command in a block of its own, under what it shows."""
     result: list[nodes.Element] = []
     for item in commands:
-        purpose = f"{item.purpose[0].upper()}{item.purpose[1:]}:"
-        paragraph = nodes.paragraph("", purpose)
+        paragraph = nodes.paragraph("", item.purpose)
         add_marks(paragraph, marks.get(item.name, ()))
         result += [paragraph, _code(item.command, "bash")]
     return result

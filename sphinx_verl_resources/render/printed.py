@@ -37,8 +37,8 @@ def printed_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) 
         causes = [(code, anchors[code]) for code in (*item.causes, *item.carried) if code in anchors]
         rows.append([
             Cell.of(figure + unit),
-            Cell.number(_show(item, item.computed)),
-            Cell.number(_show(item, item.printed)),
+            Cell.number(gb_number(item.computed) if item.is_size else plain(round(item.computed))),
+            Cell.number(plain(item.as_printed)),
             Cell.number("" if item.agrees else percent(item.difference)),
             Cell.of(_word(item), causes),
         ])  # fmt: skip
@@ -49,16 +49,12 @@ def _behind(step: str) -> str:
     return f"after {step[0].lower() if step[1:2].islower() else step[0]}{step[1:]}"
 
 
-def _show(item: Comparison, value: float) -> str:
-    return gb_number(value) if item.is_size else plain(round(value))
-
-
 def _word(item: Comparison) -> str:
     if item.agrees:
         return "agrees"
     if not item.is_explained:
         return "not recorded"
-    return "slip" if item.causes else "carried in"
+    return "see" if item.causes else "carried in"
 
 
 def cause_list(causes: Sequence[Cause], anchors: Mapping[str, str]) -> nodes.definition_list:

@@ -9,7 +9,15 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
 
 from ..names import Component
 from .base import (
@@ -22,6 +30,7 @@ from .base import (
     RepoPath,
     Text,
     no_email,
+    not_empty,
     pattern,
     problem,
 )
@@ -108,6 +117,21 @@ class Specification(NamedRecord):
         return self
 
 
+def _divisor(value: Any) -> Any:
+    if value == "gpus":
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= 1000:
+        raise problem("wrong_value", f"expected 'gpus', or a number from 1 to 1000, got {str(value)[:40]!r}")
+    return float(value)
+
+
+Divisor = Annotated[
+    Any,
+    AfterValidator(_divisor),
+    WithJsonSchema({"anyOf": [{"const": "gpus"}, {"type": "number", "minimum": 1, "maximum": 1000}]}),
+]
+
+
 class Step(NamedRecord):
     """An optimisation: what it makes smaller, and by how much."""
 
@@ -119,10 +143,10 @@ class Step(NamedRecord):
 
     name: Slug = Field(description="What ``:steps:`` calls it.")
     label: Text = Field(description="What pages call it.")
-    components: tuple[Component, ...] = Field(min_length=1, description="The components it makes smaller.")
-    divide_by: Annotated[float, Field(ge=1, le=1000)] | Literal["gpus"] | None = Field(
-        None, description="Divisor; gpus: the number of GPUs."
+    components: Annotated[tuple[Component, ...], AfterValidator(not_empty)] = Field(
+        description="The components it makes smaller.", json_schema_extra={"minItems": 1}
     )
+    divide_by: Divisor | None = Field(None, description="Divisor; gpus: the number of GPUs.")
     multiply_by: float | None = Field(None, gt=0, le=1, description="The share that remains.")
     text: Prose = Field(description="What it does, in a sentence.")
 
@@ -172,7 +196,9 @@ class Claim(Record):
     level: Literal["minimum", "recommended", "optimal"] = Field(description="Which list.")
     text: Text = Field(description="The entry as printed.")
     count: int = Field(ge=1, le=100_000, description="Number of GPUs.")
-    gpus: tuple[Text, ...] = Field(min_length=1, description="Names in gpus.yaml of the cards it names.")
+    gpus: Annotated[tuple[Text, ...], AfterValidator(not_empty)] = Field(
+        description="Names in gpus.yaml of the cards it names.", json_schema_extra={"minItems": 1}
+    )
     unknown: tuple[Text, ...] = Field((), description="Cards it names that were never made.")
 
 
@@ -242,7 +268,7 @@ class Command(NamedRecord):
 
     name: Slug = Field(description="Short name.")
     command: ShellLine = Field(description="For a shell.")
-    purpose: Text = Field(description="What it shows.")
+    purpose: Text = Field(description="What stands above it.")
 
 
 class Metric(NamedRecord):
@@ -271,19 +297,20 @@ class Remark(NamedRecord):
     name_fields = ("name",)
 
     name: Slug = Field(description="Short name.")
-    about: tuple[Text, ...] = Field(
-        min_length=1,
+    about: Annotated[tuple[Text, ...], AfterValidator(not_empty)] = Field(
         description="What it contradicts: components, total, steps, assumptions, keys of the configuration, "
         "commands, metrics, or requirements.",
+        json_schema_extra={"minItems": 1},
     )
     text: Prose = Field(description="What verl does instead.")
-    sources: tuple[Source, ...] = Field(min_length=1, description="Where that can be checked.")
+    sources: Annotated[tuple[Source, ...], AfterValidator(not_empty)] = Field(
+        description="Where that can be checked.", json_schema_extra={"minItems": 1}
+    )
 
 
 class AnalysisFile(Record):
     """The file ``analysis.yaml``; of several, each adds to those before it and overrides them by name."""
 
-    verl: VerlState | None = Field(None, description="The state of verl that remarks compare with.")
     assumptions: AssumptionsPart | None = Field(  # type: ignore[valid-type]
         None, description="What every figure assumes; one left out keeps its earlier value."
     )
@@ -300,3 +327,4 @@ class AnalysisFile(Record):
     commands: tuple[Command, ...] = Field((), description="Commands that show memory.")
     metrics: tuple[Metric, ...] = Field((), description="What to watch.")
     remarks: tuple[Remark, ...] = Field((), description="Where verl works differently.")
+    verl: VerlState | None = Field(None, description="The state of verl that remarks compare with.")

@@ -61,6 +61,13 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
+def not_empty(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuse a list without items."""
+    if not items:
+        raise problem("wrong_value", "expected at least one item")
+    return items
+
+
 def no_todo(text: str) -> str:
     """Refuse what was to be filled in and is not."""
     if re.match(r"TODO\b", text):

@@ -1,0 +1,133 @@
+"""What is wrong with a directive or a role of the memory analysis is said at its own line, and the page is built."""
+
+from __future__ import annotations
+
+import pytest
+
+SIZES = "3B, 8B, 32B, 0.5B, 1.5B, 7B, 14B, 70B, 122B, 235B, 405B, 671B"
+STEPS = "fsdp, gradient-checkpointing, activation-offload, dynamic-batching"
+PIECES = "specification, formulas, chart, table"
+
+
+@pytest.mark.parametrize(
+    ("directive", "options", "messages"),
+    [
+        ("verl-memory", "", ["name a size class or a model, as in '.. verl-memory:: 8B' [verl.unknown_size]"]),
+        ("verl-memory:9B", "", [f"there is no model '9B'; the nearest is 8B; name one of {SIZES}, or a checkpoint of architectures.yaml [verl.unknown_size]"]),
+        ("verl-memory:Qwen/Qwen3-8", "", ["there is no model 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? [verl.unknown_model]"]),
+        ("verl-memory:3B", ":gpus: 0", [":gpus: must be a whole number from 1 to 100,000, got '0' [verl.directive]"]),
+        ("verl-memory:3B", ":gpus: -8", [":gpus: must be a whole number from 1 to 100,000, got '-8'"]),
+        ("verl-memory:3B", ":gpus: 8.5", [":gpus: must be a whole number from 1 to 100,000, got '8.5'"]),
+        ("verl-memory:3B", ":gpus: eight", [":gpus: must be a whole number from 1 to 100,000, got 'eight'"]),
+        ("verl-memory:3B", ":gpus: 八", [":gpus: must be a whole number from 1 to 100,000, got '八'"]),
+        ("verl-memory:3B", ":gpus:", [":gpus: a value is missing"]),
+        ("verl-memory:3B", f":batch-size: {10**12}", [":batch-size: must be a whole number from 1 to 1,000,000, got '1000000000000'"]),
+        ("verl-memory:3B", f":batch-size: {'9' * 400}", [":batch-size: must be a whole number from 1 to 1,000,000, got '999"]),
+        ("verl-memory:3B", ":sequence-length: 0", [":sequence-length: must be a whole number from 1 to 10,000,000, got '0'"]),
+        ("verl-memory:3B", ":steps: fsdp, magic", [f":steps: unknown value 'magic'; allowed: {STEPS}, none"]),
+        ("verl-memory:3B", ":steps: fspd", [f":steps: unknown value 'fspd'; did you mean 'fsdp'? Allowed: {STEPS}, none"]),
+        ("verl-memory:3B", ":steps: fsdp, FSDP", [":steps: 'FSDP' stands there twice"]),
+        ("verl-memory:3B", ":steps: none, fsdp", [f":steps: unknown value 'none'; allowed: {STEPS}, none"]),
+        ("verl-memory:3B", ":steps: ,", [f":steps: name at least one of {STEPS}"]),
+        ("verl-memory:3B", ":show: tables", [f":show: unknown value 'tables'; did you mean 'table'? Allowed: {PIECES}"]),
+        ("verl-memory:3B", ":show: table table", [":show: 'table' stands there twice"]),
+        ("verl-memory:3B", ":gpus: 4\n:steps: gradient-checkpointing", [":gpus: has no effect without the step 'fsdp' in :steps:"]),
+        ("verl-memory:3B", ":gpus: 4\n:steps: none", [":gpus: has no effect without the step 'fsdp' in :steps:"]),
+        ("verl-memory:3B", ":gib:\n:show: formulas", [":gib: is about the table, which :show: leaves out"]),
+        ("verl-memory:3B", ":caption: x\n:show: chart", [":caption: is about the table, which :show: leaves out"]),
+        ("verl-memory:3B", ":gib: yes", [":gib: takes no value, got 'yes'"]),
+        ("verl-memory:3B", ":gpu: 8", [":gpu: unknown option; did you mean 'gpus'?"]),
+        ("verl-memory:3B", ":gpus: 0\n:show: x", [":gpus: must be", ":show: unknown value 'x'"]),
+        ("verl-memory-summary:3B 8B 3b", "", ["the model '3B' stands there twice"]),
+        ("verl-memory-summary:9B 10B", ":gpus: 0", [":gpus: must be", "there is no model '9B'", "there is no model '10B'"]),
+        ("verl-published:7B", "", ["nothing is recorded under 'printed' for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
+        ("verl-published", ":gib:", [":gib: unknown option"]),
+        ("verl-requirements:7B 9B", "", ["nothing is recorded under 'requirements' for '7B'", "nothing is recorded under 'requirements' for '9B'"]),
+        ("verl-config", "", ["name the model that the settings are for: 3B, 8B, 32B [verl.unknown_size]"]),
+        ("verl-config:7B", "", ["nothing is recorded under 'configurations' for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
+        ("verl-config:3B", ":show: json", [":show: unknown value 'json'; allowed: yaml, command-line, table"]),
+        ("verl-config:3B", ":name: x\n:show: yaml", [":name: is about the table, which :show: leaves out"]),
+        ("verl-analysis", "", ["name a part; allowed: assumptions, priorities, trade-offs, monitoring"]),
+        ("verl-analysis:priority", "", ["there is no part 'priority'; did you mean 'priorities'?"]),
+        ("verl-memory:3B", "\n\nText.", ["the directive takes options and an argument, and no text"]),
+    ],
+)  # fmt: skip
+def test_directive(project, directive, options, messages):
+    name, _, argument = directive.partition(":")
+    lines = "\n".join(f"   {line}" if line else "" for line in options.split("\n"))
+    build = project.page(f"Before.\n\n.. {name}:: {argument}\n{lines}\n\nAfter.\n").build()
+    found = [line.replace(f"{project.path}/", "") for line in build.warnings]
+    assert len(found) == len(messages), found
+    for line, message in zip(found, messages, strict=True):
+        assert line.startswith(f"index.rst:6: ERROR: {name}: {message}"), line
+    soup = build.soup()
+    assert len(soup.select(".verl-problem")) == len(messages)
+    assert "Before." in soup.get_text()
+    assert "After." in soup.get_text()
+
+
+@pytest.mark.parametrize("suffix", ["rst", "md"])
+def test_role(project, suffix):
+    project.conf.update(extensions=["myst_parser"])
+    role = ":verl:memory:`8B, after FSPD`" if suffix == "rst" else "{verl:memory}`8B, after FSPD`"
+    build = project.page(f"Some\ntext {role} here.", f"index.{suffix}").build()
+    (line,) = (line.replace(f"{project.path}/", "") for line in build.warnings)
+    place = {"rst": "index.rst:4", "md": "index.md:3"}[suffix]
+    assert (
+        line == f"{place}: ERROR: verl:memory: there is no step 'FSPD'; did you mean 'FSDP'? [verl.directive]"
+    )
+    assert "[verl:memory: there is no step 'FSPD']" in build.soup().get_text()
+
+
+def test_malformed_analysis(own, data):
+    data.write("analysis.yaml", "assumptions:\n  batch_size: [32\n")
+    build = own.page(".. verl-memory:: 8B\n   :show: table\n").build()
+    assert build.warnings == [
+        "../data/analysis.yaml:2:15: ERROR: the bracket that opens here is not closed where it should be; close it, "
+        "or add a comma [verl.yaml_syntax]"
+    ]
+    assert "117.5" in build.soup().get_text()  # what the package records still stands
+    assert own.build().warnings == build.warnings  # repeated while it lasts
+
+
+def test_the_analysis_is_not_read_where_no_page_shows_it(own, data):
+    data.run("a")
+    data.write("analysis.yaml", "assumptions: [")
+    assert own.page(".. verl-runs:: 7B").build().warnings == []
+    own.page(".. verl-runs:: 7B\n\n.. verl-memory:: 8B\n   :show: table\n")
+    assert len(own.build().warnings) == 1
+
+
+def test_a_key_that_verl_ignores_is_said_where_it_is_shown(own, data):
+    data.write(
+        "analysis.yaml",
+        "configurations:\n  - name: 8B\n    settings: {actor_rollout_ref.actor.megatron.grad_offload: true}\n",
+    )
+    build = own.page(".. verl-config:: 8B").build()
+    found = [line.replace(f"{own.path}/", "") for line in build.warnings]
+    assert [line.split(": ")[0] for line in found] == ["index.rst:4", "../data/analysis.yaml:3:16"]
+    assert all(
+        "WARNING" in line
+        and "is ignored by verl; Stored and never read" in line
+        and "[verl.config_key]" in line
+        for line in found
+    )
+    assert build.rows  # the page is built
+    assert build.soup().select("table.verl-config")
+
+
+@pytest.mark.parametrize("code", ["config_key", "unexplained_difference", "stale_cause"])
+def test_warnings_can_be_silenced(own, data, code):
+    data.write(
+        "analysis.yaml",
+        "configurations:\n  - {name: 8B, settings: {a.b: 1}}\n"
+        "printed:\n  - name: 3B\n    figures:\n      - {figure: total, value: 53}\n"
+        "      - {figure: parameters, value: 6, causes: [K]}\n",
+    )
+    own.page(".. verl-config:: 8B")
+    every = own.build().warnings
+    assert len(every) == 4
+    own.conf["suppress_warnings"] = [f"verl.{code}"]
+    left = own.build(fresh=True).warnings
+    assert left == [line for line in every if f"[verl.{code}]" not in line]
+    assert len(left) < len(every)

@@ -1,0 +1,150 @@
+"""Each directive of the memory analysis: one expected doctree for reStructuredText and for MyST Markdown."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+#: What a page says, as the lines of a directive without its signs.
+SNIPPETS = {
+    "memory": ("verl-memory", "3B"),
+    "memory-options": (
+        "verl-memory", "Qwen/Qwen3-8B", ":gpus: 16", ":batch-size: 64", ":sequence-length: 4,096",
+        ":steps: activation-offload, fsdp", ":show: table, specification", ":gib:", ":no-remarks:",
+        ":caption: Eight billion", ":name: eight", ":class: wide",
+    ),
+    "memory-no-steps": ("verl-memory", "0.5B", ":steps: none", ":show: chart table", ":no-remarks:"),
+    "memory-chart": ("verl-memory", "8B", ":show: chart", ":no-remarks:"),
+    "summary": ("verl-memory-summary", ""),
+    "summary-options": ("verl-memory-summary", "7B, Qwen/Qwen3-8B", ":gpus: 4", ":gib:", ":no-remarks:"),
+    "published": ("verl-published", "8b"),
+    "requirements": ("verl-requirements", "8B"),
+    "config": ("verl-config", "3B"),
+    "config-command": ("verl-config", "32b", ":show: command-line"),
+    "assumptions": ("verl-analysis", "assumptions"),
+    "priorities": ("verl-analysis", "priorities", ":no-remarks:"),
+    "trade-offs": ("verl-analysis", "trade-offs"),
+    "monitoring": ("verl-analysis", "monitoring"),
+}  # fmt: skip
+
+
+def written(lines: tuple[str, ...], suffix: str) -> str:
+    name, argument, *options = lines
+    if suffix == "md":
+        return "\n".join((f"```{{{name}}} {argument}", *options, "```"))
+    return "\n".join((f".. {name}:: {argument}", *(f"   {option}" for option in options)))
+
+
+def doctree(build) -> str:
+    """Everything below the title, without what differs between the two languages: where it was read."""
+    text = build.app.env.get_doctree("index").pformat()
+    text = text[text.index("</title>") if "</title>" in text else text.index("<title>") :]
+    return "\n".join(text.splitlines()[2:])
+
+
+@pytest.mark.parametrize("suffix", ["rst", "md"])
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_doctree(project, root, name, suffix):
+    project.conf.update(extensions=["myst_parser"])
+    build = project.page(written(SNIPPETS[name], suffix), f"index.{suffix}").build("pseudoxml")
+    assert build.warnings == []
+    golden = root / "tests" / "builds" / "golden" / f"{name}.txt"
+    found = re.sub(r"index\.(rst|md)", "index", doctree(build)) + "\n"
+    if os.environ.get("UPDATE_GOLDEN") and suffix == "rst":
+        golden.write_text(found, "utf-8")
+    assert found == golden.read_text("utf-8")
+
+
+ROLES = "Of {}, {} are KV cache; {} assumed, {} printed."
+VALUES = ("8B, after FSDP", "8B, KV cache", "batch size", "8B, after FSDP, printed")
+
+
+@pytest.mark.parametrize(("suffix", "form"), [("rst", ":verl:memory:`{}`"), ("md", "{{verl:memory}}`{}`")])
+def test_role(project, suffix, form):
+    project.conf.update(extensions=["myst_parser"])
+    text = ROLES.format(*(form.format(value) for value in VALUES))
+    build = project.page(text, f"index.{suffix}").build("text")
+    assert build.warnings == []
+    assert "Of 61.5 GB, 34.4 GB are KV cache; 32 assumed, 53.6 GB printed." in build.text("index.txt")
+
+
+def test_remarks_stand_once_on_a_page(project):
+    build = project.page(
+        ".. verl-memory:: 3B\n\n.. verl-memory:: 8B\n\n.. verl-analysis:: monitoring\n"
+    ).build()
+    soup = build.soup()
+    items = [item.get_text() for item in soup.select(".verl-notes li")]
+    assert len(items) == len(set(items)) == 15
+    lists = soup.select("ol.verl-notes")
+    assert [(len(item.select("li")), item.get("start")) for item in lists] == [(13, None), (2, "14")]
+    numbers = {
+        target["id"]: str(number) for number, target in enumerate(soup.select(".verl-notes li [id]"), 1)
+    }
+    marks = soup.select("a.verl-mark")
+    assert len(marks) == 34
+    for mark in marks:
+        assert mark.get_text() == f"[{numbers[mark['href'].removeprefix('#')]}]"
+
+
+def test_remarks_link_verl(project):
+    project.conf["verl_resources_script_url"] = "https://example.org/{ref}/{path}"
+    soup = project.page(".. verl-memory:: 3B").build().soup()
+    links = [link["href"] for link in soup.select(".verl-notes a[href^=http]")]
+    assert links[0] == (
+        "https://example.org/1dda039b9c6311889a9c9a26040677e1254814f9/"
+        "verl/workers/engine/fsdp/transformer_impl.py#L239-L262"
+    )
+
+
+def test_tables_have_the_class_of_their_directive(project):
+    text = "\n\n".join(written(lines, "rst") for lines in SNIPPETS.values() if lines[0] != "verl-memory")
+    soup = project.page(text).build().soup()
+    for name in {lines[0] for lines in SNIPPETS.values()} - {"verl-memory"}:
+        assert soup.select(f"table.{name}"), name
+    assert project.page(".. verl-memory:: 3B").build().soup().select("table.verl-memory")
+
+
+def test_a_label_reaches_the_table(project):
+    text = ":ref:`here`\n\n.. verl-memory:: 3B\n   :name: here\n   :caption: Three\n"
+    build = project.page(text).build(numfig=True)
+    assert build.warnings == []
+    link = build.soup().select_one("p a.reference.internal")
+    assert link.get_text() == "Three"
+    assert build.soup().select_one(f"table{link['href']} caption")
+
+
+def test_the_chart_shows_what_the_table_shows(project):
+    soup = project.page(".. verl-memory:: 8B\n   :show: chart, table\n").build().soup()
+    rows = [[cell.get_text() for cell in row.select("td")] for row in soup.select("tbody tr")]
+    texts = [text.get_text() for text in soup.select("svg text")]
+    drawn = list(zip(texts[::2], texts[1::2], strict=True))
+    assert len(drawn) == len(rows) == 12
+    for (label, value), row in zip(drawn, rows, strict=True):
+        assert row[0].startswith(label)
+        number = row[2] if label in {"Total", "Per GPU"} else row[1].removeprefix("+")
+        assert value == f"{number} GB"
+    assert "8B: memory for 32 sequences of 2048 tokens" in soup.svg["aria-label"]
+    assert len(str(soup.svg)) < 6000
+
+
+@pytest.mark.parametrize(
+    ("builder", "name", "drawn"), [("html", "index.html", True), ("text", "index.txt", False)]
+)
+def test_a_table_stands_in_for_the_chart(project, builder, name, drawn):
+    build = project.page(".. verl-memory:: 8B\n   :show: chart\n").build(builder)
+    assert build.warnings == []
+    assert ("<svg" in build.text(name)) is drawn
+    assert ("KV cache: 34.4 → 20.6 GB" in build.text(name)) is not drawn
+
+
+def test_what_is_copied_is_what_verl_takes(project):
+    soup = project.page(".. verl-config:: 8B").build().soup()
+    yaml_block, command = (block.get_text() for block in soup.select("div.highlight pre"))
+    import yaml
+
+    settings = yaml.safe_load(yaml_block)["actor_rollout_ref"]
+    assert settings["rollout"] == {"gpu_memory_utilization": 0.6, "tensor_model_parallel_size": 2}
+    assert "    actor_rollout_ref.actor.use_dynamic_bsz=True \\\n" in command
+    assert command.startswith("python3 -m verl.trainer.main_ppo \\\n")

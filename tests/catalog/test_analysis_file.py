@@ -1,0 +1,162 @@
+"""analysis.yaml and config_keys.yaml: what is wrong with them is said with its place, and what is good is used."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.memory.analysis import analyse
+from sphinx_verl_resources.memory.printed import analysis_problems
+
+SPEC = "specifications:\n  - {name: 13B, parameters: 13000000000, hidden_size: 5120, layers: 40}\n"
+STEP = "steps:\n  - {{name: zero, label: Zero, components: [{}], {}, text: x}}\n"
+SETTINGS = "configurations:\n  - name: 8B\n    settings: {{{}: 1}}\n"
+REMARK = "remarks:\n  - {{name: a, about: [{}], text: x, sources: [{{path: a/b.py}}]}}\n"
+CLAIM = (
+    "requirements:\n  - name: 8B\n    claims:\n"
+    "      - {{level: {}, text: x, count: 2, gpus: [{}]}}\n"
+)  # fmt: skip
+FIGURE = "printed:\n  - name: {}\n    figures:\n      - {{{}}}\n"
+
+
+@pytest.fixture
+def load(data, monkeypatch):
+    """The analysis with a file of one's own, and its problems as they are printed."""
+    monkeypatch.chdir(data.path.parent)
+
+    def loaded(text, name="analysis.yaml"):
+        data.write(name, text)
+        analysis = load_all(["data"])[1]
+        return analysis, [str(problem) for problem in analysis_problems(analysis)]
+
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("assumptions: [", "1:15: ERROR: a value is missing before this place"),
+        ("specifications:\n  - name: [3B\n", "2:11: ERROR: the bracket that opens here is not closed"),
+        ("", "1:1: ERROR: the file is empty; a file of this kind begins with the key 'assumptions' [verl.file_empty]"),
+        ("- a\n", "1:1: ERROR: expected keys and values, got a list; its keys are assumptions, specifications,"),
+        ("assumption: {}\n", "1:1: ERROR: unknown key 'assumption'; did you mean 'assumptions'? [verl.unknown_key]"),
+        ("assumptions: {batch_size: 0}\n", "1:27: ERROR: assumptions.batch_size: must be at least 1, got '0'"),
+        ("assumptions: {batch_size: many}\n", "1:27: ERROR: assumptions.batch_size: expected a whole number, got the text 'many'"),
+        ("assumptions: {bach_size: 1}\n", "1:15: ERROR: unknown key 'bach_size'; did you mean 'batch_size'?"),
+        ("assumptions: 3\n", "1:14: ERROR: assumptions: expected keys and values, got"),
+        ("specifications:\n  - {name: 12B, parameters: 12}\n", "2:5: ERROR: specifications.0: hidden_size, layers missing; or name a checkpoint with 'model' [verl.missing_key]"),
+        ("specifications:\n  - {name: 12B, model: Qwen/Qwen3-8B, layers: 3}\n", "2:5: ERROR: specifications.0: either 'model', or parameters"),
+        ("specifications:\n  - {name: 12B, model: Qwen/Qwen3-8}\n", "2:24: ERROR: model: unknown name 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? If not, add it to architectures.yaml [verl.unknown_model]"),
+        (SPEC + SPEC[16:], "3:5: ERROR: '13B' is also a name of entry 1 of 'specifications'"),
+        (STEP.format("parameter", "divide_by: 2"), "2:44: ERROR: steps.0.components.0: unknown value 'parameter'; did you mean 'parameters'?"),
+        (STEP.format("", "divide_by: 2"), "2:43: ERROR: steps.0.components: expected at least one item"),
+        (STEP.format("parameters", "divide_by: gpu"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got 'gpu'"),
+        (STEP.format("parameters", "divide_by: 0.5"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got '0.5'"),
+        (STEP.format("parameters", "multiply_by: 1.5"), "2:70: ERROR: steps.0.multiply_by: must be at most 1"),
+        (STEP.format("parameters", "divide_by: 2, multiply_by: 0.5"), "2:5: ERROR: steps.0: a step needs either 'divide_by' or 'multiply_by'"),
+        (FIGURE.format("8B", "figure: totl, value: 1"), "4:18: ERROR: figure: unknown name 'totl'; did you mean 'total'?"),
+        (FIGURE.format("8B", "figure: fspd.total, value: 1"), "4:18: ERROR: figure: unknown name 'fspd'; did you mean 'fsdp'?"),
+        (FIGURE.format("8B", "figure: fsdp.hidden-size, value: 1"), "4:18: ERROR: figure: unknown name 'hidden-size'"),
+        (FIGURE.format("8B", "figure: total, value: 1, causes: [KK]"), "4:44: ERROR: causes: unknown name 'KK'; did you mean 'K'?"),
+        (FIGURE.format("9B", "figure: total, value: 1"), "2:11: ERROR: printed: unknown name '9B'"),
+        (CLAIM.format("minimal", "A100"), "4:17: ERROR: requirements.0.claims.0.level: unknown value 'minimal'; did you mean 'minimum'?"),
+        (CLAIM.format("minimum", "A1000"), "4:52: ERROR: gpus: unknown name 'A1000'; did you mean 'A100'? If not, add it to gpus.yaml [verl.unknown_gpu]"),
+        (REMARK.format("activation"), "2:23: ERROR: about: unknown name 'activation'; did you mean 'activations'?"),
+        ("priorities:\n  - {name: fsdq, advice: a, reason: b}\n", "2:12: ERROR: priorities: unknown name 'fsdq'; did you mean 'fsdp'?"),
+        ("commands:\n  - {name: a, purpose: b, command: 'c\n\n      d'}\n", "2:36: ERROR: commands.0.command: expected a command on one line"),
+        ("configurations:\n  - {name: 8B, settings: {a.b: 1, a.b.c: 2}}\n", "2:5: ERROR: configurations.0: 'a.b' has a value and keys below it"),
+    ],
+)  # fmt: skip
+def test_errors(load, text, message):
+    _, problems = load(text)
+    assert len(problems) == 1, problems
+    assert problems[0].startswith(f"data/analysis.yaml:{message}"), problems
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("actor_rollout_ref.actor.megatron.grad_offload", "is ignored by verl; Stored and never read"),
+        ("actor_rollout_ref.actor.ppo_micro_batch_size", "is deprecated; write 'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu'"),
+        ("actor_rollout_ref.rollout.update_weights_bucket_megabytes", "has another name now; write 'actor_rollout_ref.rollout.checkpoint_engine."),
+        ("actor_rollout_ref.rollout.gpu_memory_utilisation", "did you mean 'actor_rollout_ref.rollout.gpu_memory_utilization'?"),
+        ("nothing.like.it", "verl has no key 'nothing.like.it' that is known here; correct it, or add it to config_keys.yaml"),
+    ],
+)  # fmt: skip
+def test_keys_that_verl_does_not_take(load, key, message):
+    _, problems = load(SETTINGS.format(key))
+    assert len(problems) == 1
+    assert problems[0].startswith("data/analysis.yaml:3:16: WARNING: ")
+    assert message in problems[0]
+    assert problems[0].endswith(" [verl.config_key]")
+
+
+def test_a_key_that_the_project_adds_is_known(load, data):
+    entry = {
+        "name": "nothing.like.it", "group": "actor", "type": "int", "default": 1, "phases": [],
+        "effect": "None.", "status": "active",
+    }  # fmt: skip
+    data.write("config_keys.yaml", yaml.safe_dump({"config_keys": [entry]}))
+    assert load(SETTINGS.format("nothing.like.it"))[1] == []
+
+
+def test_a_difference_without_a_cause(load):
+    _, problems = load(FIGURE.format("3B", "figure: fsdp.total, value: 32.6"))
+    assert problems == [
+        "data/analysis.yaml:4:9: WARNING: Total of 3B after FSDP over 8 GPUs: 32.6 GB printed, 37.2 GB by the "
+        "formula (−12.4 %), and no cause is recorded; correct the figure, or record the cause under 'causes' or "
+        "'carried' [verl.unexplained_difference]"
+    ]
+
+
+def test_a_cause_without_a_difference(load):
+    _, problems = load(FIGURE.format("3B", "figure: fsdp.total, value: 37.2, carried: [K]"))
+    assert problems == [
+        "data/analysis.yaml:4:9: WARNING: Total of 3B after FSDP over 8 GPUs: the printed figure agrees with the "
+        "formula, but a cause is recorded; remove 'causes' and 'carried' [verl.stale_cause]"
+    ]
+
+
+def test_another_assumption_does_not_contradict_what_was_printed(load):
+    analysis, problems = load("assumptions: {batch_size: 64}\n")
+    assert problems == []
+    assert analysis.assumptions.sequence_length == 2048
+    assert analyse(analysis, "3B").batch_size == 64
+
+
+def test_entries_override_by_name_and_keep_their_place(load):
+    analysis, problems = load(
+        "specifications:\n  - {name: 8B, parameters: 8000000000, hidden_size: 4096, layers: 36}\n" + SPEC[16:]
+    )
+    assert problems == []
+    assert list(analysis.specifications)[:3] == ["3B", "8B", "32B"]
+    assert list(analysis.specifications)[-1] == "13B"
+    assert analyse(analysis, "8B").shape.layers == 36
+    assert analyse(analysis, "13B").gpus == 8
+
+
+def test_a_step_of_ones_own(load):
+    analysis, problems = load(STEP.format("optimizer", "multiply_by: 0.25"))
+    assert problems == []
+    assert [step.name for step in analyse(analysis, "3B").steps][-1] == "zero"
+    assert analyse(analysis, "3B", steps=["zero"]).end.of(["optimizer"]) == 3e9
+
+
+def test_good_entries_of_a_file_with_errors_are_used(load):
+    analysis, problems = load(SPEC + "  - {name: 14B}\nassumptions: {batch_size: 0}\nfoo: 1\n")
+    assert len(problems) == 3
+    assert analyse(analysis, "13B").batch_size == 32
+
+
+def test_a_name_of_an_entry_with_errors_is_no_second_mistake(load):
+    _, problems = load("specifications:\n  - {name: 99B}\nprinted:\n  - {name: 99B, figures: []}\n")
+    assert len(problems) == 1
+
+
+def test_config_keys_with_errors(load, data):
+    data.write("config_keys.yaml", "config_keys:\n  - {name: a.b, status: gone}\n")
+    _, problems = load("verl: null\n")
+    assert [problem.split(": ", 2)[0] for problem in problems] == ["data/config_keys.yaml:2:5"] * 5 + [
+        "data/config_keys.yaml:2:25"
+    ]

@@ -1,0 +1,79 @@
+"""How many GPUs: verdicts on what was claimed, and what the counts mean."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.memory.analysis import analyse
+from sphinx_verl_resources.memory.requirements import judge, power_of_two, smallest_count, undivided
+from sphinx_verl_resources.units import GB
+
+#: Level, card, GPUs claimed, by the chain, by the pool, verdict, what the claim follows.
+EXPECTED = {
+    "3B": [
+        ("minimum", "A100-40GB", 2, 2, 2, "holds", "chain pooled"),
+        ("minimum", "RTX-4090", 4, 4, 4, "holds", "chain pooled"),
+        ("recommended", "A100-40GB", 4, 2, 2, "more than needed", "doubled"),
+        ("recommended", "RTX-4090", 8, 4, 4, "more than needed", "doubled"),
+        ("optimal", "A100-80GB", 8, 1, 1, "more than needed", ""),
+        ("optimal", "H100-80GB", 8, 1, 1, "more than needed", ""),
+    ],
+    "8B": [
+        ("minimum", "A100-40GB", 4, 8, 4, "too few", "pooled"),
+        ("minimum", "RTX-4090", 8, None, 8, "never fits", "pooled"),
+        ("recommended", "A100-40GB", 8, 8, 4, "holds", "chain doubled"),
+        ("recommended", "RTX-4090", 16, None, 8, "never fits", "doubled"),
+        ("optimal", "A100-80GB", 8, 2, 2, "more than needed", ""),
+        ("optimal", "H100-80GB", 8, 2, 2, "more than needed", ""),
+    ],
+    "32B": [
+        ("minimum", "A100-80GB", 8, 16, 8, "too few", "pooled"),
+        ("minimum", "H100-80GB", 8, 16, 8, "too few", "pooled"),
+        ("recommended", "A100-80GB", 16, 16, 8, "holds", "chain doubled"),
+        ("recommended", "H100-80GB", 16, 16, 8, "holds", "chain doubled"),
+        ("optimal", "A100-80GB", 32, 16, 8, "more than needed", ""),
+        ("optimal", "H100-80GB", 32, 16, 8, "more than needed", ""),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_verdicts(analysis, name):
+    found = judge(analysis, analysis.requirements[name])
+    assert [
+        (item.level, item.gpu, item.count, item.smallest, item.pooled, item.judgement, " ".join(item.follows))
+        for item in found
+    ] == EXPECTED[name]
+
+
+def test_the_figures_that_decide(analysis):
+    """A100 40 GB has 40960 MiB, 42.95 GB; an RTX 4090 24564 MiB, 25.76 GB."""
+    claims = judge(analysis, analysis.requirements["8B"])
+    assert round(claims[0].limit / GB, 1) == 38.7
+    assert round(claims[0].per_gpu / GB, 1) == 39.9
+    assert round(claims[1].limit / GB, 1) == 23.2
+    assert round(claims[1].undivided / GB, 1) == 23.9
+    assert claims[0].unknown == ("H100 with 40 GB",)
+    assert claims[1].unknown == ()
+
+
+@given(limit=st.floats(1e9, 1e12))
+@pytest.mark.parametrize("name", ["3B", "8B", "32B", "671B"])
+def test_the_smallest_count_is_the_smallest(analysis, name, limit):
+    count = smallest_count(analysis, name, limit)
+    if count is None:
+        assert undivided(analysis, name) >= limit
+        return
+    assert count.bit_count() == 1
+    assert analyse(analysis, name, gpus=count).end.total < limit
+    assert count == 1 or analyse(analysis, name, gpus=count // 2).end.total >= limit
+
+
+@given(st.floats(0.001, 1e9))
+def test_power_of_two(number):
+    found = power_of_two(number)
+    assert found.bit_count() == 1
+    assert found >= number
+    assert found == 1 or found / 2 < number
