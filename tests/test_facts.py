@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.catalog.load import load_catalog
+from sphinx_verl_resources.catalog.settings import nested_yaml
+from sphinx_verl_resources.cli.data import load_all
 from sphinx_verl_resources.diagnostics import Location
 
 
@@ -70,3 +74,89 @@ def test_architectures(facts, catalog):
                     assert {k: v for k, v in entry[key].items() if k != "counts"} == expected
                 else:
                     assert entry[key] == expected, (entry["name"], key)
+
+
+def test_config_keys(facts):
+    known = load_all([])[1].config_keys
+    groups = facts("verl_config_keys.yaml")["keys"]
+    assert sum(len(keys) for keys in groups.values()) == len(known.names) + sum(
+        len(key.variants) for key in known
+    )
+    for group, keys in groups.items():
+        for fact in keys:
+            key = known.get(fact["key"])
+            if "variant" in fact:
+                (key,) = key.variants
+                assert key.backend == fact["variant"]
+            else:
+                assert key.group == group
+                assert key.status == ("no-op" if fact["status"].startswith("no-op") else fact["status"])
+                assert key.backends == tuple(fact.get("backend", "").split(", ") if "backend" in fact else ())
+                assert [(item.since, item.default) for item in key.default_changes] == [
+                    (str(item["from"]), item["default"]) for item in fact.get("default_changes", [])
+                ]
+                assert dict(key.rows_ran_with) == {
+                    str(k): v for k, v in fact.get("rows_ran_with", {}).items()
+                }
+                for name in ("in_yaml", "dataclass_default", "moved_to", "moved_from", "note"):
+                    assert getattr(key, name) == fact.get(name, name == "in_yaml" or None), (key.name, name)
+            default = tuple(fact["default"]) if isinstance(fact["default"], list) else fact["default"]
+            assert (key.type, key.default, list(key.phases)) == (fact["type"], default, fact["phases"])
+            assert " ".join(key.effect.split()) == fact["effect"]
+            assert key.host_memory == fact.get("host_memory", False)
+            assert key.since == fact.get("since")
+
+
+def test_every_figure_of_the_document_is_recorded(root):
+    """Each line with a result in GB, each row of the summary table, each specification, section by section."""
+    source = root.parent / "shared" / "sources" / "001_5b41c636c4f71e07.txt"
+    if not source.is_file():
+        pytest.skip("the document is not beside this checkout")
+    text = source.read_text("utf-8")
+    printed = load_all([])[1].printed
+    for name, entry in printed.items():
+        values = {item.figure: item.value for item in entry.figures}
+        section = text[text.index(f"## {name} Parameter Model") :]
+        section = section[: section.index("\n## ", 1)]
+        results = [
+            float(number)
+            for number in re.findall(r"= ([\d.]+) GB(?: per GPU)?(?: \(|$)", section, re.MULTILINE)
+        ]
+        found = [values[figure] for figure in RESULTS]
+        assert results == found, name
+        (states,) = re.findall(r"\) / \d+ \+ .* = ([\d.]+) \+ [\d.]+ \+ ", section)
+        assert float(states) == values["fsdp.states"]
+        assert [int(number) for number in re.findall(r"(?:Hidden Size|FFN Dimension)\*\*: ~(\d+)", section)] == [
+            values["hidden-size"], values["ffn-dimension"],
+        ]  # fmt: skip
+        (row,) = re.findall(rf"^\| {name} .*$", text, re.MULTILINE)
+        assert [float(number) for number in re.findall(r"([\d.]+) GB", row)] == [
+            item.value for item in entry.figures if item.summary
+        ]
+
+
+#: The results of a section of the document, in its order.
+RESULTS = (
+    "parameters", "gradients", "optimizer", "activations", "kv-cache", "total", "fsdp.total",
+    "gradient-checkpointing.activations", "gradient-checkpointing.total", "activation-offload.activations",
+    "activation-offload.total", "dynamic-batching.kv-cache", "dynamic-batching.total",
+)  # fmt: skip
+
+
+def test_requirement_lists_and_settings_of_the_document(root):
+    source = root.parent / "shared" / "sources" / "001_5b41c636c4f71e07.txt"
+    if not source.is_file():
+        pytest.skip("the document is not beside this checkout")
+    text, analysis = source.read_text("utf-8"), load_all([])[1]
+    for name, entry in analysis.requirements.items():
+        section = text[text.index(f"### {name} Model Training") :]
+        section = section[: section.index("\n#", 1)]
+        lists = re.findall(r"\*\*(\w+)\*\*: (.*)", section)
+        assert [(level.lower(), claim) for level, line in lists for claim in line.split(" or ")] == [
+            (claim.level, claim.text) for claim in entry.claims
+        ]
+        assert all(claim.text.startswith(f"{claim.count}×") for claim in entry.claims)
+    for name, entry in analysis.configurations.items():
+        section = text[text.index(f"### For {name} Models") :]
+        block = section[section.index("```yaml") + 7 : section.index("```", section.index("```yaml") + 7)]
+        assert yaml.safe_load(nested_yaml(entry.settings)) == yaml.safe_load(block)

@@ -26,6 +26,7 @@ ASSUMPTIONS: dict[str, Callable[[Assumptions], str]] = {
     "system overhead": lambda assumed: gb(assumed.overhead_gb * GB),
     "FFN ratio": lambda assumed: plain(assumed.ffn_ratio),
     "memory limit": lambda assumed: f"{plain(assumed.memory_limit * 100)} %",
+    "GPUs": lambda assumed: plain(assumed.gpus),
 }
 #: Properties of the model and of the outcome.
 PROPERTIES: dict[str, Callable[[Outcome], str]] = {
@@ -35,6 +36,7 @@ PROPERTIES: dict[str, Callable[[Outcome], str]] = {
     "layers": lambda outcome: plain(outcome.shape.layers),
     "FFN dimension": lambda outcome: plain(outcome.shape.ffn_dimension),
     "GPUs": lambda outcome: plain(outcome.gpus),
+    "checkpoint": lambda outcome: outcome.shape.checkpoint or "no checkpoint",
 }
 #: Sizes, by what people call them; behind "after" and a step, the size after it.
 SIZES = {
@@ -43,6 +45,7 @@ SIZES = {
     TOTAL: TOTAL,
 }
 PER_GPU = "per GPU"
+MODEL_NAMES = "model names"
 #: Each option of an analysis as words, and its name.
 OPTIONS = {
     "gpus": r"([0-9]+) GPUs?",
@@ -84,7 +87,7 @@ def value_text(analysis: Analysis, text: str) -> str:
     """
     name, *parts = (" ".join(part.split()) for part in text.split(","))
     if not parts:
-        return _assumption(analysis, name)
+        return _alone(analysis, name)
     request = _read(parts)
     if len(request.figures) != 1:
         listed = ", ".join(repr(figure) for figure in request.figures) or "none"
@@ -106,11 +109,14 @@ def value_text(analysis: Analysis, text: str) -> str:
     return (gib if request.in_gib else gb)(_size(outcome, figure))
 
 
-def _assumption(analysis: Analysis, text: str) -> str:
+def _alone(analysis: Analysis, text: str) -> str:
+    """What needs no model to be named: an assumption, or the names of all models."""
+    if fold(text) == fold(MODEL_NAMES):
+        return ", ".join(analysis.specifications)
     for name, show in ASSUMPTIONS.items():
         if fold(name) == fold(text):
             return show(assumptions_of(analysis))
-    hint = did_you_mean(text, ASSUMPTIONS)
+    hint = did_you_mean(text, [*ASSUMPTIONS, MODEL_NAMES])
     raise AnalysisError(f"{text!r} names no figure: a model and a figure, {EXAMPLES}; {hint}")
 
 

@@ -68,21 +68,23 @@ def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[tuple[str, str]]
     # "simple" keeps sphinx_rtd_theme from taking the terms for signatures.
     items = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
     for component in outcome.start.components:
-        items += _item(component.label, [_formula(component)], marks.get(component.key, ()))
-    items += _item("Total", [_sum(outcome.start)], marks.get("total", ()))
+        items += _item(component.label, [("", _formula(component))], marks.get(component.key, ()))
+    items += _item("Total", [("", _sum(outcome.start))], marks.get(TOTAL, ()))
     for step in outcome.steps:
         changed = [item for item in step.after.components if item.key in step.changed]
-        lines = [(f"{item.label}: " if len(changed) > 1 else "") + _formula(item) for item in changed]
-        items += _item(step.label, [*lines, _sum(step.after)], marks.get(step.name, ()))
+        lines = [(f"{item.label}: " if len(changed) > 1 else "", _formula(item)) for item in changed]
+        items += _item(step.label, [*lines, ("", _sum(step.after))], marks.get(step.name, ()))
     return items
 
 
-def _item(term: str, formulas: Iterable[str], marks: Sequence[tuple[str, str]]) -> nodes.definition_list_item:
+def _item(
+    term: str, formulas: Iterable[tuple[str, str]], marks: Sequence[tuple[str, str]]
+) -> nodes.definition_list_item:
     title = nodes.term("", term)
     add_marks(title, marks)
     definition = nodes.definition()
-    for text in formulas:
-        definition += nodes.paragraph("", "", nodes.inline("", text, classes=[FORMULA_CLASS]))
+    for name, text in formulas:
+        definition += nodes.paragraph("", name, nodes.inline("", text, classes=[FORMULA_CLASS]))
     return nodes.definition_list_item("", title, definition)
 
 

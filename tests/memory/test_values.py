@@ -45,6 +45,10 @@ from sphinx_verl_resources.memory.values import value_text
         ("vocabulary size", "32,000"),
         ("system overhead", "2.0 GB"),
         ("memory limit", "90 %"),
+        ("GPUs", "8"),
+        ("7B, checkpoint", "Qwen/Qwen2.5-7B"),
+        ("3B, checkpoint", "no checkpoint"),
+        ("model names", "3B, 8B, 32B, 0.5B, 1.5B, 7B, 14B, 70B, 122B, 235B, 405B, 671B"),
     ],
 )
 def test_value(analysis, text, value):
@@ -58,7 +62,7 @@ def test_value(analysis, text, value):
         ("8B", "names no figure"),
         ("bach size", "did you mean 'batch size'?"),
         ("8B,", "there is no figure ''"),
-        ("9B, total", "there is no model '9B'; the nearest is 7B"),
+        ("9B, total", "there is no model '9B'; the nearest is 8B"),
         ("8B, after magic", "there is no step 'magic'; allowed: FSDP, Gradient checkpointing"),
         ("8B, after FSPD", "did you mean 'FSDP'?"),
         ("8B, saved by magic", "there is no step 'magic'"),

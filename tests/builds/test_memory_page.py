@@ -1,0 +1,87 @@
+"""The page of the memory analysis, in every builder that people read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+
+BUILDERS = [
+    ("html", "memory.html"), ("dirhtml", "memory/index.html"), ("singlehtml", "index.html"), ("epub", "memory.xhtml"),
+    ("text", "memory.txt"), ("man", "projectnamenotset.1"), ("latex", "projectnamenotset.tex"),
+    ("texinfo", "projectnamenotset.texi"), ("xml", "memory.xml"), ("json", "memory.fjson"), ("gettext", "memory.pot"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def page(project, root):
+    """The two pages of the documentation, in a project without anything else."""
+    for name in ("memory.rst", "memory-example.md"):
+        shutil.copy(root / "docs" / name, project.path)
+    text = (project.path / "memory.rst").read_text("utf-8")
+    (project.path / "memory.rst").write_text(
+        text.replace(":doc:`what has worked <hardware>`", "what has worked"), "utf-8"
+    )
+    project.conf.update(extensions=["myst_parser"], version="1", copyright="x")
+    return project.page(".. toctree::\n\n   memory\n   memory-example\n")
+
+
+@pytest.mark.parametrize(("builder", "name"), BUILDERS)
+def test_builders(page, builder, name):
+    build = page.build(builder, fresh=True)
+    assert build.warnings == []
+    if builder == "gettext":
+        return
+    text = json.loads(build.text(name))["body"] if builder == "json" else build.text(name)
+    text = text.replace("\\sphinxhyphen{}", "-").replace("{,}", ",").replace("\\-", "-")
+    for figure in ("58.2", "37.2", "29.2", "27.3", "18.7", "117.5", "31.9", "386.8", "72.8", "39.9", "2795"):
+        assert figure in text, figure
+    for word in ("too few", "never fits", "more than needed", "there is no H100 with 40 GB", "carried in"):
+        assert word in text, word
+    plain = re.sub(r"\s+", " ", text)
+    if builder == "latex":
+        assert (
+            r"\(\text{batch} \times \text{sequence} \times \text{layers} \times \text{hidden} \times 2"
+            in plain
+        )
+    else:
+        assert "batch × sequence × layers × hidden × 2 × 2 bytes = 32 × 2048 × 32 × 2560 × 4" in plain
+
+
+def test_links_of_latex_land(page):
+    tex = page.build("latex").text("projectnamenotset.tex")
+    targets = set(re.findall(r"\\hyperref\[\\detokenize\{([^}]*)\}\]", tex))
+    assert {target for target in targets if "verl-remark" in target}
+    assert {target for target in targets if "verl-cause" in target}
+    for target in targets:
+        assert rf"\label{{\detokenize{{{target}}}}}" in tex, target
+
+
+def test_links_of_html_land_and_ids_are_unique(page):
+    build = page.build(html_theme="sphinx_rtd_theme")
+    for name in ("memory.html", "memory-example.html"):
+        soup = build.soup(name)
+        ids = [element["id"] for element in soup.select("[id]")]
+        assert len(ids) == len(set(ids))
+        targets = {link["href"].removeprefix("#") for link in soup.select("a.verl-mark")}
+        assert targets <= set(ids)
+
+
+def test_no_figure_is_typed(root):
+    """Every number of the page comes from the analysis, but for what units are."""
+    text = (root / "docs" / "memory.rst").read_text("utf-8")
+    text = re.sub(r":verl:memory:`[^`]*`", "", text)
+    units = r"10\\ :sup:`9` bytes|2\\ :sup:`30` bytes|80 GB|7 % more|\[1\]"
+    text = re.sub(rf"{units}|\b(?:3B|8B|32B|RTX 4090)\b", "", text)
+    assert re.findall(r"\d+", text) == []
+
+
+def test_parallel_builds_are_the_same(page):
+    def pages(parallel):
+        build = page.build(parallel=parallel, fresh=True)
+        assert build.warnings == []
+        return {name: build.text(name) for name in ("memory.html", "memory-example.html")}
+
+    assert pages(2) == pages(0)
