@@ -33,9 +33,14 @@ def gib(size: float) -> str:
     return f"{gib_number(size)} GiB"
 
 
-def percent(share: float) -> str:
-    """A share with its sign: 0.0123 as ``+1.2 %``."""
-    return f"{signed(f'{abs(share):.1%}'.replace('%', ' %'), share)}"
+def percent(difference: float) -> str:
+    """A relative difference with its sign: 0.0123 as ``+1.2 %``."""
+    return signed(share(abs(difference)), difference)
+
+
+def share(value: float) -> str:
+    """A share of a whole: 0.123 as ``12.3 %``."""
+    return f"{value:.1%}".replace("%", " %")
 
 
 def signed(number: str, value: float) -> str:

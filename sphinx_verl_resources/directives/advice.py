@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..diagnostics import Code, Severity, did_you_mean
 from ..logs import log_at
-from ..memory.questions import Assumed, Configured, Entries, KeyProblem, Memory, Names
+from ..memory.questions import Assumed, Configured, Entries, KeyProblem, Memory, Names, OwnModels
 from ..render import advice
 from . import options
 from .analysis import NO_REMARKS, AnalysisDirective
@@ -96,7 +96,7 @@ class VerlAnalysis(AnalysisDirective):
 
     def _priorities(self) -> list[nodes.Node]:
         priorities = self.ask(Entries("priorities"))
-        outcomes = [self.ask(Memory(name)) for name in self.ask(Names("specifications"))]
+        outcomes = [self.ask(Memory(name)) for name in self.ask(OwnModels())]
         marks, remarks = self.remarks(item.name for item in priorities)
         rows = advice.priority_rows(priorities, outcomes, marks)
         return [self._table(rows, "What to switch on first"), *remarks]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..domain import ConfigUse, VerlDomain
-from ..memory.questions import Names, RemarksOn
+from ..memory.questions import RemarksOn
 from ..render.remarks import place_remarks, remark_list
 from .base import VerlDirective
 from .options import OptionError, phrases
@@ -28,14 +28,14 @@ class AnalysisDirective(VerlDirective):
         """See ``VerlDomain.ask``."""
         return VerlDomain.of(self.env).ask(question)
 
-    def models(self, section: str) -> list[str]:
-        """The models named in the argument, or else all that a section of the analysis is about.
+    def models(self, default: Question[tuple[str, ...]]) -> list[str]:
+        """The models named in the argument, or else the answer to ``default``.
 
         Raises:
             OptionError: a model stands there twice.
         """
         if not self.arguments:
-            return list(self.ask(Names(section)))
+            return list(self.ask(default))
         found = phrases(self.arguments[0]) if "," in self.arguments[0] else self.arguments[0].split()
         for name in found:
             if [other.casefold() for other in found].count(name.casefold()) > 1:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..catalog.names import COMPONENTS, TOTAL
 from ..diagnostics import Code
 from ..memory.analysis import LIMITS
-from ..memory.questions import Memory, Names
+from ..memory.questions import Memory, Names, OwnModels
 from ..render.memory import (
     SUMMARY_CLASS,
     TABLE_CLASS,
@@ -134,7 +134,7 @@ class VerlMemorySummary(AnalysisDirective):
                 numbers[name] = options.count(given, name, most)
         outcomes: list[Outcome] = []
         with problems.noted():
-            for name in self.models("specifications"):
+            for name in self.models(OwnModels()):
                 question = Memory(name, numbers["gpus"], numbers["batch-size"], numbers["sequence-length"])
                 with problems.noted():
                     outcomes.append(self.ask(question))

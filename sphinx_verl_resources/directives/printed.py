@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
 
-from ..memory.questions import AsPrinted, Assumed, Required
+from ..memory.questions import AsPrinted, Assumed, Names, Required
 from ..render.printed import (
     PRINTED_CLASS,
     REQUIREMENTS_CLASS,
@@ -35,7 +35,7 @@ class VerlPublished(AnalysisDirective):
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """Tables, then causes."""
         answers = []
-        for name in self.models("printed"):
+        for name in self.models(Names("printed")):
             with problems.noted():
                 answers.append((name, *self.ask(AsPrinted(name))))
         causes: dict[str, Cause] = {cause.name: cause for *_, named in answers for cause in named}
@@ -58,7 +58,7 @@ class VerlRequirements(AnalysisDirective):
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """One table a model."""
         tables: list[nodes.Node] = []
-        for name in self.models("requirements"):
+        for name in self.models(Names("requirements")):
             with problems.noted():
                 rows = requirement_rows(self.ask(Required(name)))
                 caption = f"{name}: how many GPUs"

@@ -76,6 +76,11 @@ class Outcome:
     steps: tuple[StepTaken, ...]
 
     @property
+    def saved_share(self) -> float:
+        """How much less a GPU holds after all steps than the total, as a share of it; never negative."""
+        return 1 - self.end.total / self.start.total if self.start.total else 0.0
+
+    @property
     def end(self) -> Breakdown:
         """The memory of one GPU when all steps are taken."""
         return self.after(None)

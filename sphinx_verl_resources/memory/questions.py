@@ -75,11 +75,17 @@ class Names(Question[tuple[str, ...]]):
     section: str
 
     def answer(self, analysis: Analysis) -> tuple[str, ...]:
-        """In the order of the record. ``specifications`` are those that are given by numbers."""
-        entries = getattr(analysis, self.section)
-        if self.section == "specifications":
-            return tuple(name for name, entry in entries.items() if entry.model is None)
-        return tuple(entries)
+        """In the order of the record."""
+        return tuple(getattr(analysis, self.section))
+
+
+@dataclass(frozen=True)
+class OwnModels(Question[tuple[str, ...]]):
+    """The models that the analysis gives figures of its own, and takes from no checkpoint."""
+
+    def answer(self, analysis: Analysis) -> tuple[str, ...]:
+        """In the order of the record."""
+        return tuple(name for name, entry in analysis.specifications.items() if entry.model is None)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..catalog.names import TOTAL
-from ..units import GB, MINUS, gb, gb_number, gib_number, percent, plain, signed
+from ..units import GB, gb, gb_number, gib_number, percent, plain, share, signed
 from .table import Cell, add_marks, table_group
 
 if TYPE_CHECKING:
@@ -128,16 +128,15 @@ def waterfall(outcome: Outcome) -> list[Bar]:
     running, total = 0.0, outcome.start.total
     for component in outcome.start.components:
         running += component.size
-        share = f"{component.size / total:.0%}".replace("%", " %") if total else "nothing"
-        bars.append(Bar(component.label, component.key, component.size, running, f"{share} of the total"))
+        part = share(component.size / total if total else 0.0)
+        bars.append(Bar(component.label, component.key, component.size, running, f"{part} of the total"))
     bars.append(Bar("Total", TOTAL, 0, total, "everything on one GPU"))
     bars.extend(
         Bar(step.label, step.name, -step.saved, step.after.total, _detail(step)) for step in outcome.steps
     )
     if outcome.steps:
-        end = outcome.end.total
-        saved = percent(end / total - 1) if total else "nothing"
-        bars.append(Bar("Per GPU", PER_GPU, end - total, end, f"{saved} in all"))
+        end, saved = outcome.end.total, share(outcome.saved_share)
+        bars.append(Bar("Per GPU", PER_GPU, end - total, end, f"{saved} saved in all"))
     return bars
 
 
@@ -187,7 +186,7 @@ def summary_rows(
         sizes = [outcome.start.total, *(step.after.total for step in outcome.steps)]
         numbers = [plain(outcome.gpus), *map(gb_number, sizes)]
         numbers += [gib_number(outcome.end.total)] if with_gib else []
-        saved = percent(outcome.end.total / outcome.start.total - 1).replace(MINUS, "")
+        saved = share(outcome.saved_share)
         rows.append([Cell.of(outcome.shape.name), *map(Cell.number, (*numbers, saved))])
     return table_group(headings, rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from sphinx_verl_resources.catalog.names import SIZES
 from sphinx_verl_resources.cli.data import load_all
 from sphinx_verl_resources.memory.analysis import analyse
 from sphinx_verl_resources.memory.shapes import AnalysisError, find_shape
+from sphinx_verl_resources.render.memory import summary_rows, waterfall
 from sphinx_verl_resources.units import GB, gb
 
 _, ANALYSIS = load_all([])
@@ -150,3 +152,15 @@ def test_unknown_models(analysis, name, message):
 def test_unknown_step(analysis):
     with pytest.raises(AnalysisError, match="no step 'magic'"):
         analyse(analysis, "3B", steps=["magic"])
+
+
+def test_nothing_at_all_can_be_shown(analysis):
+    """Every size zero: no share of it is a division."""
+    assumed = analysis.assumptions.model_copy(
+        update={name: 0 for name in type(analysis.assumptions).model_fields if name.endswith("_bytes")}
+        | {"overhead_gb": 0}
+    )
+    outcome = analyse(replace(analysis, assumptions=assumed), "3B")
+    assert outcome.start.total == outcome.end.total == outcome.saved_share == 0
+    assert [bar.detail for bar in waterfall(outcome)][:2] == ["0.0 % of the total"] * 2
+    assert "0.0" in summary_rows([outcome], {}, with_gib=True).astext()

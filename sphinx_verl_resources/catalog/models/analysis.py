@@ -30,9 +30,9 @@ from .base import (
     RepoPath,
     Text,
     no_email,
-    not_empty,
     pattern,
     problem,
+    some_distinct,
 )
 from .run import LINES, SettingKey, SettingValue
 
@@ -143,7 +143,7 @@ class Step(NamedRecord):
 
     name: Slug = Field(description="What ``:steps:`` calls it.")
     label: Text = Field(description="What pages call it.")
-    components: Annotated[tuple[Component, ...], AfterValidator(not_empty)] = Field(
+    components: Annotated[tuple[Component, ...], AfterValidator(some_distinct)] = Field(
         description="The components it makes smaller.", json_schema_extra={"minItems": 1}
     )
     divide_by: Divisor | None = Field(None, description="Divisor; gpus: the number of GPUs.")
@@ -196,7 +196,7 @@ class Claim(Record):
     level: Literal["minimum", "recommended", "optimal"] = Field(description="Which list.")
     text: Text = Field(description="The entry as printed.")
     count: int = Field(ge=1, le=100_000, description="Number of GPUs.")
-    gpus: Annotated[tuple[Text, ...], AfterValidator(not_empty)] = Field(
+    gpus: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] = Field(
         description="Names in gpus.yaml of the cards it names.", json_schema_extra={"minItems": 1}
     )
     unknown: tuple[Text, ...] = Field((), description="Cards it names that were never made.")
@@ -297,13 +297,13 @@ class Remark(NamedRecord):
     name_fields = ("name",)
 
     name: Slug = Field(description="Short name.")
-    about: Annotated[tuple[Text, ...], AfterValidator(not_empty)] = Field(
+    about: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] = Field(
         description="What it contradicts: components, total, steps, assumptions, keys of the configuration, "
         "commands, metrics, or requirements.",
         json_schema_extra={"minItems": 1},
     )
     text: Prose = Field(description="What verl does instead.")
-    sources: Annotated[tuple[Source, ...], AfterValidator(not_empty)] = Field(
+    sources: Annotated[tuple[Source, ...], AfterValidator(some_distinct)] = Field(
         description="Where that can be checked.", json_schema_extra={"minItems": 1}
     )
 

@@ -61,10 +61,13 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def not_empty(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Refuse a list without items."""
+def some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuse a list without items, and one that repeats an item."""
     if not items:
         raise problem("wrong_value", "expected at least one item")
+    twice = next((item for item in items if items.count(item) > 1), None)
+    if twice is not None:
+        raise problem("wrong_value", f"{str(twice)[:80]!r} stands there twice")
     return items
 
 
