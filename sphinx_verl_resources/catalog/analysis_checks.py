@@ -58,7 +58,12 @@ def key_problem(keys: Registry[ConfigKey], name: str) -> tuple[str, str] | None:
         )
     if key.status == "active":
         return None
-    what = {"moved": "has another name now", "deprecated": "is deprecated", "no-op": "is ignored by verl"}
+    what = {
+        "moved": "has another name now",
+        "deprecated": "is deprecated",
+        "no-op": "is ignored by verl",
+        "no-op with trainer.use_v1": "is ignored by verl where trainer.use_v1 is true, its default",
+    }
     hint = f"write {key.moved_to!r}" if key.moved_to else (key.note or "leave it out")
     return f"the key {name!r} {what[key.status]}", hint
 
@@ -106,9 +111,13 @@ def _figure_references(loc: Loc, figure: str, steps: list[str]) -> Iterator[Refe
     yield Reference(loc, name, "figure", names)
 
 
+#: The sections whose entries a remark can be about.
+_REMARKED = ("steps", "trade_offs", "commands", "metrics")
+
+
 def _subjects(part: Part) -> list[str]:
     """All that a remark can be about."""
-    named = [name for section in ("steps", "commands", "metrics") for name in _names(part, section)]
+    named = [name for section in _REMARKED for name in _names(part, section)]
     keys = {key for entry in part.analysis.configurations.values() for key in entry.settings}
     keys |= {key for entry in part.analysis.priorities.values() for key in entry.keys}
     assumed = (name.replace("_", "-") for name in Assumptions.model_fields)

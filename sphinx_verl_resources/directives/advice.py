@@ -102,7 +102,9 @@ class VerlAnalysis(AnalysisDirective):
         return [self._table(rows, "What to switch on first"), *remarks]
 
     def _trade_offs(self) -> list[nodes.Node]:
-        return [self._table(advice.trade_off_rows(self.ask(Entries("trade_offs"))), "Memory against speed")]
+        items = self.ask(Entries("trade_offs"))
+        marks, remarks = self.remarks(item.name for item in items)
+        return [self._table(advice.trade_off_rows(items, marks), "Memory against speed"), *remarks]
 
     def _monitoring(self) -> list[nodes.Node]:
         commands, metrics = self.ask(Entries("commands")), self.ask(Entries("metrics"))

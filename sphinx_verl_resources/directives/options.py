@@ -66,7 +66,8 @@ def usable(given: Mapping[str, str], known: Iterable[str], problems: Problems) -
     for name, value in given.items():
         with problems.noted():
             if name not in set(known):
-                raise OptionError(f":{name}: unknown option; {did_you_mean(name, known)}")
+                hint = did_you_mean(name, known) or "the directive takes none"
+                raise OptionError(f":{name}: unknown option; {hint}")
             if name in FLAGS and value:
                 raise OptionError(f":{name}: takes no value, got {value!r}")
             if name not in FLAGS and not str(value or "").strip():

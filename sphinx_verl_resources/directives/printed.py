@@ -16,7 +16,7 @@ from ..render.printed import (
     requirement_rows,
 )
 from . import options
-from .analysis import AnalysisDirective
+from .analysis import NO_REMARKS, AnalysisDirective
 from .base import free_id
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class VerlPublished(AnalysisDirective):
         for name in self.models(Names("printed")):
             with problems.noted():
                 answers.append((name, *self.ask(AsPrinted(name))))
+        if problems:
+            return []
         causes: dict[str, Cause] = {cause.name: cause for *_, named in answers for cause in named}
         listed = nodes.definition_list()
         anchors = {
@@ -53,16 +55,26 @@ class VerlPublished(AnalysisDirective):
 class VerlRequirements(AnalysisDirective):
     """A table of verdicts for each model."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of()
+    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(NO_REMARKS)
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
-        """One table a model."""
-        tables: list[nodes.Node] = []
+        """One table a model, what the columns are, and remarks."""
+        answers = []
         for name in self.models(Names("requirements")):
             with problems.noted():
-                rows = requirement_rows(self.ask(Required(name)))
-                caption = f"{name}: how many GPUs"
-                tables.append(self.table(REQUIREMENTS_CLASS, rows, caption, with_options=False))
+                answers.append((name, self.ask(Required(name))))
+        if problems:
+            return []
+        marks, remarks = self.remarks(["requirements"])
+        tables: list[nodes.Node] = [
+            self.table(
+                REQUIREMENTS_CLASS,
+                requirement_rows(verdicts, marks.get("requirements", ())),
+                f"{name}: how many GPUs",
+                with_options=False,
+            )
+            for name, verdicts in answers
+        ]
         legend = requirement_legend(self.ask(Assumed()).memory_limit)
         self.set_source_info(legend)
-        return [*tables, legend]
+        return [*tables, legend, *remarks]

@@ -40,11 +40,13 @@ class StepTaken:
     Attributes:
         name: its name for programs.
         label: its name for people, with the number of GPUs where that matters.
+        text: what it does, in a sentence.
         changed: the components that it makes smaller.
     """
 
     name: str
     label: str
+    text: str
     changed: tuple[str, ...]
     before: Breakdown
     after: Breakdown
@@ -168,7 +170,7 @@ def _take(step: Step, before: Breakdown, gpus: int) -> StepTaken:
             for component in before.components
         )
     )
-    return StepTaken(step.name, label, tuple(step.components), before, after)
+    return StepTaken(step.name, label, step.text, tuple(step.components), before, after)
 
 
 def figure_size(breakdown: Breakdown, figure: str) -> float:

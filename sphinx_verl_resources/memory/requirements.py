@@ -6,19 +6,21 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ..units import MIB
+from ..catalog.names import COMPONENTS
+from ..units import GB, MIB
 from .analysis import analyse
 from .shapes import AnalysisError, assumptions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..catalog.analysis import Analysis
     from ..catalog.models.analysis import Claim, Requirement
 
 Judgement = Literal["holds", "too few", "more than needed", "never fits"]
-#: Ways to arrive at a number of GPUs. doubled: twice what the lists call the minimum.
-Reading = Literal["chain", "pooled", "doubled"]
+#: Ways to arrive at a number of GPUs. printed chain: with the figures as they were printed. doubled: twice
+#: what the lists call the minimum.
+Reading = Literal["chain", "printed chain", "pooled", "doubled"]
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,14 @@ class Verdict:
         gpu: name of the card.
         limit: the share of its memory to stay below.
         per_gpu: memory of a GPU at the number claimed, with all steps.
+        per_gpu_at_smallest: at the smallest number that is enough; None if there is none.
+        per_gpu_below: at half of that; None if one GPU is enough.
         undivided: the part of it that more GPUs do not make smaller.
         total: memory without any step.
         smallest: the smallest power of two at which a GPU stays below the limit; None if there is none.
         pooled: the smallest power of two whose GPUs together could hold the total below the limit.
+        printed_chain: like ``smallest``, by the printed figures and the size the card is sold by; None if no
+            number is enough, or not all of them were printed.
         minimum: the number of GPUs that the lists call the minimum with the same cards; None if they do not.
     """
 
@@ -47,10 +53,13 @@ class Verdict:
     gpu: str
     limit: float
     per_gpu: float
+    per_gpu_at_smallest: float | None
+    per_gpu_below: float | None
     undivided: float
     total: float
     smallest: int | None
     pooled: int
+    printed_chain: int | None
     minimum: int | None
 
     @property
@@ -64,9 +73,10 @@ class Verdict:
 
     @property
     def follows(self) -> tuple[Reading, ...]:
-        """The readings whose number of GPUs the claim names."""
+        """The readings whose number of GPUs is the one claimed."""
         readings: tuple[tuple[Reading, int | None], ...] = (
             ("chain", self.smallest),
+            ("printed chain", self.printed_chain),
             ("pooled", self.pooled),
             ("doubled", 2 * self.minimum if self.minimum and self.level != "minimum" else None),
         )
@@ -91,29 +101,45 @@ def judge(analysis: Analysis, requirement: Requirement) -> tuple[Verdict, ...]:
 def _judge(analysis: Analysis, name: str, claim: Claim, minimum: int | None) -> Iterator[Verdict]:
     share = assumptions_of(analysis).memory_limit
     total = analyse(analysis, name).start.total
-    per_gpu = analyse(analysis, name, gpus=claim.count).end.total
     for gpu_name in claim.gpus:
         gpu = analysis.gpus.get(gpu_name)
         if gpu is None:
             raise AnalysisError(f"the requirements of {name!r} name an unknown GPU {gpu_name!r}")
         limit = share * gpu.memory_mib * MIB
+        smallest = smallest_count(analysis, name, limit)
         yield Verdict(
-            claim.level, claim.text, claim.unknown, claim.count, gpu.name, limit, per_gpu,
-            undivided(analysis, name), total, smallest_count(analysis, name, limit),
-            power_of_two(total / limit), minimum,
-        )  # fmt: skip
+            level=claim.level,
+            claim=claim.text,
+            unknown=claim.unknown,
+            count=claim.count,
+            gpu=gpu.name,
+            limit=limit,
+            per_gpu=_per_gpu(analysis, name, claim.count),
+            per_gpu_at_smallest=_per_gpu(analysis, name, smallest) if smallest else None,
+            per_gpu_below=_per_gpu(analysis, name, smallest // 2) if smallest and smallest > 1 else None,
+            undivided=undivided(analysis, name),
+            total=total,
+            smallest=smallest,
+            pooled=power_of_two(total / limit),
+            printed_chain=printed_count(analysis, name, share * gpu.memory_gb * GB),
+            minimum=minimum,
+        )
+
+
+def _per_gpu(analysis: Analysis, name: str, gpus: int) -> float:
+    return analyse(analysis, name, gpus=gpus).end.total
 
 
 def undivided(analysis: Analysis, name: str) -> float:
     """Bytes per GPU that stay, however many GPUs there are, with all steps."""
-    end = analyse(analysis, name).end
-    divided = {
-        component
-        for step in analysis.steps.values()
-        if step.divide_by == "gpus"
-        for component in step.components
-    }
+    end, divided = analyse(analysis, name).end, _divided(analysis)
     return end.of(component.key for component in end.components if component.key not in divided)
+
+
+def _divided(analysis: Analysis) -> set[str]:
+    """The components that the GPUs share."""
+    steps = (step for step in analysis.steps.values() if step.divide_by == "gpus")
+    return {component for step in steps for component in step.components}
 
 
 def smallest_count(analysis: Analysis, name: str, limit: float) -> int | None:
@@ -121,14 +147,33 @@ def smallest_count(analysis: Analysis, name: str, limit: float) -> int | None:
 
     None if no number is enough.
     """
-    if undivided(analysis, name) >= limit:
-        return None
-    count = 1
-    while analyse(analysis, name, gpus=count).end.total >= limit:
-        if count > 2**30:  # a hair below the limit, which no cluster reaches
+    return _smallest(lambda gpus: _per_gpu(analysis, name, gpus), limit)
+
+
+def printed_count(analysis: Analysis, name: str, limit: float) -> int | None:
+    """The same with the figures as they were printed; None, too, if not all of them were."""
+    printed = analysis.printed.get(name)
+    values = {item.figure: item.value * GB for item in printed.figures} if printed else {}
+    values["overhead"] = assumptions_of(analysis).overhead_gb * GB
+    shared, whole = 0.0, 0.0
+    for component in COMPONENTS:
+        value = values.get(component)
+        for step in analysis.steps.values():
+            if component in step.components and step.divide_by != "gpus":
+                value = values.get(f"{step.name}.{component}")
+        if value is None:
             return None
-        count *= 2
-    return count
+        if component in _divided(analysis):
+            shared += value
+        else:
+            whole += value
+    return _smallest(lambda gpus: shared / gpus + whole, limit)
+
+
+def _smallest(per_gpu: Callable[[int], float], limit: float) -> int | None:
+    """The smallest power of two for which ``per_gpu`` is below ``limit``; None if no cluster has as many."""
+    counts = (1 << exponent for exponent in range(21))
+    return next((count for count in counts if per_gpu(count) < limit), None)
 
 
 def power_of_two(number: float) -> int:

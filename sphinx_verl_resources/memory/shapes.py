@@ -45,6 +45,11 @@ class Shape:
     gpus: int
 
     @property
+    def implied_parameters(self) -> int:
+        """Parameters of the layers by their shape: attention, and a feed-forward part of three matrices."""
+        return self.layers * self.hidden_size * (4 * self.hidden_size + 3 * self.ffn_dimension)
+
+    @property
     def stated_hidden_size(self) -> float:
         """The hidden size by the rule that the analysis states and does not keep to."""
         return math.sqrt(self.parameters / (12 * self.layers))

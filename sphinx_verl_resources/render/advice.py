@@ -63,13 +63,26 @@ def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[tuple[str
         ("Parameters", f"{plain(assumed.parameter_bytes)} bytes each ({precision})", "parameters"),
         ("Gradients", f"{plain(assumed.gradient_bytes)} bytes each ({precision})", "gradients"),
         (
-            f"Optimizer ({assumed.optimizer})",
+            f"Optimizer states ({assumed.optimizer})",
             f"{assumed.optimizer_moments} moments of {plain(assumed.optimizer_bytes)} bytes per parameter",
             "optimizer",
         ),
-        ("Activations", f"{plain(assumed.activation_bytes)} bytes each ({precision})", "activations"),
-        ("KV cache", f"{plain(assumed.kv_cache_bytes)} bytes per element ({precision})", "kv-cache"),
-        ("System overhead", f"{gb(assumed.overhead_gb * GB)} per GPU", "overhead"),
+        (
+            "Activations, without checkpointing",
+            f"{plain(assumed.activation_bytes)} bytes per token, layer and hidden unit ({precision})",
+            "activations",
+        ),
+        (
+            "KV cache, for the rollout",
+            f"a key and a value of {plain(assumed.kv_cache_bytes)} bytes per token, layer and hidden unit "
+            f"({precision})",
+            "kv-cache",
+        ),
+        (
+            "System overhead",
+            f"{gb(assumed.overhead_gb * GB)} per GPU for the CUDA context and libraries",
+            "overhead",
+        ),
         ("Vocabulary", f"{plain(assumed.vocabulary_size)} entries", "vocabulary-size"),
         ("Sequence length", f"{plain(assumed.sequence_length)} tokens", "sequence-length"),
         ("Batch size", f"{plain(assumed.batch_size)} sequences", "batch-size"),
@@ -107,9 +120,12 @@ def priority_rows(
     return table_group(headings, rows)
 
 
-def trade_off_rows(items: Iterable[TradeOff]) -> nodes.tgroup:
+def trade_off_rows(items: Iterable[TradeOff], marks: Mapping[str, Sequence[tuple[str, str]]]) -> nodes.tgroup:
     """One change a row."""
-    rows = [[Cell.of(item.change), Cell.of(item.gain), Cell.of(item.cost)] for item in items]
+    rows = [
+        [Cell.of(item.change, marks.get(item.name, ())), Cell.of(item.gain), Cell.of(item.cost)]
+        for item in items
+    ]
     return table_group(["Change", "Makes smaller", "Costs"], rows)
 
 

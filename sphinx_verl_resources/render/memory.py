@@ -36,7 +36,7 @@ def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[tuple[str,
         ffn = ffn_source = "" if shape.ffn_dimension else "no dense layer"
     else:
         difference = percent(shape.hidden_size / shape.stated_hidden_size - 1)
-        origin = ""
+        origin = f"{shape.implied_parameters / 1e9:.2f} billion by the shape below"
         stated = plain(round(shape.stated_hidden_size))
         hidden = f"{STATED_HIDDEN_SIZE} would be {stated} ({difference})"
         ffn_source = f"{plain(shape.ffn_dimension / shape.hidden_size)} × hidden size"
@@ -73,18 +73,22 @@ def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[tuple[str, str]]
     for step in outcome.steps:
         changed = [item for item in step.after.components if item.key in step.changed]
         lines = [(f"{item.label}: " if len(changed) > 1 else "", _formula(item)) for item in changed]
-        items += _item(step.label, [*lines, ("", _sum(step.after))], marks.get(step.name, ()))
+        lines.append(("", _sum(step.after)))
+        items += _item(step.label, lines, marks.get(step.name, ()), step.text)
     return items
 
 
 def _item(
-    term: str, formulas: Iterable[tuple[str, str]], marks: Sequence[tuple[str, str]]
+    term: str, formulas: Iterable[tuple[str, str]], marks: Sequence[tuple[str, str]], text: str = ""
 ) -> nodes.definition_list_item:
+    """A term, a sentence about it, and its formulas, each with what stands before it."""
     title = nodes.term("", term)
     add_marks(title, marks)
     definition = nodes.definition()
-    for name, text in formulas:
-        definition += nodes.paragraph("", name, nodes.inline("", text, classes=[FORMULA_CLASS]))
+    if text:
+        definition += nodes.paragraph("", " ".join(text.split()))
+    for name, formula in formulas:
+        definition += nodes.paragraph("", name, nodes.inline("", formula, classes=[FORMULA_CLASS]))
     return nodes.definition_list_item("", title, definition)
 
 

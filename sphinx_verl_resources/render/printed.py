@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..units import gb_number, percent, plain
+from ..units import gb, gb_number, percent, plain
 from .runs import NOTES_CLASS
 from .table import Cell, table_group
 
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 PRINTED_CLASS = "verl-published"
 REQUIREMENTS_CLASS = "verl-requirements"
 #: How a reading of the requirement lists is called.
-READINGS = {"chain": "the chain", "pooled": "the pool", "doubled": "twice the minimum"}
+READINGS = {
+    "chain": "the chain",
+    "printed chain": "the printed chain",
+    "pooled": "the pool",
+    "doubled": "twice the minimum",
+}
 
 
 def printed_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) -> nodes.tgroup:
@@ -34,13 +39,15 @@ def printed_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) 
     for item in comparisons:
         figure = f"{item.label}, {_behind(item.step)}" if item.step else item.label
         unit = " (GB)" if item.is_size else ""
-        causes = [(code, anchors[code]) for code in (*item.causes, *item.carried) if code in anchors]
+        causes = [(code, anchors[code]) for code in item.causes if code in anchors]
+        carried = [(code, anchors[code]) for code in item.carried if code in anchors]
+        between = [("; carried in", "")] if causes and carried else []
         rows.append([
             Cell.of(figure + unit),
             Cell.number(gb_number(item.computed) if item.is_size else plain(round(item.computed))),
             Cell.number(plain(item.as_printed)),
             Cell.number("" if item.agrees else percent(item.difference)),
-            Cell.of(_word(item), causes),
+            Cell.of(_word(item), [*causes, *between, *carried]),
         ])  # fmt: skip
     return table_group(["Figure", "By the formula", "Printed", "Difference", "Cause"], rows)
 
@@ -67,8 +74,8 @@ def cause_list(causes: Sequence[Cause], anchors: Mapping[str, str]) -> nodes.def
     return items
 
 
-def requirement_rows(verdicts: Iterable[Verdict]) -> nodes.tgroup:
-    """One claim about one card a row."""
+def requirement_rows(verdicts: Iterable[Verdict], marks: Sequence[tuple[str, str]]) -> nodes.tgroup:
+    """One claim about one card a row; ``marks`` stand where the figures do."""
     rows = []
     for item in verdicts:
         unknown = "".join(f"; there is no {card}" for card in item.unknown)
@@ -81,11 +88,11 @@ def requirement_rows(verdicts: Iterable[Verdict]) -> nodes.tgroup:
             Cell.number("none" if item.smallest is None else plain(item.smallest)),
             Cell.number(plain(item.pooled)),
             Cell([(_verdict(item), None)], strong=item.judgement in {"too few", "never fits"}),
-            Cell.of(" and ".join(READINGS[reading] for reading in item.follows) or "neither"),
+            Cell.of(", ".join(READINGS[reading] for reading in item.follows) or "none of these"),
         ])  # fmt: skip
-    headings = [
-        "List", "Printed claim", "Card", "Limit (GB)", "Per GPU (GB)", "GPUs by the chain",
-        "GPUs by the pool", "Verdict", "Claim follows",
+    headings: list[str | Cell] = [
+        "List", "Printed claim", "Card", "Limit (GB)", Cell.of("Per GPU (GB)", marks), "GPUs by the chain",
+        "GPUs by the pool", "Verdict", "Same number by",
     ]  # fmt: skip
     return table_group(headings, rows)
 
@@ -98,7 +105,8 @@ def requirement_legend(share: float) -> nodes.paragraph:
         f"The limit is {limit} of the memory that the card has. By the chain, a GPU with all steps taken "
         "must stay below it; by the pool, the total without any step is divided by it, as if every part "
         "could be shared. Either way the smallest power of two is shown, and the verdict is that of the "
-        "chain.",
+        "chain. The last column names the ways that lead to the number claimed; the printed chain is the "
+        "chain with the figures that were printed, and with the size that a card is sold by.",
         classes=["verl-legend"],
     )
 
@@ -106,9 +114,11 @@ def requirement_legend(share: float) -> nodes.paragraph:
 def _verdict(item: Verdict) -> str:
     """The judgement and the figure that decides it."""
     if item.smallest is None:
-        return f"{item.judgement}: {gb_number(item.undivided)} GB stay on each GPU"
+        return f"{item.judgement}: {gb(item.undivided)} stay on each GPU"
     if item.judgement == "too few":
-        return f"{item.judgement}: {gb_number(item.per_gpu)} of {gb_number(item.limit)} GB"
+        return f"{item.judgement}: {gb(item.per_gpu)} on each GPU"
     if item.judgement == "more than needed":
-        return f"{item.judgement}: {plain(item.smallest)} would do"
-    return item.judgement
+        return f"{item.judgement}: with {item.smallest}, {gb(item.per_gpu_at_smallest or 0)} on each GPU"
+    if item.per_gpu_below is None:
+        return item.judgement
+    return f"{item.judgement}: with {item.smallest // 2}, {gb(item.per_gpu_below)} on each GPU"

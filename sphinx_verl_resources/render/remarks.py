@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..catalog.links import Links
-    from ..catalog.models.analysis import Remark, VerlState
+    from ..catalog.models.analysis import Remark, Source, VerlState
 
 #: The attribute of a target that tells its number.
 NUMBER = "verl_number"
@@ -59,12 +59,17 @@ def remark_list(
     for remark, target in placed:
         paragraph = nodes.paragraph("", "", target, nodes.Text(" ".join(remark.text.split())))
         for index, source in enumerate(remark.sources):
-            name = source.path.rsplit("/", 1)[-1]
             paragraph += nodes.Text(" (" if index == 0 else ", ")
-            if verl:
-                paragraph += nodes.reference("", name, refuri=links.file(verl.ref, source.path, source.lines))
-            else:
-                paragraph += nodes.Text(name)
+            paragraph += _source(source, verl, links)
         paragraph += nodes.Text(")")
         items += nodes.list_item("", paragraph)
     return [title, items]
+
+
+def _source(source: Source, verl: VerlState | None, links: Links) -> nodes.Node:
+    if source.path is None:
+        return nodes.reference("", source.text or "", refuri=source.url)
+    name = source.path.rsplit("/", 1)[-1]
+    if verl is None:
+        return nodes.Text(name)
+    return nodes.reference("", name, refuri=links.file(verl.ref, source.path, source.lines))

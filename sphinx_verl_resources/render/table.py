@@ -109,10 +109,16 @@ def _without_collection() -> Iterator[None]:
 
 
 def add_marks(element: nodes.Element, marks: Sequence[tuple[str, str]]) -> None:
-    """Put marks behind what an element holds: each a text and the id on the page that it leads to."""
+    """Put marks behind what an element holds: each a text and the id on the page that it leads to.
+
+    Without an id it is text between marks.
+    """
     for mark, target in marks:
-        element += nodes.Text(" ")
-        element += nodes.reference("", mark, refid=target, internal=True, classes=["verl-mark"])
+        if target:
+            element += nodes.Text(" ")
+            element += nodes.reference("", mark, refid=target, internal=True, classes=["verl-mark"])
+        else:
+            element += nodes.Text(mark)
 
 
 def _row(cells: Sequence[Cell]) -> nodes.row:

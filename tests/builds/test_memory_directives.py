@@ -83,7 +83,7 @@ def test_remarks_stand_once_on_a_page(project):
         target["id"]: str(number) for number, target in enumerate(soup.select(".verl-notes li [id]"), 1)
     }
     marks = soup.select("a.verl-mark")
-    assert len(marks) == 34
+    assert len(marks) == 41
     for mark in marks:
         assert mark.get_text() == f"[{numbers[mark['href'].removeprefix('#')]}]"
 
@@ -104,6 +104,11 @@ def test_tables_have_the_class_of_their_directive(project):
     for name in {lines[0] for lines in SNIPPETS.values()} - {"verl-memory"}:
         assert soup.select(f"table.{name}"), name
     assert project.page(".. verl-memory:: 3B").build().soup().select("table.verl-memory")
+
+
+def test_one_sequence_is_not_many(project):
+    soup = project.page(".. verl-memory:: 3B\n   :batch-size: 1\n   :show: table\n").build().soup()
+    assert "3B: memory for 1 sequence of 2048 tokens" in soup.caption.get_text()
 
 
 def test_a_label_reaches_the_table(project):

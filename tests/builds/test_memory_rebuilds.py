@@ -171,5 +171,6 @@ def test_the_address_of_sources(pages):
         "assumed",
         "priorities",
         "watch",
-    }
+        "required", "costs",
+    }  # fmt: skip
     assert build.read == with_remarks

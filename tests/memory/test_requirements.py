@@ -7,34 +7,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.memory.analysis import analyse
-from sphinx_verl_resources.memory.requirements import judge, power_of_two, smallest_count, undivided
+from sphinx_verl_resources.memory.requirements import judge, power_of_two, smallest_count
 from sphinx_verl_resources.units import GB
 
-#: Level, card, GPUs claimed, by the chain, by the pool, verdict, what the claim follows.
+#: Level, card, GPUs claimed, by the chain, by the pool, by the printed chain, verdict, what gives the same number.
 EXPECTED = {
     "3B": [
-        ("minimum", "A100-40GB", 2, 2, 2, "holds", "chain pooled"),
-        ("minimum", "RTX-4090", 4, 4, 4, "holds", "chain pooled"),
-        ("recommended", "A100-40GB", 4, 2, 2, "more than needed", "doubled"),
-        ("recommended", "RTX-4090", 8, 4, 4, "more than needed", "doubled"),
-        ("optimal", "A100-80GB", 8, 1, 1, "more than needed", ""),
-        ("optimal", "H100-80GB", 8, 1, 1, "more than needed", ""),
+        ("minimum", "A100-40GB", 2, 2, 2, 2, "holds", "chain, printed chain, pooled"),
+        ("minimum", "RTX-4090", 4, 4, 4, 4, "holds", "chain, printed chain, pooled"),
+        ("recommended", "A100-40GB", 4, 2, 2, 2, "more than needed", "doubled"),
+        ("recommended", "RTX-4090", 8, 4, 4, 4, "more than needed", "doubled"),
+        ("optimal", "A100-80GB", 8, 1, 1, 1, "more than needed", ""),
+        ("optimal", "H100-80GB", 8, 1, 1, 1, "more than needed", ""),
     ],
     "8B": [
-        ("minimum", "A100-40GB", 4, 8, 4, "too few", "pooled"),
-        ("minimum", "RTX-4090", 8, None, 8, "never fits", "pooled"),
-        ("recommended", "A100-40GB", 8, 8, 4, "holds", "chain doubled"),
-        ("recommended", "RTX-4090", 16, None, 8, "never fits", "doubled"),
-        ("optimal", "A100-80GB", 8, 2, 2, "more than needed", ""),
-        ("optimal", "H100-80GB", 8, 2, 2, "more than needed", ""),
+        ("minimum", "A100-40GB", 4, 8, 4, 4, "too few", "printed chain, pooled"),
+        ("minimum", "RTX-4090", 8, None, 8, 32, "never fits", "pooled"),
+        ("recommended", "A100-40GB", 8, 8, 4, 4, "holds", "chain, doubled"),
+        ("recommended", "RTX-4090", 16, None, 8, 32, "never fits", "doubled"),
+        ("optimal", "A100-80GB", 8, 2, 2, 2, "more than needed", ""),
+        ("optimal", "H100-80GB", 8, 2, 2, 2, "more than needed", ""),
     ],
     "32B": [
-        ("minimum", "A100-80GB", 8, 16, 8, "too few", "pooled"),
-        ("minimum", "H100-80GB", 8, 16, 8, "too few", "pooled"),
-        ("recommended", "A100-80GB", 16, 16, 8, "holds", "chain doubled"),
-        ("recommended", "H100-80GB", 16, 16, 8, "holds", "chain doubled"),
-        ("optimal", "A100-80GB", 32, 16, 8, "more than needed", ""),
-        ("optimal", "H100-80GB", 32, 16, 8, "more than needed", ""),
+        ("minimum", "A100-80GB", 8, 16, 8, 16, "too few", "pooled"),
+        ("minimum", "H100-80GB", 8, 16, 8, 16, "too few", "pooled"),
+        ("recommended", "A100-80GB", 16, 16, 8, 16, "holds", "chain, printed chain, doubled"),
+        ("recommended", "H100-80GB", 16, 16, 8, 16, "holds", "chain, printed chain, doubled"),
+        ("optimal", "A100-80GB", 32, 16, 8, 16, "more than needed", ""),
+        ("optimal", "H100-80GB", 32, 16, 8, 16, "more than needed", ""),
     ],
 }
 
@@ -43,9 +43,12 @@ EXPECTED = {
 def test_verdicts(analysis, name):
     found = judge(analysis, analysis.requirements[name])
     assert [
-        (item.level, item.gpu, item.count, item.smallest, item.pooled, item.judgement, " ".join(item.follows))
+        (
+            item.level, item.gpu, item.count, item.smallest, item.pooled, item.printed_chain, item.judgement,
+            ", ".join(item.follows),
+        )
         for item in found
-    ] == EXPECTED[name]
+    ] == EXPECTED[name]  # fmt: skip
 
 
 def test_the_figures_that_decide(analysis):
@@ -55,6 +58,10 @@ def test_the_figures_that_decide(analysis):
     assert round(claims[0].per_gpu / GB, 1) == 39.9
     assert round(claims[1].limit / GB, 1) == 23.2
     assert round(claims[1].undivided / GB, 1) == 23.9
+    assert round(claims[0].per_gpu_at_smallest / GB, 1) == 31.9  # with 8
+    assert round(claims[0].per_gpu_below / GB, 1) == 39.9  # with 4
+    assert claims[1].per_gpu_at_smallest is claims[1].per_gpu_below is None
+    assert judge(analysis, analysis.requirements["3B"])[-1].per_gpu_below is None  # one is enough
     assert claims[0].unknown == ("H100 with 40 GB",)
     assert claims[1].unknown == ()
 
@@ -64,7 +71,7 @@ def test_the_figures_that_decide(analysis):
 def test_the_smallest_count_is_the_smallest(analysis, name, limit):
     count = smallest_count(analysis, name, limit)
     if count is None:
-        assert undivided(analysis, name) >= limit
+        assert analyse(analysis, name, gpus=2**20).end.total >= limit
         return
     assert count.bit_count() == 1
     assert analyse(analysis, name, gpus=count).end.total < limit

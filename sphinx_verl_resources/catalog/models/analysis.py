@@ -29,6 +29,7 @@ from .base import (
     Record,
     RepoPath,
     Text,
+    Url,
     no_email,
     pattern,
     problem,
@@ -283,12 +284,29 @@ class Metric(NamedRecord):
 
 
 class Source(Record):
-    """A place in verl's repository at the commit of ``verl.ref``."""
+    """A place in verl's repository at the commit of ``verl.ref``, or an address elsewhere."""
 
-    path: RepoPath = Field(description="File.")
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["path"]}, {"required": ["url", "text"]}],
+            "dependencies": {"lines": ["path"], "text": ["url"]},
+        }
+    )
+
+    path: RepoPath | None = Field(None, description="File in verl's repository.")
     lines: Annotated[str, StringConstraints(pattern=LINES)] | None = Field(
         None, description='Line, or first and last line, in quotes: "40-45".'
     )
+    url: Url | None = Field(None, description="Address of anything else.")
+    text: Text | None = Field(None, description="What the link to it shows.")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Source:
+        if (self.path is None) == (self.url is None):
+            raise problem("wrong_value", "a source needs either 'path' or 'url', and not both")
+        if (self.url is None) != (self.text is None) or (self.lines and not self.path):
+            raise problem("missing_key", "'text' goes with 'url', and 'lines' with 'path'")
+        return self
 
 
 class Remark(NamedRecord):
@@ -298,8 +316,8 @@ class Remark(NamedRecord):
 
     name: Slug = Field(description="Short name.")
     about: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] = Field(
-        description="What it contradicts: components, total, steps, assumptions, keys of the configuration, "
-        "commands, metrics, or requirements.",
+        description="What it contradicts: components, total, assumptions, requirements, names of steps, "
+        "trade-offs, commands or metrics, keys of the configuration.",
         json_schema_extra={"minItems": 1},
     )
     text: Prose = Field(description="What verl does instead.")

@@ -59,7 +59,7 @@ class ConfigKey(NamedRecord):
     effect: Prose = Field(description="What the key does to memory.")
     backends: tuple[Text, ...] = Field((), description="Training backends that read it; none named: all.")
     host_memory: bool = Field(False, description="It costs or saves host memory.")
-    status: Literal["active", "deprecated", "moved", "no-op"] = Field(
+    status: Literal["active", "deprecated", "moved", "no-op", "no-op with trainer.use_v1"] = Field(
         description="deprecated: still accepted. moved: an old name. no-op: accepted, without effect."
     )
     moved_to: Text | None = Field(None, description="The name to use instead.")
