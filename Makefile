@@ -24,7 +24,7 @@ $(BIN)/.ready: pyproject.toml
 
 html: $(BIN)/.ready  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -b html $(SPHINXOPTS) docs docs/_build/html
-	@echo "The pages are in docs/_build/html; the hardware page is docs/_build/html/hardware.html"
+	@echo "The pages are in docs/_build/html; see hardware.html and memory.html"
 
 check: $(BIN)/.ready  ## check the recorded runs and registries
 	@$(BIN)/verl-resources check data

@@ -21,6 +21,7 @@ from .config import VerlConfig, conf_place, config_problems, read_config
 from .diagnostics import Code, Diagnostic
 from .logs import log_diagnostic
 from .memory.questions import Answer, Question
+from .memory.shapes import AnalysisError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,9 +136,13 @@ class VerlDomain(Domain):
 
         return load_analysis(self.snapshot, self.catalog)
 
+    @cached_property
+    def _answers(self) -> dict[Question[Any], Any]:
+        return {}
+
     def forget(self) -> None:
         """Drop what was loaded; the next build of the same application reads again."""
-        for name in ("settings", "snapshot", "catalog", "analysis"):
+        for name in ("settings", "snapshot", "catalog", "analysis", "_answers"):
             self.__dict__.pop(name, None)
 
     def report(self) -> None:
@@ -191,7 +196,10 @@ class VerlDomain(Domain):
             AnalysisError: there is none; on this, too, the document depends.
         """
         self.note_use(question)
-        return question.answer(self.analysis)
+        answer = self._answer(question)
+        if isinstance(answer, AnalysisError):
+            raise AnalysisError(str(answer), answer.code)
+        return cast("Answer", answer)
 
     def outdated(self) -> set[str]:
         """The documents whose answers have changed since they were read."""
@@ -228,7 +236,7 @@ class VerlDomain(Domain):
         if isinstance(use, FigureUse):
             return FIGURES[use.name](self.catalog)
         if isinstance(use, Question):
-            return _digest((__version__, self._answer(use)))
+            return _digest((__version__, repr(self._answer(use))))
         from .catalog.selection import is_known, select_broken, select_runs
 
         if isinstance(use, KnownUse):
@@ -240,14 +248,14 @@ class VerlDomain(Domain):
         parts.extend(f"broken {file.shown} {file.size}" for file in select_broken(self.catalog, use.query))
         return _digest(parts)
 
-    def _answer(self, question: Question[Any]) -> str:
-        """All of an answer, also that there is none."""
-        from .memory.shapes import AnalysisError
-
-        try:
-            return repr(question.answer(self.analysis))
-        except AnalysisError as error:
-            return f"none: {error}"
+    def _answer(self, question: Question[Any]) -> Any:
+        """The answer, or the error that says why there is none; found once per build."""
+        if question not in self._answers:
+            try:
+                self._answers[question] = question.answer(self.analysis)
+            except AnalysisError as error:
+                self._answers[question] = error
+        return self._answers[question]
 
     # -- what Sphinx asks of a domain
 

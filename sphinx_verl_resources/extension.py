@@ -17,7 +17,15 @@ from .directives.runs import VerlRuns, verl_runs
 from .domain import VerlDomain
 from .latex import FitTables
 from .latex_formulas import TypesetFormulas
-from .transforms import DrawCharts, RenderRuns, RenderRunsOfOneFile, SectionsToCaptions
+from .render.marks import verl_marks, verl_remarks
+from .transforms import (
+    DrawCharts,
+    NumberRemarks,
+    NumberRemarksOfOneFile,
+    RenderRuns,
+    RenderRunsOfOneFile,
+    SectionsToCaptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
 
 #: Raise when what is kept in pickled doctrees changes: our nodes and their attributes. What the domain keeps
 #: has a number of its own, ``VerlDomain.data_version``.
-ENV_VERSION = 1
+ENV_VERSION = 2
 
 DIRECTIVES = {
     "verl-runs": VerlRuns,
@@ -39,23 +47,30 @@ DIRECTIVES = {
     "verl-config": VerlConfig,
     "verl-analysis": VerlAnalysis,
 }
+POST_TRANSFORMS = (
+    DrawCharts,
+    NumberRemarksOfOneFile,
+    NumberRemarks,
+    RenderRunsOfOneFile,
+    RenderRuns,
+    FitTables,
+    TypesetFormulas,
+)
 
 
 def setup_extension(app: Sphinx) -> ExtensionMetadata:
     """Register everything."""
     register_config(app)
     app.add_domain(VerlDomain)
-    app.add_node(verl_runs)
+    for node in (verl_runs, verl_marks, verl_remarks):
+        app.add_node(node)
     for name, directive in DIRECTIVES.items():
         app.add_directive(name, directive)
     app.add_role_to_domain("verl", "data", DataRole())
     app.add_role_to_domain("verl", "memory", MemoryRole())
     app.add_transform(SectionsToCaptions)
-    app.add_post_transform(DrawCharts)
-    app.add_post_transform(RenderRunsOfOneFile)
-    app.add_post_transform(RenderRuns)
-    app.add_post_transform(FitTables)
-    app.add_post_transform(TypesetFormulas)
+    for transform in POST_TRANSFORMS:
+        app.add_post_transform(transform)
     app.connect("config-inited", add_static_path)
     app.connect("builder-inited", start)
     app.connect("env-get-outdated", find_outdated)

@@ -14,6 +14,8 @@ from .directives.base import set_caption
 from .directives.runs import SECTION_SIZE, verl_runs
 from .domain import VerlDomain
 from .logs import log_at
+from .render.marks import verl_marks, verl_remarks
+from .render.remarks import Numbering
 from .render.runs import row_id
 from .render.waterfall_chart import CHART_CLASS
 
@@ -41,13 +43,15 @@ class SectionsToCaptions(SphinxTransform):
                 if isinstance(node, nodes.table):
                     set_caption(node, size, self.document)
             section.replace_self(content)
-        for node in list(self.document.findall(verl_runs)):
-            if any(isinstance(parent, nodes.entry) for parent in ancestors(node)):
-                self._refuse(node.parent)
+        for table in list(self.document.findall(nodes.table)):
+            inside = any(isinstance(parent, nodes.entry) for parent in ancestors(table))
+            if inside and any(name.startswith("verl-") for name in table["classes"]):
+                self._refuse(table)
 
-    def _refuse(self, table: nodes.Element) -> None:
+    def _refuse(self, table: nodes.table) -> None:
         """Builders of plain text stop at a table inside a table."""
-        message = "verl-runs: a table cannot stand inside a table; move the directive out of it"
+        directive = table["classes"][0]
+        message = f"{directive}: a table cannot stand inside a table; move the directive out of it"
         log_at(f"{table.source}:{table.line}", Code.directive, message, self.config)
         paragraph = nodes.paragraph("", message)
         table.replace_self(nodes.error("", paragraph, classes=["verl-problem"]))
@@ -59,6 +63,19 @@ def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
     while parent is not None:
         yield parent
         parent = parent.parent
+
+
+def ids_of(document: nodes.document) -> set[str]:
+    """Every id of a document."""
+    return {id_ for node in document.findall(nodes.Element) for id_ in node["ids"]}
+
+
+def page_of(node: nodes.Node) -> str:
+    """The page that a node comes from where a builder has put all pages into one document; empty elsewhere.
+
+    Such a builder notes the page in each section; the parents of what it has moved are not reliable.
+    """
+    return next((str(parent["docname"]) for parent in ancestors(node) if "docname" in parent), "")
 
 
 class DrawCharts(SphinxPostTransform):
@@ -75,6 +92,39 @@ class DrawCharts(SphinxPostTransform):
                     chart.remove(table)
 
 
+class NumberRemarks(SphinxPostTransform):
+    """Numbers the remarks of each page by the order of their marks, and lists each remark once."""
+
+    default_priority = 300
+
+    def run(self, **kwargs: Any) -> None:
+        """Replace each placeholder, in the order of the document."""
+        placeholders = [
+            node for node in self.document.findall() if isinstance(node, (verl_marks, verl_remarks))
+        ]
+        taken = ids_of(self.document) if placeholders else set()
+        pages: dict[str, Numbering] = {}
+        for node in placeholders:
+            numbering = pages.setdefault(self._id_space(node), Numbering(taken))
+            if isinstance(node, verl_marks):
+                numbering.mark(node)
+            else:
+                numbering.list(node)
+
+    def _id_space(self, node: nodes.Node) -> str:
+        return page_of(node) or self.env.docname
+
+
+class NumberRemarksOfOneFile(NumberRemarks):
+    """The same for HTML, where an id counts for the whole file, however many pages are joined in it."""
+
+    default_priority = NumberRemarks.default_priority - 1
+    formats = ("html",)
+
+    def _id_space(self, node: nodes.Node) -> str:
+        return ""
+
+
 class RenderRuns(SphinxPostTransform):
     """Fills in the rows.
 
@@ -87,7 +137,7 @@ class RenderRuns(SphinxPostTransform):
     def run(self, **kwargs: Any) -> None:
         """Replace each placeholder; the first row of a run on a page is the one that links lead to."""
         placeholders = list(self.document.findall(verl_runs))
-        taken = self._ids() if placeholders else set()
+        taken = ids_of(self.document) if placeholders else set()
         targets: dict[str, set[str]] = {}
         for number, node in enumerate(placeholders, 1):
             on_page = targets.setdefault(self._id_space(node), set())
@@ -111,17 +161,8 @@ class RenderRuns(SphinxPostTransform):
             notes.source, notes.line = table.source, table.line
             table.parent.insert(table.parent.index(table) + 1, notes)
 
-    def _ids(self) -> set[str]:
-        """Every id that the page gives to something else."""
-        return {id_ for node in self.document.findall(nodes.Element) for id_ in node["ids"]}
-
     def _id_space(self, node: nodes.Node) -> str:
-        """The page that a node comes from, also where a builder has put all pages into one document.
-
-        Such a builder notes the page in each section; the parents of what it has moved are not reliable.
-        """
-        named = (str(parent["docname"]) for parent in ancestors(node) if "docname" in parent)
-        return next(named, self.env.docname)
+        return page_of(node) or self.env.docname
 
 
 class RenderRunsOfOneFile(RenderRuns):

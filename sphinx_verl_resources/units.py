@@ -5,6 +5,8 @@ GiB is 2^30 bytes, what a GPU and verl report; GB is 10^9 bytes, what the memory
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 MIB = 2**20
 GIB = 2**30
 GB = 10**9
@@ -50,9 +52,9 @@ def signed(number: str, value: float) -> str:
 
 def plain(value: float) -> str:
     """A number as short as it can be written: ``0.3``, ``2048``, and from five digits on ``32,000``."""
-    if value != int(value):
-        return f"{value:,.6f}".rstrip("0")
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.0f}"
+    number = format(Decimal(repr(value)), "f").removesuffix(".0")
+    whole, point, decimals = number.partition(".")
+    return f"{int(whole):,}{point}{decimals}" if len(whole.lstrip("-")) > 4 else number
 
 
 def _rounded(value: float) -> str:

@@ -9,9 +9,9 @@ import yaml
 
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.catalog.load import load_catalog
-from sphinx_verl_resources.catalog.settings import nested_yaml
 from sphinx_verl_resources.cli.data import load_all
 from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.render.settings import nested_yaml
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ LAYERS = {
         "domain",
         "latex",
         "latex_formulas",
+        "render",
         "transforms",
         "__init__",
     },
@@ -51,7 +52,7 @@ OUTSIDE = {
     "units": set(),
     "memory": set(),
     "catalog": {"pydantic", "pydantic_core", "yaml"},
-    "render": {"docutils", "tabulate"},
+    "render": {"docutils", "tabulate", "yaml"},
     "cli": set(),
 }
 THIRD_PARTY = {"pydantic", "pydantic_core", "yaml", "docutils", "sphinx", "tabulate"}

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from ..diagnostics import Code
 from .analysis_checks import check_references
-from .files import ANALYSIS, ARCHITECTURES, CONFIG_KEYS, GPUS
+from .files import ANALYSIS, CONFIG_KEYS
 from .models.analysis import (
     AnalysisFile,
     Assumptions,
+    AssumptionsPart,
     Cause,
     Command,
     Configuration,
@@ -26,10 +28,10 @@ from .models.analysis import (
     VerlState,
 )
 from .registries import load_config_keys, repeated_names
-from .validation import load, models_in, valid_entries
+from .validation import load, models_in, problem_at, valid_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ..diagnostics import Diagnostic
     from .catalog import Catalog, Registry
@@ -49,9 +51,8 @@ class Analysis:
         gpus: the cards.
         architectures: the model shapes.
         config_keys: the keys of verl's configuration.
-        digest: changes when any file behind all this does.
-        verl: the state of verl that remarks compare with; None only if its record has errors.
-        assumptions: None only if the record has errors.
+        verl: the state of verl that remarks compare with; None if it is recorded nowhere.
+        assumptions: None only if one of them is recorded nowhere.
         parts: what each file contributed.
         diagnostics: every problem, in the order of files and lines.
     """
@@ -59,7 +60,6 @@ class Analysis:
     gpus: Registry[Gpu]
     architectures: Registry[Architecture]
     config_keys: Registry[ConfigKey]
-    digest: str
     verl: VerlState | None = None
     assumptions: Assumptions | None = None
     specifications: Mapping[str, Specification] = field(default_factory=dict)
@@ -97,21 +97,28 @@ class Part:
 def load_analysis(snapshot: Snapshot, catalog: Catalog) -> Analysis:
     """Validate, merge and cross-check; never raises on what is in the files."""
     problems: list[Diagnostic] = []
-    digest = snapshot.registry_digest(ANALYSIS, CONFIG_KEYS, GPUS, ARCHITECTURES)
     keys = load_config_keys(snapshot.registries[CONFIG_KEYS], problems)
-    analysis = Analysis(catalog.gpus, catalog.architectures, keys, digest)
+    analysis = Analysis(catalog.gpus, catalog.architectures, keys)
+    assumed: dict[str, Any] = {}
     parts: list[Part] = []
     for file in snapshot.registries[ANALYSIS]:
         record, document, found = load(file, AnalysisFile)
         problems += found
         entries = _entries(record, document)
-        analysis = _merge(analysis, document.data, entries)
+        assumed.update(_good_values(document.data))
+        changes: dict[str, Any] = {
+            section: _merge(getattr(analysis, section), listed) for section, listed in entries.items()
+        }
+        changes.update(assumptions=_assumptions(assumed), verl=_verl(document.data) or analysis.verl)
+        analysis = replace(analysis, **changes)
         part = Part(file, document, entries, analysis)
         for section, listed in entries.items():
             names: list[tuple[str, ...]] = [(entry.name,) if entry else () for entry in listed]
-            problems += repeated_names(file, document, section, names, str)
+            problems += repeated_names(file, document, section, names, str.casefold)
         problems += check_references(part)
         parts.append(part)
+    if parts:
+        problems += _missing(assumed, parts[-1])
     problems.sort(key=lambda problem: problem.sort_key)
     return replace(analysis, parts=tuple(parts), diagnostics=tuple(problems))
 
@@ -131,19 +138,43 @@ def _entries(record: AnalysisFile | None, document: Document) -> dict[str, tuple
     return {section: valid_entries(document, section, model) for section, model in SECTIONS.items()}
 
 
-def _merge(analysis: Analysis, data: Any, entries: Mapping[str, tuple[Any, ...]]) -> Analysis:
-    """What was known, overridden by the good entries of one more file."""
-    changes: dict[str, Any] = {
-        section: {**getattr(analysis, section), **{entry.name: entry for entry in listed if entry}}
-        for section, listed in entries.items()
-    }
-    data = data if isinstance(data, dict) else {}
-    for name, model in (("verl", VerlState), ("assumptions", Assumptions)):
-        if data.get(name) is None:
-            continue
-        known = getattr(analysis, name)
+def _merge(known: Mapping[str, NamedRecord], entries: Iterable[NamedRecord | None]) -> dict[str, NamedRecord]:
+    """A section with the good entries of one more file; names are alike whatever their case."""
+    merged = {name.casefold(): entry for name, entry in known.items()}
+    merged.update({entry.name.casefold(): entry for entry in entries if entry})
+    return {entry.name: entry for entry in merged.values()}
+
+
+def _good_values(data: Any) -> dict[str, Any]:
+    """The assumptions of a file that are as they should be; the others are reported when it is read."""
+    values = data.get("assumptions") if isinstance(data, dict) else None
+    found: dict[str, Any] = {}
+    for name, value in values.items() if isinstance(values, dict) else ():
         try:
-            changes[name] = model.model_validate({**(known.model_dump() if known else {}), **data[name]})
-        except (ValidationError, TypeError):
-            continue  # reported when the file was read
-    return replace(analysis, **changes)
+            AssumptionsPart.model_validate({name: value})
+        except ValidationError:
+            continue
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def _verl(data: Any) -> VerlState | None:
+    try:
+        return VerlState.model_validate(data.get("verl") if isinstance(data, dict) else None)
+    except ValidationError:
+        return None
+
+
+def _assumptions(values: dict[str, Any]) -> Assumptions | None:
+    return Assumptions.model_validate(values) if values.keys() == Assumptions.model_fields.keys() else None
+
+
+def _missing(values: dict[str, Any], part: Part) -> Iterator[Diagnostic]:
+    """Assumptions that no file makes, at the last of them."""
+    for name, info in Assumptions.model_fields.items():
+        if name not in values:
+            message = f"no file says what 'assumptions.{name}' is"
+            yield problem_at(
+                part.file, part.document, ("assumptions",), Code.missing_key, message, info.description or ""
+            )

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean, nearest, suggest_or
 from .catalog import Registry
-from .models.analysis import Assumptions
-from .names import COMPONENTS, SHAPE_FIGURES, STATES, TOTAL, figure_parts
+from .names import (
+    ASSUMED_SUBJECTS,
+    COMPONENTS,
+    REQUIREMENTS,
+    SHAPE_FIGURES,
+    STATES,
+    TOTAL,
+    figure_parts,
+)
 from .validation import problem_at
 
 if TYPE_CHECKING:
@@ -119,9 +126,7 @@ def _subjects(part: Part) -> list[str]:
     """All that a remark can be about."""
     named = [name for section in _REMARKED for name in _names(part, section)]
     keys = {key for entry in part.analysis.configurations.values() for key in entry.settings}
-    keys |= {key for entry in part.analysis.priorities.values() for key in entry.keys}
-    assumed = (name.replace("_", "-") for name in Assumptions.model_fields)
-    return [*COMPONENTS, TOTAL, "requirements", *assumed, *named, *sorted(keys)]
+    return [*COMPONENTS, TOTAL, REQUIREMENTS, *ASSUMED_SUBJECTS, *named, *sorted(keys)]
 
 
 def _keys(part: Part) -> Iterator[tuple[Loc, str]]:

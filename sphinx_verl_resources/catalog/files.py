@@ -171,7 +171,7 @@ def _directory_problem(directory: Directory) -> tuple[str, str] | None:
     if not names & DATA_NAMES:
         return (
             f"the data directory {directory.shown!r} holds no data",
-            f"put run files into {directory.show(RUNS)}",
+            f"put run files into {directory.show(RUNS)}; beside it there may be {', '.join(REGISTRIES)}",
         )
     return None
 

@@ -46,6 +46,16 @@ STATE_COMPONENTS = ("parameters", "gradients", "optimizer")
 #: What else a figure of the analysis can be: their sum, that of all components, and properties of the model.
 STATES, TOTAL = "states", "total"
 SHAPE_FIGURES = ("hidden-size", "ffn-dimension")
+#: What a remark of the analysis can be about, besides components, the total, steps and the like.
+REQUIREMENTS = "requirements"
+ASSUMED_SUBJECTS = (
+    "vocabulary-size",
+    "sequence-length",
+    "batch-size",
+    "ffn-ratio",
+    "memory-limit",
+    "gpus",
+)
 
 
 def sizes_hint(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from ..catalog.names import ASSUMED_SUBJECTS, COMPONENTS
 from ..diagnostics import Code, Severity, did_you_mean
 from ..logs import log_at
 from ..memory.questions import Assumed, Configured, Entries, KeyProblem, Memory, Names, OwnModels
@@ -89,9 +90,7 @@ class VerlAnalysis(AnalysisDirective):
 
     def _assumptions(self) -> list[nodes.Node]:
         assumed = self.ask(Assumed())
-        subjects = ("parameters", "gradients", "optimizer", "activations", "kv-cache", "overhead")
-        named = (name.replace("_", "-") for name in type(assumed).model_fields)
-        marks, remarks = self.remarks((*subjects, *named))
+        marks, remarks = self.remarks((*COMPONENTS, *ASSUMED_SUBJECTS))
         return [self._table(advice.assumption_rows(assumed, marks), "Assumptions"), *remarks]
 
     def _priorities(self) -> list[nodes.Node]:

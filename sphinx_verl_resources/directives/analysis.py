@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from docutils import nodes
+
 from ..domain import ConfigUse, VerlDomain
-from ..memory.questions import RemarksOn
-from ..render.remarks import place_remarks, remark_list
+from ..memory.questions import FilesWithErrors, IsName, RemarksOn
+from ..render.remarks import remark_list
 from .base import VerlDirective
 from .options import OptionError, phrases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from docutils import nodes
-
     from ..memory.questions import Answer, Question
 
 #: The flag that leaves remarks out.
 NO_REMARKS = "no-remarks"
+
+
+_NOT_USED = " has errors; what is wrong in it is not used here. The build log says more."
 
 
 class AnalysisDirective(VerlDirective):
@@ -28,32 +31,46 @@ class AnalysisDirective(VerlDirective):
         """See ``VerlDomain.ask``."""
         return VerlDomain.of(self.env).ask(question)
 
+    def run(self) -> list[nodes.Node]:
+        """The content, below a box for each file that could not be used as it is."""
+        boxes: list[nodes.Node] = [
+            self.problem(nodes.literal("", name), nodes.Text(_NOT_USED))
+            for name in self.ask(FilesWithErrors())
+        ]
+        return [*boxes, *super().run()]
+
     def models(self, default: Question[tuple[str, ...]]) -> list[str]:
         """The models named in the argument, or else the answer to ``default``.
 
         Raises:
-            OptionError: a model stands there twice.
+            OptionError: a model stands there twice, or there is none.
         """
         if not self.arguments:
             return list(self.ask(default))
-        found = phrases(self.arguments[0]) if "," in self.arguments[0] else self.arguments[0].split()
+        text = " ".join(self.arguments[0].split())
+        if " " in text and self.ask(IsName(text)):
+            return [text]
+        found = phrases(text) if "," in text else text.split()
+        if not found:
+            raise OptionError("name at least one model, or leave the argument out")
         for name in found:
             if [other.casefold() for other in found].count(name.casefold()) > 1:
                 raise OptionError(f"the model {name!r} stands there twice")
         return found
 
-    def remarks(
-        self, subjects: Iterable[str]
-    ) -> tuple[Mapping[str, Sequence[tuple[str, str]]], list[nodes.Element]]:
-        """Marks by subject, and the list of the remarks that the page does not have yet."""
+    def remarks(self, subjects: Iterable[str]) -> tuple[Mapping[str, Sequence[str]], list[nodes.Element]]:
+        """The names of remarks by subject, and the list of these remarks."""
         if NO_REMARKS in self.options:
             return {}, []
         domain = VerlDomain.of(self.env)
         found, verl = self.ask(RemarksOn(tuple(subjects)))
-        marks, new = place_remarks(found, self.state.document)
-        if new:
-            domain.note_use(ConfigUse("script_url"))
-        content = remark_list(new, verl, domain.settings.links)
-        for node in content:
-            self.set_source_info(node)
-        return marks, content
+        if not found:
+            return {}, []
+        marks: dict[str, list[str]] = {}
+        for remark in found:
+            for subject in remark.about:
+                marks.setdefault(subject, []).append(remark.name)
+        domain.note_use(ConfigUse("script_url"))
+        content = remark_list(found, verl, domain.settings.links)
+        self.set_source_info(content)
+        return marks, [content]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ..catalog.names import COMPONENTS, TOTAL
+from docutils import nodes
+
+from ..catalog.names import ASSUMED_SUBJECTS, COMPONENTS, TOTAL
 from ..diagnostics import Code
 from ..memory.analysis import LIMITS
-from ..memory.questions import Memory, Names, OwnModels
+from ..memory.questions import Memory, Names, OwnModels, SharingSteps
 from ..render.memory import (
     SUMMARY_CLASS,
     TABLE_CLASS,
@@ -26,14 +28,15 @@ from .options import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from docutils import nodes
     from sphinx.util.typing import OptionSpec
 
     from ..memory.analysis import Outcome
 
 #: What can be shown of a model.
 PIECES = ("specification", "formulas", "chart", "table")
-FSDP = "fsdp"
+
+
+_DIFFERENT_GPUS = "The models are shared by different numbers of GPUs, so the rows do not compare directly."
 
 
 class VerlMemory(AnalysisDirective):
@@ -73,22 +76,26 @@ class VerlMemory(AnalysisDirective):
         return self._pieces(self.ask(question), pieces)
 
     def _steps(self, given: Mapping[str, str]) -> tuple[str, ...] | None:
-        if given.get("steps", "").strip() == "none":
+        if given.get("steps", "").strip().lower() == "none":
             return ()
         return options.choices(given, "steps", self.ask(Names("steps")), "none") if "steps" in given else None
 
     def _check_combination(
         self, given: Mapping[str, str], pieces: tuple[str, ...], steps: tuple[str, ...] | None
     ) -> None:
-        if "gpus" in given and steps is not None and FSDP not in steps:
-            raise OptionError(f":gpus: has no effect without the step {FSDP!r} in :steps:")
+        if "gpus" in given:
+            sharing = self.ask(SharingSteps())
+            taken = self.ask(Names("steps")) if steps is None else steps
+            if not set(sharing).intersection(taken):
+                needed = " or ".join(repr(name) for name in sharing) or "that shares something among GPUs"
+                raise OptionError(f":gpus: has no effect without the step {needed}")
         for name in ("gib", *TABLE_OPTIONS):
             if name in given and "table" not in pieces:
                 raise OptionError(f":{name}: is about the table, which :show: leaves out")
 
     def _pieces(self, outcome: Outcome, pieces: tuple[str, ...]) -> list[nodes.Node]:
-        subjects = ["vocabulary-size"] if "specification" in pieces else []
-        if set(pieces) != {"specification"}:
+        subjects = [*ASSUMED_SUBJECTS] if "specification" in pieces else []
+        if {"formulas", "table"}.intersection(pieces):
             subjects += [*COMPONENTS, TOTAL, *(step.name for step in outcome.steps)]
         marks, remarks = self.remarks(subjects)
         name = outcome.shape.name
@@ -112,13 +119,16 @@ class VerlMemory(AnalysisDirective):
         self.set_source_info(chart)
         if "table" not in pieces:
             rows = waterfall_rows(outcome, {}, with_gib=False)
-            chart += self.table(TABLE_CLASS, rows, _caption(outcome), with_options=False)
+            # Without a caption it takes no number from the tables of the page.
+            chart += self.table(TABLE_CLASS, rows, "", with_options=False)
         return chart
 
 
 def _caption(outcome: Outcome) -> str:
     sequences = f"{outcome.batch_size} sequence{'' if outcome.batch_size == 1 else 's'}"
-    return f"{outcome.shape.name}: memory for {sequences} of {outcome.sequence_length} tokens"
+    sharing = [step for step in outcome.steps if step.gpus is not None]
+    gpus = f" on {outcome.gpus} GPU{'' if outcome.gpus == 1 else 's'}" if sharing else ""
+    return f"{outcome.shape.name}: memory for {sequences} of {outcome.sequence_length} tokens{gpus}"
 
 
 class VerlMemorySummary(AnalysisDirective):
@@ -144,4 +154,8 @@ class VerlMemorySummary(AnalysisDirective):
         marks, remarks = self.remarks([TOTAL, *steps])
         rows = summary_rows(outcomes, marks, with_gib="gib" in self.options)
         table = self.table(SUMMARY_CLASS, rows, "GB per GPU, step by step", with_options=True)
+        if len({outcome.gpus for outcome in outcomes}) > 1:
+            note = nodes.paragraph("", _DIFFERENT_GPUS, classes=["verl-legend"])
+            self.set_source_info(note)
+            return [table, note, *remarks]
         return [table, *remarks]

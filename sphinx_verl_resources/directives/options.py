@@ -199,6 +199,8 @@ def choices(
     known = list(allowed)
     found: list[str] = []
     for word in words(given[name]):
+        if word.lower() in alone:
+            raise OptionError(f":{name}: {word!r} stands there alone, or not at all")
         if word.lower() not in known:
             listed = ", ".join([*known, *alone])
             near = nearest(word, known)

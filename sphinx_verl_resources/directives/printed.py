@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
 
+from ..catalog.names import REQUIREMENTS
 from ..memory.questions import AsPrinted, Assumed, Names, Required
 from ..render.printed import (
     PRINTED_CLASS,
@@ -65,11 +66,11 @@ class VerlRequirements(AnalysisDirective):
                 answers.append((name, self.ask(Required(name))))
         if problems:
             return []
-        marks, remarks = self.remarks(["requirements"])
+        marks, remarks = self.remarks([REQUIREMENTS])
         tables: list[nodes.Node] = [
             self.table(
                 REQUIREMENTS_CLASS,
-                requirement_rows(verdicts, marks.get("requirements", ())),
+                requirement_rows(verdicts, marks.get(REQUIREMENTS, ())),
                 f"{name}: how many GPUs",
                 with_options=False,
             )

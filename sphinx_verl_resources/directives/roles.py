@@ -8,10 +8,12 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxRole
 
 from ..catalog.figures import FIGURES
-from ..diagnostics import Code, did_you_mean
+from ..diagnostics import did_you_mean
 from ..domain import FigureUse, VerlDomain
 from ..logs import log_at
 from ..memory.questions import Value
+from ..memory.shapes import AnalysisError
+from .options import OptionError
 
 if TYPE_CHECKING:
     from docutils.nodes import Node, system_message
@@ -26,9 +28,9 @@ class ValueRole(SphinxRole):
         """Show the value, or what is wrong with the name."""
         try:
             value = self.value(VerlDomain.of(self.env), " ".join(self.text.split()))
-        except ValueError as error:
+        except (AnalysisError, OptionError) as error:
             message = f"{self.full_name}: {error}"
-            log_at(self.get_location(), Code.directive, message, self.config)
+            log_at(self.get_location(), error.code, message, self.config)
             return [self._inline(f"[{message.partition(';')[0]}]", "verl-problem")], []
         return [self._inline(value, "verl-value")], []
 
@@ -36,7 +38,7 @@ class ValueRole(SphinxRole):
         """The value that ``text`` names; the page depends on it from now on.
 
         Raises:
-            ValueError: it names none.
+            AnalysisError, OptionError: it names none.
         """
         raise NotImplementedError
 
@@ -54,7 +56,7 @@ class DataRole(ValueRole):
     def value(self, domain: VerlDomain, text: str) -> str:
         """Read the figure."""
         if text not in FIGURES:
-            raise ValueError(f"unknown figure {text!r}; {did_you_mean(text, FIGURES)}")
+            raise OptionError(f"unknown figure {text!r}; {did_you_mean(text, FIGURES)}")
         domain.note_use(FigureUse(text))
         return FIGURES[text](domain.catalog)
 

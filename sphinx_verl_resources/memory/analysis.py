@@ -39,17 +39,26 @@ class StepTaken:
 
     Attributes:
         name: its name for programs.
-        label: its name for people, with the number of GPUs where that matters.
+        label: its name for people.
+        gpus: the number of GPUs, if it shares something among them.
         text: what it does, in a sentence.
         changed: the components that it makes smaller.
     """
 
     name: str
     label: str
+    gpus: int | None
     text: str
     changed: tuple[str, ...]
     before: Breakdown
     after: Breakdown
+
+    @property
+    def title(self) -> str:
+        """The label with the number of GPUs where that matters: ``FSDP over 8 GPUs``."""
+        if self.gpus is None:
+            return self.label
+        return f"{self.label} over {self.gpus} GPU{'' if self.gpus == 1 else 's'}"
 
     @property
     def saved(self) -> float:
@@ -157,9 +166,9 @@ def _component(
 
 
 def _take(step: Step, before: Breakdown, gpus: int) -> StepTaken:
-    label = step.label
-    if step.divide_by == "gpus":
-        change, label = Change("÷", gpus, "GPUs"), f"{label} over {gpus} {'GPU' if gpus == 1 else 'GPUs'}"
+    shared = step.divide_by == "gpus"
+    if shared:
+        change = Change("÷", gpus, "GPUs")
     elif step.divide_by is not None:
         change = Change("÷", float(step.divide_by))
     else:
@@ -170,7 +179,9 @@ def _take(step: Step, before: Breakdown, gpus: int) -> StepTaken:
             for component in before.components
         )
     )
-    return StepTaken(step.name, label, step.text, tuple(step.components), before, after)
+    return StepTaken(
+        step.name, step.label, gpus if shared else None, step.text, tuple(step.components), before, after
+    )
 
 
 def figure_size(breakdown: Breakdown, figure: str) -> float:

@@ -59,9 +59,9 @@ class Comparison:
         return self.as_printed * GB if self.is_size else self.as_printed
 
     @property
-    def difference(self) -> float:
-        """Printed against computed, as a share."""
-        return self.printed / self.computed - 1 if self.computed else 0.0
+    def difference(self) -> str:
+        """Printed against computed, in per cent; empty where nothing is computed to compare with."""
+        return percent(self.printed / self.computed - 1) if self.computed else ""
 
     @property
     def agrees(self) -> bool:
@@ -73,6 +73,15 @@ class Comparison:
     def is_explained(self) -> bool:
         """Whether there is nothing to explain, or a cause is recorded."""
         return self.agrees or bool(self.causes or self.carried)
+
+
+def printed_under(analysis: Analysis, printed: Printed) -> Analysis:
+    """The analysis as it is when the file that holds ``printed`` has been read, and those after it have not.
+
+    Somebody who assumes another batch elsewhere does not contradict what was printed.
+    """
+    states = (part.analysis for part in analysis.parts if printed in part.entries["printed"])
+    return next(states, analysis)
 
 
 def compare(analysis: Analysis, printed: Printed) -> tuple[Comparison, ...]:
@@ -89,7 +98,7 @@ def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
     step, name = figure_parts(item.figure)
     if name not in _LABELS or (step is not None and name in SHAPE_FIGURES):
         raise AnalysisError(f"there is no figure {item.figure!r}")
-    label = next((taken.label for taken in outcome.steps if taken.name == step), "")
+    label = next((taken.title for taken in outcome.steps if taken.name == step), "")
     if name == "hidden-size":
         computed, is_size = outcome.shape.stated_hidden_size, False
     elif name == "ffn-dimension":
@@ -107,19 +116,19 @@ def analysis_problems(analysis: Analysis) -> tuple[Diagnostic, ...]:
 
 
 def printed_problems(analysis: Analysis) -> Iterator[Diagnostic]:
-    """Differences without a cause, and causes without a difference.
-
-    What a file prints is compared with what that file and those before it record: somebody who assumes
-    another batch elsewhere does not contradict what was printed.
-    """
+    """Differences without a cause, and causes without a difference."""
     for part in analysis.parts:
         for index, printed in enumerate(part.entries["printed"]):
-            if printed is None:
+            try:
+                outcome = analyse(part.analysis, printed.name) if printed else None
+            except AnalysisError:  # a name that leads nowhere, which is reported as such
+                continue
+            if outcome is None:
                 continue
             for number, item in enumerate(printed.figures):
                 try:
-                    found = _compare(analyse(part.analysis, printed.name), item)
-                except AnalysisError:  # a name that leads nowhere, which is reported as such
+                    found = _compare(outcome, item)
+                except AnalysisError:
                     continue
                 yield from _problem(part, printed.name, ("printed", index, "figures", number), found)
 
@@ -131,7 +140,7 @@ def _problem(part: Part, name: str, loc: tuple[str | int, ...], item: Comparison
         computed = gb(item.computed) if item.is_size else plain(round(item.computed))
         message = (
             f"{what}: {plain(item.as_printed)}{unit} printed, {computed} by the formula "
-            f"({percent(item.difference)}), and no cause is recorded"
+            f"({item.difference or 'nothing to compare with'}), and no cause is recorded"
         )
         hint = "correct the figure, or record the cause under 'causes' or 'carried'"
         code = Code.unexplained_difference

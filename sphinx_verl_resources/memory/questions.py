@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ..diagnostics import Severity
+
 if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
     from ..catalog.models.analysis import Assumptions, Cause, Configuration, Remark, VerlState
@@ -29,6 +31,16 @@ class Question(Generic[Answer]):
             AnalysisError: what is recorded has none.
         """
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class FilesWithErrors(Question[tuple[str, ...]]):
+    """The files of the analysis that have errors, as messages show them."""
+
+    def answer(self, analysis: Analysis) -> tuple[str, ...]:
+        """In the order of their paths."""
+        found = (item for item in analysis.diagnostics if item.severity is Severity.ERROR)
+        return tuple(dict.fromkeys(item.location.path for item in found))
 
 
 @dataclass(frozen=True)
@@ -80,12 +92,32 @@ class Names(Question[tuple[str, ...]]):
 
 
 @dataclass(frozen=True)
+class IsName(Question[bool]):
+    """Whether a text is the name of a specification, as a whole."""
+
+    text: str
+
+    def answer(self, analysis: Analysis) -> bool:
+        """Whatever the case."""
+        return self.text.casefold() in {name.casefold() for name in analysis.specifications}
+
+
+@dataclass(frozen=True)
 class OwnModels(Question[tuple[str, ...]]):
     """The models that the analysis gives figures of its own, and takes from no checkpoint."""
 
     def answer(self, analysis: Analysis) -> tuple[str, ...]:
         """In the order of the record."""
         return tuple(name for name, entry in analysis.specifications.items() if entry.model is None)
+
+
+@dataclass(frozen=True)
+class SharingSteps(Question[tuple[str, ...]]):
+    """The steps that share something among the GPUs."""
+
+    def answer(self, analysis: Analysis) -> tuple[str, ...]:
+        """In the order of the record."""
+        return tuple(name for name, step in analysis.steps.items() if step.divide_by == "gpus")
 
 
 @dataclass(frozen=True)
@@ -118,10 +150,11 @@ class AsPrinted(Question["tuple[tuple[Comparison, ...], tuple[Cause, ...]]"]):
 
     def answer(self, analysis: Analysis) -> tuple[tuple[Comparison, ...], tuple[Cause, ...]]:
         """See ``printed.compare``."""
-        from .printed import compare
+        from .printed import compare, printed_under
         from .shapes import entry_of
 
-        found = compare(analysis, entry_of(analysis, "printed", self.name))
+        printed = entry_of(analysis, "printed", self.name)
+        found = compare(printed_under(analysis, printed), printed)
         named = {code for item in found for code in (*item.causes, *item.carried)}
         return found, tuple(cause for code, cause in analysis.causes.items() if code in named)
 

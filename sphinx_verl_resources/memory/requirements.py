@@ -38,7 +38,6 @@ class Verdict:
         per_gpu_at_smallest: at the smallest number that is enough; None if there is none.
         per_gpu_below: at half of that; None if one GPU is enough.
         undivided: the part of it that more GPUs do not make smaller.
-        total: memory without any step.
         smallest: the smallest power of two at which a GPU stays below the limit; None if there is none.
         pooled: the smallest power of two whose GPUs together could hold the total below the limit.
         printed_chain: like ``smallest``, by the printed figures and the size the card is sold by; None if no
@@ -56,7 +55,6 @@ class Verdict:
     per_gpu_at_smallest: float | None
     per_gpu_below: float | None
     undivided: float
-    total: float
     smallest: int | None
     pooled: int
     printed_chain: int | None
@@ -67,9 +65,9 @@ class Verdict:
         """Whether the claim is true by the chain of optimisations."""
         if self.smallest is None:
             return "never fits"
-        if self.count < self.smallest:
+        if self.per_gpu >= self.limit:
             return "too few"
-        return "holds" if self.count == self.smallest else "more than needed"
+        return "more than needed" if self.count > self.smallest else "holds"
 
     @property
     def follows(self) -> tuple[Reading, ...]:
@@ -118,7 +116,6 @@ def _judge(analysis: Analysis, name: str, claim: Claim, minimum: int | None) -> 
             per_gpu_at_smallest=_per_gpu(analysis, name, smallest) if smallest else None,
             per_gpu_below=_per_gpu(analysis, name, smallest // 2) if smallest and smallest > 1 else None,
             undivided=undivided(analysis, name),
-            total=total,
             smallest=smallest,
             pooled=power_of_two(total / limit),
             printed_chain=printed_count(analysis, name, share * gpu.memory_gb * GB),

@@ -59,10 +59,10 @@ def assumptions_of(analysis: Analysis) -> Assumptions:
     """What every figure assumes.
 
     Raises:
-        AnalysisError: the record has errors.
+        AnalysisError: one of them is recorded nowhere.
     """
     if analysis.assumptions is None:
-        raise AnalysisError("the assumptions of analysis.yaml have errors; the build log says which")
+        raise AnalysisError("an assumption is missing in analysis.yaml; the build log says which")
     return analysis.assumptions
 
 

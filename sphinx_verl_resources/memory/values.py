@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..catalog.names import COMPONENTS, SHAPE_FIGURES, STATES, TOTAL, fold
-from ..diagnostics import did_you_mean
+from ..diagnostics import did_you_mean, suggest_or
 from ..units import GB, gb, gib, plain
 from .analysis import LABELS, LIMITS, Outcome, analyse, figure_size
 from .shapes import AnalysisError, assumptions_of, entry_of
@@ -36,7 +36,7 @@ PROPERTIES: dict[str, Callable[[Outcome], str]] = {
     "layers": lambda outcome: plain(outcome.shape.layers),
     "FFN dimension": lambda outcome: plain(outcome.shape.ffn_dimension),
     "GPUs": lambda outcome: plain(outcome.gpus),
-    "checkpoint": lambda outcome: outcome.shape.checkpoint or "no checkpoint",
+    "checkpoint": lambda outcome: outcome.shape.checkpoint,
 }
 #: Sizes, by what people call them; behind "after" and a step, the size after it.
 SIZES = {
@@ -93,9 +93,8 @@ def value_text(analysis: Analysis, text: str) -> str:
         listed = ", ".join(repr(figure) for figure in request.figures) or "none"
         raise AnalysisError(f"name one figure, got {listed}; {EXAMPLES}")
     figure = _find_figure(analysis, request.figures[0])
+    _check(request, figure)
     if request.printed:
-        if request.options or request.in_gib:
-            raise AnalysisError("what was printed does not depend on options, and is in GB")
         return _printed(analysis, name, request.figures[0], figure)
     outcome = analyse(
         analysis,
@@ -105,8 +104,21 @@ def value_text(analysis: Analysis, text: str) -> str:
         sequence_length=request.options.get("sequence-length"),
     )
     if figure.name in PROPERTIES:
-        return PROPERTIES[figure.name](outcome)
+        value = PROPERTIES[figure.name](outcome)
+        if not value:
+            raise AnalysisError(f"{figure.name!r} is not recorded for {name}")
+        return value
     return (gib if request.in_gib else gb)(_size(outcome, figure))
+
+
+def _check(request: Request, figure: Figure) -> None:
+    """Refuse what would have no effect."""
+    if request.printed and (request.options or request.in_gib):
+        raise AnalysisError("what was printed does not depend on options, and is in GB")
+    if request.in_gib and figure.name in PROPERTIES:
+        raise AnalysisError(f"{figure.name!r} is no size, so it has no unit")
+    if "gpus" in request.options and figure.step is None and figure.name != "GPUs":
+        raise AnalysisError(f"the number of GPUs does not change {request.figures[0]!r}; {EXAMPLES}")
 
 
 def _alone(analysis: Analysis, text: str) -> str:
@@ -138,8 +150,8 @@ def _read(parts: list[str]) -> Request:
             if len(number) > 20 or not 1 <= int(number) <= LIMITS[name]:
                 raise AnalysisError(f"{part[:40]!r}: must be from 1 to {LIMITS[name]:,}")
             request.options[name] = int(number)
-        elif fold(part) == fold("in GiB"):
-            request.in_gib = True
+        elif fold(part) in {fold("in GiB"), fold("in GB")}:
+            request.in_gib = fold(part) == fold("in GiB")
         elif fold(part) == "printed":
             request.printed = True
         else:
@@ -149,11 +161,18 @@ def _read(parts: list[str]) -> Request:
 
 def _find_figure(analysis: Analysis, text: str) -> Figure:
     """What a figure's name means."""
-    before, after, step = text.rpartition("after ")
-    if after:
-        return Figure(_find_size(before.strip() or TOTAL), _find_step(analysis, step))
-    if text.lower().startswith("saved by "):
-        return Figure("saved", _find_step(analysis, text[len("saved by ") :]))
+    folded = fold(text)
+    for step in analysis.steps.values():
+        for name in (step.label, step.name):
+            if folded == fold(f"saved by {name}"):
+                return Figure("saved", step.name)
+            if folded.endswith(fold(f"after {name}")):
+                size = folded.removesuffix(fold(f"after {name}"))
+                return Figure(_find_size(size) if size else TOTAL, step.name)
+    unknown = re.search(r"\b(?:after|saved by) (.+)", text, re.IGNORECASE)
+    if unknown:
+        labels = [step.label for step in analysis.steps.values()]
+        raise AnalysisError(f"there is no step {unknown[1]!r}; {did_you_mean(unknown[1], labels)}")
     if fold(text) == fold(PER_GPU):
         return Figure(TOTAL, "")
     for name in PROPERTIES:
@@ -166,18 +185,11 @@ def _find_size(text: str) -> str:
     for name, key in SIZES.items():
         if fold(text) in {fold(name), fold(key)}:
             return key
-    hint = did_you_mean(text, [*SIZES, PER_GPU, *PROPERTIES])
-    raise AnalysisError(
-        f"there is no figure {text!r}; {hint}; or write 'after' or 'saved by' and a step, {EXAMPLES}"
-    )
-
-
-def _find_step(analysis: Analysis, text: str) -> str:
-    for step in analysis.steps.values():
-        if fold(text) in {fold(step.name), fold(step.label)}:
-            return step.name
-    labels = [step.label for step in analysis.steps.values()]
-    raise AnalysisError(f"there is no step {text!r}; {did_you_mean(text, labels)}")
+    if fold(text) in {fold(name) for name in ASSUMPTIONS}:
+        raise AnalysisError(f"{text!r} stands alone, without a model")
+    otherwise = f"write a part, total or per GPU, or 'after' or 'saved by' and a step, {EXAMPLES}"
+    hint = suggest_or(text, [*SIZES, PER_GPU, *PROPERTIES], otherwise)
+    raise AnalysisError(f"there is no figure {text!r}; {hint}")
 
 
 def _size(outcome: Outcome, figure: Figure) -> float:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..catalog.fields import as_text
-from ..catalog.settings import nested_yaml, overrides
 from ..units import GB, gb, gb_number, plain
-from .table import Cell, add_marks, table_group
+from .settings import nested_yaml, overrides
+from .table import Cell, add_remarks, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,13 +42,13 @@ def _code(text: str, language: str) -> nodes.literal_block:
 def settings_rows(
     settings: Mapping[str, Any],
     keys: Iterable[ConfigKey | None],
-    marks: Mapping[str, Sequence[tuple[str, str]]],
+    marks: Mapping[str, Sequence[str]],
 ) -> nodes.tgroup:
     """One key a row, with verl's default and what the key does."""
     rows = []
     for (name, value), key in zip(settings.items(), keys, strict=True):
         rows.append([
-            Cell([(name, None)], marks.get(name, ()), classes=("verl-path",)),
+            Cell([(name, None)], remarks=marks.get(name, ()), classes=("verl-path",)),
             Cell.of(as_text(value)),
             Cell.of(as_text(key.default) if key else "not known"),
             Cell.of(" ".join(key.effect.split()) if key else "not known"),
@@ -56,7 +56,7 @@ def settings_rows(
     return table_group(["Key", "Advised", "verl's default", "What it does to memory"], rows)
 
 
-def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[tuple[str, str]]]) -> nodes.tgroup:
+def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
     """Everything that the figures assume."""
     precision = assumed.precision
     facts = [
@@ -88,6 +88,7 @@ def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[tuple[str
         ("Batch size", f"{plain(assumed.batch_size)} sequences", "batch-size"),
         ("FFN dimension", f"{plain(assumed.ffn_ratio)} × hidden size", "ffn-ratio"),
         ("Memory to use", f"below {plain(assumed.memory_limit * 100)} % of a GPU", "memory-limit"),
+        ("GPUs", f"{plain(assumed.gpus)}, where a model names no other number", "gpus"),
     ]
     rows = [[Cell.of(label, marks.get(subject, ())), Cell.of(value)] for label, value, subject in facts]
     return table_group(["Assumption", "Value"], rows)
@@ -96,31 +97,33 @@ def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[tuple[str
 def priority_rows(
     priorities: Sequence[Priority],
     outcomes: Sequence[Outcome],
-    marks: Mapping[str, Sequence[tuple[str, str]]],
+    marks: Mapping[str, Sequence[str]],
 ) -> nodes.tgroup:
     """The steps in the order of advice, with what each saves on every model."""
     headings = [
         "Priority",
         "Step",
         "Why",
-        *(f"Saves, {outcome.shape.name} (GB)" for outcome in outcomes),
+        *(f"Saves by the rule, {outcome.shape.name} (GB)" for outcome in outcomes),
         "Keys",
     ]
     rows = []
     for number, item in enumerate(priorities, 1):
-        taken = [step for outcome in outcomes for step in outcome.steps if step.name == item.name]
-        label = taken[0].label.partition(" over ")[0] if taken else item.name
+        taken = [
+            next((step for step in outcome.steps if step.name == item.name), None) for outcome in outcomes
+        ]
+        label = next((step.label for step in taken if step), item.name)
         rows.append([
             Cell.of(f"{number}. {item.advice}"),
             Cell.of(label, marks.get(item.name, ())),
             Cell.of(" ".join(item.reason.split())),
-            *(Cell.number(gb_number(step.saved)) for step in taken),
+            *(Cell.number(gb_number(step.saved) if step else "") for step in taken),
             Cell([(key, None) for key in item.keys], classes=("verl-path",)),
         ])  # fmt: skip
     return table_group(headings, rows)
 
 
-def trade_off_rows(items: Iterable[TradeOff], marks: Mapping[str, Sequence[tuple[str, str]]]) -> nodes.tgroup:
+def trade_off_rows(items: Iterable[TradeOff], marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
     """One change a row."""
     rows = [
         [Cell.of(item.change, marks.get(item.name, ())), Cell.of(item.gain), Cell.of(item.cost)]
@@ -129,20 +132,18 @@ def trade_off_rows(items: Iterable[TradeOff], marks: Mapping[str, Sequence[tuple
     return table_group(["Change", "Makes smaller", "Costs"], rows)
 
 
-def command_list(
-    commands: Iterable[Command], marks: Mapping[str, Sequence[tuple[str, str]]]
-) -> list[nodes.Element]:
+def command_list(commands: Iterable[Command], marks: Mapping[str, Sequence[str]]) -> list[nodes.Element]:
     """Each command in a block of its own, under what it shows."""
     result: list[nodes.Element] = []
     for item in commands:
         paragraph = nodes.paragraph("", item.purpose)
-        add_marks(paragraph, marks.get(item.name, ()))
+        add_remarks(paragraph, marks.get(item.name, ()))
         result += [paragraph, _code(item.command, "bash")]
     return result
 
 
 def metric_rows(
-    metrics: Iterable[Metric], assumed: Assumptions, marks: Mapping[str, Sequence[tuple[str, str]]]
+    metrics: Iterable[Metric], assumed: Assumptions, marks: Mapping[str, Sequence[str]]
 ) -> nodes.tgroup:
     """What to watch, one thing a row."""
     limit = f"Below {plain(assumed.memory_limit * 100)} % of the GPU's memory. "

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..catalog.fields import NOT_RECORDED
 from ..catalog.names import TOTAL
-from ..units import GB, gb, gb_number, gib_number, percent, plain, share, signed
-from .table import Cell, add_marks, table_group
+from ..units import GB, gb, gb_number, gib_number, plain, share, signed
+from .table import Cell, add_remarks, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,24 +22,24 @@ TABLE_CLASS = "verl-memory"
 SUMMARY_CLASS = "verl-memory-summary"
 FORMULA_CLASS = "verl-formula"
 FORMULAS_CLASS = "verl-formulas"
-_UNUSED = "in no formula"
+_UNUSED = "no formula uses it"
 #: The rule for the hidden size that the analysis states and does not keep to.
 STATED_HIDDEN_SIZE = "sqrt(parameters / (12 × layers))"
 #: The last line of a waterfall.
 PER_GPU = "per-gpu"
 
 
-def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[tuple[str, str]]]) -> nodes.tgroup:
+def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
     """What the formulas take, and what is stated besides."""
     shape = outcome.shape
     if shape.checkpoint:
         origin, hidden = f"of {shape.checkpoint}", ""
         ffn = ffn_source = "" if shape.ffn_dimension else "no dense layer"
     else:
-        difference = percent(shape.hidden_size / shape.stated_hidden_size - 1)
+        difference = share(shape.hidden_size / shape.stated_hidden_size)
         origin = f"{shape.implied_parameters / 1e9:.2f} billion by the shape below"
         stated = plain(round(shape.stated_hidden_size))
-        hidden = f"{STATED_HIDDEN_SIZE} would be {stated} ({difference})"
+        hidden = f"the stated rule, {STATED_HIDDEN_SIZE}, gives {stated}; this is {difference} of it"
         ffn_source = f"{plain(shape.ffn_dimension / shape.hidden_size)} × hidden size"
         ffn = ""
     facts = [
@@ -46,9 +47,9 @@ def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[tuple[str,
         ("Hidden size", plain(shape.hidden_size), hidden, ""),
         ("Layers", plain(shape.layers), "", ""),
         ("FFN dimension", ffn or plain(shape.ffn_dimension), _joined(ffn_source, _UNUSED), ""),
-        ("Attention heads", plain(shape.attention_heads or 0), _UNUSED, ""),
+        ("Attention heads", _count(shape.attention_heads), _UNUSED, ""),
         ("Vocabulary", plain(shape.vocabulary_size), _UNUSED, "vocabulary-size"),
-        ("Sequences", plain(outcome.batch_size), "", "batch-size"),
+        ("Sequences", plain(outcome.batch_size), "on every GPU", "batch-size"),
         ("Tokens per sequence", plain(outcome.sequence_length), "", "sequence-length"),
         ("GPUs", plain(outcome.gpus), "", "gpus"),
     ]
@@ -59,11 +60,15 @@ def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[tuple[str,
     return table_group(["Quantity", "Value", "Remark"], rows)
 
 
+def _count(number: int) -> str:
+    return plain(number) if number else NOT_RECORDED
+
+
 def _joined(*texts: str) -> str:
     return "; ".join(text for text in texts if text)
 
 
-def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[tuple[str, str]]]) -> nodes.definition_list:
+def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.definition_list:
     """Each component and each step: symbols, numbers put in, result."""
     # "simple" keeps sphinx_rtd_theme from taking the terms for signatures.
     items = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
@@ -74,16 +79,16 @@ def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[tuple[str, str]]
         changed = [item for item in step.after.components if item.key in step.changed]
         lines = [(f"{item.label}: " if len(changed) > 1 else "", _formula(item)) for item in changed]
         lines.append(("", _sum(step.after)))
-        items += _item(step.label, lines, marks.get(step.name, ()), step.text)
+        items += _item(step.title, lines, marks.get(step.name, ()), step.text)
     return items
 
 
 def _item(
-    term: str, formulas: Iterable[tuple[str, str]], marks: Sequence[tuple[str, str]], text: str = ""
+    term: str, formulas: Iterable[tuple[str, str]], marks: Sequence[str], text: str = ""
 ) -> nodes.definition_list_item:
     """A term, a sentence about it, and its formulas, each with what stands before it."""
     title = nodes.term("", term)
-    add_marks(title, marks)
+    add_remarks(title, marks)
     definition = nodes.definition()
     if text:
         definition += nodes.paragraph("", " ".join(text.split()))
@@ -136,7 +141,7 @@ def waterfall(outcome: Outcome) -> list[Bar]:
         bars.append(Bar(component.label, component.key, component.size, running, f"{part} of the total"))
     bars.append(Bar("Total", TOTAL, 0, total, "everything on one GPU"))
     bars.extend(
-        Bar(step.label, step.name, -step.saved, step.after.total, _detail(step)) for step in outcome.steps
+        Bar(step.title, step.name, -step.saved, step.after.total, _detail(step)) for step in outcome.steps
     )
     if outcome.steps:
         end, saved = outcome.end.total, share(outcome.saved_share)
@@ -144,9 +149,7 @@ def waterfall(outcome: Outcome) -> list[Bar]:
     return bars
 
 
-def waterfall_rows(
-    outcome: Outcome, marks: Mapping[str, Sequence[tuple[str, str]]], *, with_gib: bool
-) -> nodes.tgroup:
+def waterfall_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]], *, with_gib: bool) -> nodes.tgroup:
     """The waterfall as a table, with running totals and what each step saved."""
     rows: list[list[Cell]] = []
     for bar in waterfall(outcome):
@@ -156,7 +159,7 @@ def waterfall_rows(
         for cell in cells:
             cell.strong = bar.is_sum
         rows.append([*cells, Cell.of(bar.detail)])
-    headings = ["Part or step", "Change (GB)", "Running total (GB)", "Running total (GiB)", "What it is"]
+    headings = ["Part or step", "Change (GB)", "Running total (GB)", "Running total (GiB)", "Share or effect"]
     return table_group([name for name in headings if with_gib or "GiB" not in name], rows)
 
 
@@ -165,6 +168,8 @@ def _change(size: float) -> str:
 
 
 def _detail(step: StepTaken) -> str:
+    if not step.saved:
+        return "changes nothing"
     names = [item.label for item in step.before.components if item.key in step.changed]
     before, after = step.before.of(step.changed), step.after.of(step.changed)
     listed = names[0] + "".join(f", {name[0].lower()}{name[1:]}" for name in names[1:])
@@ -172,15 +177,15 @@ def _detail(step: StepTaken) -> str:
 
 
 def summary_rows(
-    outcomes: Sequence[Outcome], marks: Mapping[str, Sequence[tuple[str, str]]], *, with_gib: bool
+    outcomes: Sequence[Outcome], marks: Mapping[str, Sequence[str]], *, with_gib: bool
 ) -> nodes.tgroup:
     """One model a row: its total, and what a GPU holds after each step."""
     steps = outcomes[0].steps if outcomes else ()
     headings = [
         Cell.of("Model"),
         Cell.of("GPUs"),
-        Cell.of("Total (GB)", marks.get("total", ())),
-        *(Cell.of(_short(step), marks.get(step.name, ())) for step in steps),
+        Cell.of("All on one GPU (GB)", marks.get(TOTAL, ())),
+        *(Cell.of(f"then {step.label} (GB)", marks.get(step.name, ())) for step in steps),
         Cell.of("Saved"),
     ]
     if with_gib:
@@ -193,8 +198,3 @@ def summary_rows(
         saved = share(outcome.saved_share)
         rows.append([Cell.of(outcome.shape.name), *map(Cell.number, (*numbers, saved))])
     return table_group(headings, rows)
-
-
-def _short(step: StepTaken) -> str:
-    """The heading of a step's column; the number of GPUs has one of its own."""
-    return f"+ {step.label.partition(' over ')[0]} (GB)"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..units import gb, gb_number, percent, plain
+from ..units import gb, gb_number, plain
 from .runs import NOTES_CLASS
 from .table import Cell, table_group
 
@@ -46,8 +46,8 @@ def printed_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) 
             Cell.of(figure + unit),
             Cell.number(gb_number(item.computed) if item.is_size else plain(round(item.computed))),
             Cell.number(plain(item.as_printed)),
-            Cell.number("" if item.agrees else percent(item.difference)),
-            Cell.of(_word(item), [*causes, *between, *carried]),
+            Cell.number("" if item.agrees else item.difference),
+            Cell([(_word(item), None)], [*causes, *between, *carried]),
         ])  # fmt: skip
     return table_group(["Figure", "By the formula", "Printed", "Difference", "Cause"], rows)
 
@@ -74,7 +74,7 @@ def cause_list(causes: Sequence[Cause], anchors: Mapping[str, str]) -> nodes.def
     return items
 
 
-def requirement_rows(verdicts: Iterable[Verdict], marks: Sequence[tuple[str, str]]) -> nodes.tgroup:
+def requirement_rows(verdicts: Iterable[Verdict], marks: Sequence[str]) -> nodes.tgroup:
     """One claim about one card a row; ``marks`` stand where the figures do."""
     rows = []
     for item in verdicts:

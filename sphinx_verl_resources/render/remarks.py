@@ -1,4 +1,8 @@
-"""Remarks of the analysis: marks where they belong, and the list that they lead to."""
+"""Remarks of the analysis: marks where they belong, and the lists that they lead to.
+
+Which remark a page shows first is known when the page is written: ``only`` and what joins pages decide it.
+Until then marks and lists are placeholders, and remarks have names instead of numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from .marks import verl_marks, verl_remarks
 from .runs import NOTES_CLASS
 
 if TYPE_CHECKING:
@@ -14,56 +19,20 @@ if TYPE_CHECKING:
     from ..catalog.links import Links
     from ..catalog.models.analysis import Remark, Source, VerlState
 
-#: The attribute of a target that tells its number.
-NUMBER = "verl_number"
 
-
-def place_remarks(
-    remarks: Iterable[Remark], document: nodes.document
-) -> tuple[dict[str, list[tuple[str, str]]], list[tuple[Remark, nodes.target]]]:
-    """Number the remarks of a page.
-
-    A remark that the page has already keeps its number, and marks lead to where it stands.
-
-    Returns:
-        Marks by what they are about, and the remarks that are new to the page with their targets.
-    """
-    marks: dict[str, list[tuple[str, str]]] = {}
-    new: list[tuple[Remark, nodes.target]] = []
-    for remark in remarks:
-        anchor = f"verl-remark-{remark.name}"
-        target = document.ids.get(anchor)
-        if target is None:
-            number = 1 + sum(NUMBER in node for node in document.ids.values())
-            target = nodes.target("", "", ids=[anchor])
-            target[NUMBER] = number
-            document.ids[anchor] = target
-            new.append((remark, target))
-        mark = f"[{target[NUMBER]}]"
-        for subject in remark.about:
-            marks.setdefault(subject, []).append((mark, anchor))
-    return marks, new
-
-
-def remark_list(
-    placed: Sequence[tuple[Remark, nodes.target]], verl: VerlState | None, links: Links
-) -> list[nodes.Element]:
+def remark_list(remarks: Sequence[Remark], verl: VerlState | None, links: Links) -> verl_remarks:
     """The remarks under a sentence that says what they are, each with its sources."""
-    if not placed:
-        return []
     as_of = f", as of {verl.date.isoformat()}" if verl else ""
-    title = nodes.paragraph("", f"Where verl works differently{as_of}:", classes=["verl-notes-title"])
-    items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
-    if placed[0][1][NUMBER] > 1:
-        items["start"] = placed[0][1][NUMBER]
-    for remark, target in placed:
-        paragraph = nodes.paragraph("", "", target, nodes.Text(" ".join(remark.text.split())))
+    content = verl_remarks("", remarks=[remark.name for remark in remarks])
+    content += nodes.paragraph("", f"Where verl works differently{as_of}:", classes=["verl-notes-title"])
+    for remark in remarks:
+        paragraph = nodes.paragraph("", " ".join(remark.text.split()))
         for index, source in enumerate(remark.sources):
             paragraph += nodes.Text(" (" if index == 0 else ", ")
             paragraph += _source(source, verl, links)
         paragraph += nodes.Text(")")
-        items += nodes.list_item("", paragraph)
-    return [title, items]
+        content += paragraph
+    return content
 
 
 def _source(source: Source, verl: VerlState | None, links: Links) -> nodes.Node:
@@ -73,3 +42,46 @@ def _source(source: Source, verl: VerlState | None, links: Links) -> nodes.Node:
     if verl is None:
         return nodes.Text(name)
     return nodes.reference("", name, refuri=links.file(verl.ref, source.path, source.lines))
+
+
+class Numbering:
+    """The remarks of one page, by the order in which its marks mention them."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        """``taken`` are the ids that the page gives to something else."""
+        self._taken = set(taken)
+        self._numbers: dict[str, int] = {}
+        self._listed: set[str] = set()
+
+    def mark(self, placeholder: verl_marks) -> None:
+        """Put numbers in the place of a placeholder."""
+        references: list[nodes.Node] = []
+        for name in placeholder["remarks"]:
+            number = self._numbers.setdefault(name, len(self._numbers) + 1)
+            reference = nodes.reference("", f"[{number}]", refid=self._anchor(name), internal=True)
+            reference["classes"].append("verl-mark")
+            references += [nodes.Text(" "), reference]
+        placeholder.replace_self(references)
+
+    def list(self, placeholder: verl_remarks) -> None:
+        """Put the remarks that have a mark, and no place on the page yet, in the place of a placeholder."""
+        title, *paragraphs = placeholder.children
+        found = dict(zip(placeholder["remarks"], paragraphs, strict=True))
+        new = [name for name in self._numbers if name in found and name not in self._listed]
+        self._listed.update(new)
+        if not new:
+            placeholder.parent.remove(placeholder)
+            return
+        items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
+        if self._numbers[new[0]] > 1:
+            items["start"] = self._numbers[new[0]]
+        for name in new:
+            paragraph = found[name].deepcopy()
+            paragraph.insert(0, nodes.target("", "", ids=[self._anchor(name)]))
+            items += nodes.list_item("", paragraph)
+        items.source, items.line = placeholder.source, placeholder.line
+        placeholder.replace_self([title, items])
+
+    def _anchor(self, name: str) -> str:
+        anchor = f"verl-remark-{name}"
+        return f"{anchor}-{self._numbers[name]}" if anchor in self._taken else anchor

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from .marks import verl_marks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 #: Characters; limits what a column may claim of a page that is 80 to 200 characters wide.
 MIN_WIDTH, MAX_WIDTH = 4, 60
+#: A mark that has no number yet.
+MARK_WIDTH = len(" [00]")
 
 
 @dataclass
@@ -23,6 +27,7 @@ class Cell:
     Attributes:
         pieces: text and address.
         marks: pairs of a printed mark and the id it refers to on the same page.
+        remarks: names of remarks of the analysis, whose marks are numbered when the page is written.
         anchor: an id that links can point at.
         classes: for the style sheet.
         strong: whether it stands out, as a total does.
@@ -33,11 +38,12 @@ class Cell:
     anchor: str = ""
     classes: tuple[str, ...] = ()
     strong: bool = False
+    remarks: Sequence[str] = ()
 
     @classmethod
-    def of(cls, text: str, marks: Sequence[tuple[str, str]] = ()) -> Cell:
+    def of(cls, text: str, remarks: Sequence[str] = ()) -> Cell:
         """A cell of plain text."""
-        return cls([(text, None)], marks)
+        return cls([(text, None)], remarks=remarks)
 
     @classmethod
     def number(cls, text: str) -> Cell:
@@ -52,7 +58,8 @@ class Cell:
     @property
     def width(self) -> int:
         """Characters that the cell takes on one line."""
-        return len(self.text) + sum(len(mark) + 1 for mark, _ in self.marks)
+        marks = sum(len(mark) + 1 for mark, _ in self.marks)
+        return len(self.text) + marks + MARK_WIDTH * len(self.remarks)
 
 
 def empty_table(name: str) -> nodes.table:
@@ -108,11 +115,14 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def add_marks(element: nodes.Element, marks: Sequence[tuple[str, str]]) -> None:
-    """Put marks behind what an element holds: each a text and the id on the page that it leads to.
+def add_remarks(element: nodes.Element, remarks: Sequence[str]) -> None:
+    """Put the marks of remarks, still to be numbered, behind what an element holds."""
+    if remarks:
+        element += verl_marks("", remarks=list(remarks))
 
-    Without an id it is text between marks.
-    """
+
+def _add_marks(element: nodes.Element, marks: Sequence[tuple[str, str]]) -> None:
+    """Put marks behind what an element holds; without an id one is text between marks."""
     for mark, target in marks:
         if target:
             element += nodes.Text(" ")
@@ -136,7 +146,8 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
             text_parent += nodes.reference("", text, refuri=address) if address else nodes.Text(text)
         if cell.strong and cell.text:
             paragraph += text_parent
-        add_marks(paragraph, cell.marks)
+        _add_marks(paragraph, cell.marks)
+        add_remarks(paragraph, cell.remarks)
         entry += paragraph
         row += entry
     return row

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
+
+from sphinx_verl_resources.catalog.analysis import load_analysis
+from sphinx_verl_resources.catalog.files import Directory, configured_directory, take_snapshot
+from sphinx_verl_resources.catalog.load import load_catalog
+from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.memory.analysis import analyse
+from sphinx_verl_resources.memory.shapes import AnalysisError
 
 SIZES = "3B, 8B, 32B, 0.5B, 1.5B, 7B, 14B, 70B, 122B, 235B, 405B, 671B"
 STEPS = "fsdp, gradient-checkpointing, activation-offload, dynamic-batching"
@@ -27,17 +36,18 @@ PIECES = "specification, formulas, chart, table"
         ("verl-memory:3B", ":steps: fsdp, magic", [f":steps: unknown value 'magic'; allowed: {STEPS}, none"]),
         ("verl-memory:3B", ":steps: fspd", [f":steps: unknown value 'fspd'; did you mean 'fsdp'? Allowed: {STEPS}, none"]),
         ("verl-memory:3B", ":steps: fsdp, FSDP", [":steps: 'FSDP' stands there twice"]),
-        ("verl-memory:3B", ":steps: none, fsdp", [f":steps: unknown value 'none'; allowed: {STEPS}, none"]),
+        ("verl-memory:3B", ":steps: none, fsdp", [":steps: 'none' stands there alone, or not at all"]),
         ("verl-memory:3B", ":steps: ,", [f":steps: name at least one of {STEPS}"]),
         ("verl-memory:3B", ":show: tables", [f":show: unknown value 'tables'; did you mean 'table'? Allowed: {PIECES}"]),
         ("verl-memory:3B", ":show: table table", [":show: 'table' stands there twice"]),
-        ("verl-memory:3B", ":gpus: 4\n:steps: gradient-checkpointing", [":gpus: has no effect without the step 'fsdp' in :steps:"]),
-        ("verl-memory:3B", ":gpus: 4\n:steps: none", [":gpus: has no effect without the step 'fsdp' in :steps:"]),
+        ("verl-memory:3B", ":gpus: 4\n:steps: gradient-checkpointing", [":gpus: has no effect without the step 'fsdp' [verl.directive]"]),
+        ("verl-memory:3B", ":gpus: 4\n:steps: none", [":gpus: has no effect without the step 'fsdp' [verl.directive]"]),
         ("verl-memory:3B", ":gib:\n:show: formulas", [":gib: is about the table, which :show: leaves out"]),
         ("verl-memory:3B", ":caption: x\n:show: chart", [":caption: is about the table, which :show: leaves out"]),
         ("verl-memory:3B", ":gib: yes", [":gib: takes no value, got 'yes'"]),
         ("verl-memory:3B", ":gpu: 8", [":gpu: unknown option; did you mean 'gpus'?"]),
         ("verl-memory:3B", ":gpus: 0\n:show: x", [":gpus: must be", ":show: unknown value 'x'"]),
+        ("verl-memory-summary:,", "", ["name at least one model, or leave the argument out"]),
         ("verl-memory-summary:3B 8B 3b", "", ["the model '3B' stands there twice"]),
         ("verl-memory-summary:9B 10B", ":gpus: 0", [":gpus: must be", "there is no model '9B'", "there is no model '10B'"]),
         ("verl-published:7B", "", ["nothing is recorded under 'printed' for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
@@ -87,7 +97,77 @@ def test_malformed_analysis(own, data):
         "or add a comma [verl.yaml_syntax]"
     ]
     assert "117.5" in build.soup().get_text()  # what the package records still stands
+    assert "../data/analysis.yaml has errors" in build.soup().select_one(".verl-problem").get_text()
     assert own.build().warnings == build.warnings  # repeated while it lasts
+
+
+EVERYTHING = "\n\n".join(
+    [*(f".. verl-memory:: {name}" for name in ("3B", "32B", "7B", "My model", "Qwen/Qwen3-8B")), ".. verl-memory-summary::"]
+    + [".. verl-requirements::", ".. verl-published::", *(f".. verl-config:: {name}" for name in ("3B", "8b"))]
+    + [f".. verl-analysis:: {part}" for part in ("assumptions", "priorities", "trade-offs", "monitoring")]
+    + [":verl:memory:`8B, after FSDP`, :verl:memory:`3B, per GPU`, :verl:memory:`batch size`"]
+)  # fmt: skip
+ZEROS = "parameter_bytes: 0, gradient_bytes: 0, optimizer_moments: 0, activation_bytes: 0, kv_cache_bytes: 0, overhead_gb: 0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"assumptions: {{{ZEROS}}}",
+        "assumptions: {batch_size: 1000000, sequence_length: 10000000}",
+        "assumptions:\n  batch_size: 16\n  sequence_length:\n",
+        "assumptions: {batch_size: .inf, overhead_gb: 1e-9, ffn_ratio: 1e-6}",
+        "assumptions: null\nsteps: null\n",
+        "specifications:\n  - {name: My model, parameters: 1, hidden_size: 1, layers: 1}\n",
+        "specifications:\n  - {name: 8b, parameters: 9000000000, hidden_size: 4096, layers: 36, gpus: 4}\n",
+        "specifications:\n  - {name: 3B, model: Qwen/Qwen3.5-122B-A10B}\n  - {name: 日本語, model: Qwen/Qwen3-8B}\n",
+        "specifications:\n  - {name: 3B, parameters: 1000000000000000, hidden_size: 1000000000000000, layers: 10000}\n",
+        "steps:\n  - {name: fsdp, label: Roll over cache, components: [kv-cache], multiply_by: 0.0000001, text: x}\n",
+        "steps:\n  - {name: zero, label: '<b>&', components: [overhead, parameters], divide_by: gpus, text: '*x* `y`'}\n",
+        "priorities:\n  - {name: lora, advice: a, reason: b}\n",
+        "printed:\n  - name: 3B\n    figures: []\n  - name: 8B\n    figures: [{figure: total, value: 1}]\n",
+        "printed:\n  - name: 3B\n    figures: [{figure: nothing.at.all, value: 1}]\n",
+        "requirements:\n  - name: 3B\n    claims: [{level: minimum, text: x, count: 1, gpus: [Nothing]}]\n",
+        "requirements:\n  - name: 3B\n    claims: []\n",
+        "remarks:\n  - {name: phases, about: [total], text: x, sources: [{url: 'https://example.org', text: y}]}\n",
+        "remarks:\n  - {name: new, about: [nothing], text: x, sources: [{path: a}]}\n",
+        "configurations:\n  - {name: 8B, settings: {}}\n",
+        "verl: {ref: x y, date: 2026-01-01}\n",
+        "commands: []\nmetrics: []\ntrade_offs: []\n",
+        "[]",
+        "assumptions: {",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("builder", ["html", "latex"])
+def test_whatever_is_recorded_the_pages_are_built(own, data, text, builder):
+    data.write("analysis.yaml", text)
+    build = own.page(EVERYTHING).build(builder)
+    for line in build.warnings:
+        assert "[verl." in line, line
+    name = "index.html" if builder == "html" else "projectnamenotset.tex"
+    assert "verl_remarks" not in build.text(name)
+
+
+def test_an_assumption_that_nobody_makes(own, data, root):
+    text = (root / "data" / "analysis.yaml").read_text("utf-8")
+    data.write("analysis.yaml", text.replace("  ffn_ratio: 2.75\n", ""))
+    shutil.copytree(root / "data", own.path / "bundled")
+    (own.path / "bundled" / "analysis.yaml").unlink()
+    analysis = load_analysis(
+        snapshot := take_snapshot(Directory(own.path / "bundled", "x"), [configured_directory("data", data.path.parent)], Location("conf.py")),
+        load_catalog(snapshot),
+    )  # fmt: skip
+    (problem,) = analysis.diagnostics
+    assert str(problem).startswith(
+        "data/analysis.yaml:6:3: ERROR: no file says what 'assumptions.ffn_ratio' is"
+    )
+    with pytest.raises(AnalysisError, match="an assumption is missing"):
+        analyse(analysis, "3B")
+
+
+def test_a_role_has_the_code_of_its_problem(project):
+    project.conf["suppress_warnings"] = ["verl.unknown_size"]
+    assert project.page("Of :verl:memory:`13B, total`.").build().warnings == []
 
 
 def test_the_analysis_is_not_read_where_no_page_shows_it(own, data):

@@ -88,14 +88,77 @@ def test_remarks_stand_once_on_a_page(project):
         assert mark.get_text() == f"[{numbers[mark['href'].removeprefix('#')]}]"
 
 
+def marks_and_items(soup) -> tuple[list[str], list[str]]:
+    return (
+        [f"{mark.get_text()}{mark['href']}" for mark in soup.select("a.verl-mark")],
+        [target["id"] for target in soup.select(".verl-notes li [id]")],
+    )
+
+
+def test_remarks_are_numbered_in_the_order_of_their_marks(project):
+    soup = project.page(".. verl-memory:: 3B\n   :show: table\n").build().soup()
+    marks, items = marks_and_items(soup)
+    first = list(dict.fromkeys(marks))
+    assert first == [f"[{number}]#{item}" for number, item in enumerate(items, 1)]
+
+
+def test_remarks_stand_where_the_page_that_is_built_has_marks(project):
+    """What ``only`` leaves out takes its list with it."""
+    page = ".. only:: html\n\n   .. verl-memory:: 3B\n      :show: table\n\n.. verl-memory:: 8B\n   :show: table\n"
+    text = project.page(page).build("text").text("index.txt")
+    assert "[13]" in text
+    assert "\n13. Dynamic batching packs" in text
+    tex = project.build("latex").text("projectnamenotset.tex")
+    for target in re.findall(r"\\hyperref\[\\detokenize\{([^}]*)\}\]", tex):
+        assert rf"\label{{\detokenize{{{target}}}}}" in tex, target
+
+
+def test_remarks_of_nested_documents_stand_once(project):
+    project.conf.update(extensions=["myst_parser"])
+    block = "```{eval-rst}\n.. verl-memory:: 8B\n   :show: table\n   :caption: C\n```\n\n"
+    build = project.page("```{verl-memory} 3B\n:show: table\n```\n\n" + block * 2, "index.md").build()
+    items = marks_and_items(build.soup())[1]
+    assert len(items) == len(set(items)) == 13
+
+
+def test_a_page_may_have_an_id_like_ours(project):
+    text = ".. _verl-remark-phases:\n\nverl remark phases\n------------------\n\n.. verl-memory:: 8B\n"
+    build = project.page(text).build()
+    assert build.warnings == []
+    ids = [element["id"] for element in build.soup().select("[id]")]
+    assert len(ids) == len(set(ids))
+
+
+def test_no_table_inside_a_table(project):
+    page = ".. list-table::\n\n   * - .. verl-memory-summary::\n     - x\n"
+    build = project.page(page).build("text")
+    assert [line.replace(f"{project.path}/", "") for line in build.warnings] == [
+        "index.rst:6: ERROR: verl-memory-summary: a table cannot stand inside a table; move the directive out of it "
+        "[verl.directive]"
+    ]
+
+
+def test_a_chart_takes_no_number(project):
+    page = ".. verl-memory:: 8B\n   :show: chart\n\n.. verl-memory:: 8B\n   :show: table\n"
+    caption = project.page(page).build(numfig=True).soup().caption.get_text()
+    assert caption.startswith("Table 1 ")
+
+
+@pytest.mark.parametrize(("models", "said"), [("3B 32B", True), ("3B 8B", False)])
+def test_a_summary_says_that_rows_do_not_compare(project, models, said):
+    soup = project.page(f".. verl-memory-summary:: {models}").build().soup()
+    assert ("do not compare" in soup.get_text()) is said
+
+
 def test_remarks_link_verl(project):
     project.conf["verl_resources_script_url"] = "https://example.org/{ref}/{path}"
     soup = project.page(".. verl-memory:: 3B").build().soup()
     links = [link["href"] for link in soup.select(".verl-notes a[href^=http]")]
-    assert links[0] == (
+    assert (
         "https://example.org/1dda039b9c6311889a9c9a26040677e1254814f9/"
         "verl/workers/engine/fsdp/transformer_impl.py#L239-L262"
-    )
+    ) in links
+    assert "https://arxiv.org/abs/2305.13245" in links
 
 
 def test_tables_have_the_class_of_their_directive(project):

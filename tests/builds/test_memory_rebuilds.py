@@ -64,7 +64,7 @@ def test_a_model(pages, data):
 
 def test_another_model(pages, data):
     data.write("analysis.yaml", OWN.replace("hidden_size: 2560", "hidden_size: 2048"))
-    assert pages.build().read == {"three", "summary", "published", "priorities"}
+    assert pages.build().read == {"three", "summary", "priorities"}
 
 
 def test_what_one_page_alone_shows(pages, data):
@@ -78,7 +78,7 @@ def test_what_one_page_alone_shows(pages, data):
 def test_an_assumption(pages, data):
     data.write("analysis.yaml", OWN + "assumptions: {batch_size: 16}\n")
     build = pages.build()
-    everything = {name for name in PAGES if name not in {"config", "costs", "runs", "wrong"}}
+    everything = {name for name in PAGES if name not in {"config", "costs", "runs", "wrong", "published"}}
     assert build.read == everything
     assert "Of 16." in build.soup("batch.html").get_text()
     assert "16 sequences of 2048 tokens" in build.soup("qwen.html").get_text()
@@ -90,8 +90,18 @@ def test_a_step(pages, data):
     }  # fmt: skip
     data.write("analysis.yaml", OWN + yaml.safe_dump({"steps": [step]}))
     build = pages.build()
-    assert build.read == {*EIGHT, "three", "qwen", "published"}
+    assert build.read == {*EIGHT, "three", "qwen"}
     assert "For 8B 89.5 GB." in build.soup("inline.html").get_text()
+
+
+def test_what_was_printed_is_compared_with_what_its_file_says(pages, data):
+    printed = "printed:\n  - name: 3B\n    figures:\n      - {figure: total, value: 53.5, carried: [K]}\n"
+    data.write("analysis.yaml", OWN + printed)
+    assert pages.build().read == {"published"}
+    data.write("analysis.yaml", OWN.replace("hidden_size: 2560", "hidden_size: 2048") + printed)
+    build = pages.build()
+    assert build.read == {"three", "summary", "published", "priorities"}
+    assert "51.8" in build.soup("published.html").get_text()
 
 
 def test_a_model_that_was_missing(pages, data):

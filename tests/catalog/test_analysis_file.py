@@ -55,7 +55,7 @@ def load(data, monkeypatch):
         (STEP.format("parameters", "divide_by: gpu"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got 'gpu'"),
         (STEP.format("parameters", "divide_by: 0.5"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got '0.5'"),
         (STEP.format("parameters", "multiply_by: 1.5"), "2:70: ERROR: steps.0.multiply_by: must be at most 1"),
-        (STEP.format("parameters", "divide_by: 2, multiply_by: 0.5"), "2:5: ERROR: steps.0: a step needs either 'divide_by' or 'multiply_by'"),
+        (STEP.format("parameters", "divide_by: 2, multiply_by: 0.5"), "2:5: ERROR: steps.0: a step has only one of 'divide_by' or 'multiply_by'"),
         (FIGURE.format("8B", "figure: totl, value: 1"), "4:18: ERROR: figure: unknown name 'totl'; did you mean 'total'?"),
         (FIGURE.format("8B", "figure: fspd.total, value: 1"), "4:18: ERROR: figure: unknown name 'fspd'; did you mean 'fsdp'?"),
         (FIGURE.format("8B", "figure: fsdp.hidden-size, value: 1"), "4:18: ERROR: figure: unknown name 'hidden-size'"),
@@ -135,6 +135,27 @@ def test_entries_override_by_name_and_keep_their_place(load):
     assert list(analysis.specifications)[-1] == "13B"
     assert analyse(analysis, "8B").shape.layers == 36
     assert analyse(analysis, "13B").gpus == 8
+
+
+def test_names_are_alike_whatever_their_case(load):
+    analysis, problems = load(
+        "specifications:\n  - {name: 8b, parameters: 9000000000, hidden_size: 4096, layers: 36}\n"
+    )
+    assert problems == []
+    assert "8B" not in analysis.specifications
+    assert analyse(analysis, "8B").shape.layers == analyse(analysis, "8b").shape.layers == 36
+
+
+def test_an_empty_value_keeps_the_earlier_one(load):
+    analysis, problems = load("assumptions:\n  batch_size: 16\n  sequence_length:\n")
+    assert problems == []
+    assert (analysis.assumptions.batch_size, analysis.assumptions.sequence_length) == (16, 2048)
+
+
+def test_good_assumptions_beside_bad_ones_count(load):
+    analysis, problems = load("assumptions: {batch_size: 16, sequence_length: 0}\n")
+    assert len(problems) == 1
+    assert (analysis.assumptions.batch_size, analysis.assumptions.sequence_length) == (16, 2048)
 
 
 def test_a_step_of_ones_own(load):

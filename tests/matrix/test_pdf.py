@@ -44,7 +44,7 @@ def test_pdf(own, data):
 @pytest.mark.skipif(not shutil.which("pdftotext"), reason="pdftotext is not installed")
 def test_pdf_of_the_memory_page(project, root):
     text = (root / "docs" / "memory.rst").read_text("utf-8")
-    (project.path / "index.rst").write_text(text.replace(":doc:`what has worked <hardware>`", "x"), "utf-8")
+    (project.path / "index.rst").write_text(text.replace(":doc:`the hardware page <hardware>`", "x"), "utf-8")
     found = compiled(project.build("latex").out)
     for figure in ("58.2", "37.2", "29.2", "27.3", "18.7", "117.5", "31.9", "386.8", "72.8"):
         assert figure in found

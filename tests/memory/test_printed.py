@@ -50,7 +50,7 @@ def test_every_figure(analysis, name):
     assert [
         (
             round(item.computed / (GB if item.is_size else 1), 4), item.as_printed,
-            round(item.difference * 100, 1) or 0, " ".join(item.causes), " ".join(item.carried),
+            float(item.difference.replace(" %", "").replace("−", "-")), " ".join(item.causes), " ".join(item.carried),
         )
         for item in found
     ] == EXPECTED[name]  # fmt: skip

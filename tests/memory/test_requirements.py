@@ -51,6 +51,16 @@ def test_verdicts(analysis, name):
     ] == EXPECTED[name]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("count", "judgement"), [(8, "too few"), (13, "holds"), (16, "holds"), (17, "more than needed")]
+)
+def test_counts_that_are_no_power_of_two(analysis, count, judgement):
+    """32B on 13 cards of 80 GB: 76.5 GB of 77.3 on each."""
+    claim = analysis.requirements["32B"].claims[0].model_copy(update={"count": count})
+    requirement = analysis.requirements["32B"].model_copy(update={"claims": (claim,)})
+    assert judge(analysis, requirement)[0].judgement == judgement
+
+
 def test_the_figures_that_decide(analysis):
     """A100 40 GB has 40960 MiB, 42.95 GB; an RTX 4090 24564 MiB, 25.76 GB."""
     claims = judge(analysis, analysis.requirements["8B"])

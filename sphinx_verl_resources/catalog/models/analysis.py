@@ -90,6 +90,15 @@ class VerlState(Record):
 _SHAPE = ("parameters", "hidden_size", "layers")
 
 
+def _no_comma(text: str) -> str:
+    if "," in text:
+        raise problem("wrong_value", "a name cannot hold a comma, which stands between names")
+    return text
+
+
+ModelName = Annotated[Text, AfterValidator(_no_comma)]
+
+
 class Specification(NamedRecord):
     """A model to analyse: by its own figures, or by an entry of architectures.yaml."""
 
@@ -99,7 +108,7 @@ class Specification(NamedRecord):
 
     name_fields = ("name",)
 
-    name: Text = Field(description="What pages call it: a size class, for example.")
+    name: ModelName = Field(description="What pages call it: a size class, for example.")
     model: Text | None = Field(None, description="Checkpoint whose shape it takes from architectures.yaml.")
     parameters: Count | None = Field(None, description="Number of parameters.")
     hidden_size: Count | None = Field(None, description="Width of the residual stream.")
@@ -154,7 +163,8 @@ class Step(NamedRecord):
     @model_validator(mode="after")
     def _one_effect(self) -> Step:
         if (self.divide_by is None) == (self.multiply_by is None):
-            raise problem("wrong_value", "a step needs either 'divide_by' or 'multiply_by'")
+            what = "a step needs" if self.divide_by is None else "a step has only one of"
+            raise problem("wrong_value", f"{what} 'divide_by' or 'multiply_by'")
         return self
 
 

@@ -45,8 +45,9 @@ def _hydra(value: Any) -> str:
     if isinstance(value, (bool, int, float)):
         return str(value)
     if re.fullmatch(r"[\w./:@%+-]+", value) and not re.fullmatch(
-        r"[-+.\d].*|true|false|null", value, re.IGNORECASE
+        r"[-+.\d].*|true|false|null|inf|nan", value, re.IGNORECASE
     ):
         return str(value)
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    # Hydra takes a backslash for what it is, unless a quote follows.
+    escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
     return f"'{escaped}'"
