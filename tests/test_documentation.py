@@ -6,6 +6,10 @@ import re
 
 import pytest
 
+from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.memory.analysis import analyse
+from sphinx_verl_resources.memory.printed import analysis_problems
+
 EXAMPLE = "docs/examples/qwen2-5-7b-grpo-2xh100.yaml"
 
 
@@ -22,3 +26,13 @@ def test_messages(root, data, guide, name, mistake):
     printed = " ".join((root / guide).read_text("utf-8").split())
     (message,) = re.findall(rf"data/runs/{name}\.yaml:\d+:\d+: ERROR: [^[]*\[verl\.\w+\]", printed)
     assert message in data.problems()
+
+
+def test_example_of_an_analysis(root, data):
+    text = (root / "docs/examples/analysis.yaml").read_text("utf-8")
+    data.write("analysis.yaml", text)
+    analysis = load_all([str(data.path)])[1]
+    assert analysis_problems(analysis) == ()
+    assert analyse(analysis, "13B").batch_size == 64
+    assert [step.name for step in analyse(analysis, "20B").steps][-1] == "paged-optimizer"
+    assert list(analysis.specifications)[-2:] == ["13B", "20B"]

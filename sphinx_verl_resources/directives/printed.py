@@ -78,4 +78,4 @@ class VerlRequirements(AnalysisDirective):
         ]
         legend = requirement_legend(self.ask(Assumed()).memory_limit)
         self.set_source_info(legend)
-        return [*tables, legend, *remarks]
+        return [legend, *tables, *remarks]

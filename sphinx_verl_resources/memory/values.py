@@ -13,7 +13,7 @@ from .analysis import LABELS, LIMITS, Outcome, analyse, figure_size
 from .shapes import AnalysisError, assumptions_of, entry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..catalog.analysis import Analysis
     from ..catalog.models.analysis import Assumptions
@@ -168,7 +168,7 @@ def _find_figure(analysis: Analysis, text: str) -> Figure:
                 return Figure("saved", step.name)
             if folded.endswith(fold(f"after {name}")):
                 size = folded.removesuffix(fold(f"after {name}"))
-                return Figure(_find_size(size) if size else TOTAL, step.name)
+                return Figure(_find_size(size, SIZES) if size else TOTAL, step.name)
     unknown = re.search(r"\b(?:after|saved by) (.+)", text, re.IGNORECASE)
     if unknown:
         labels = [step.label for step in analysis.steps.values()]
@@ -178,17 +178,18 @@ def _find_figure(analysis: Analysis, text: str) -> Figure:
     for name in PROPERTIES:
         if fold(name) == fold(text):
             return Figure(name)
-    return Figure(_find_size(text))
+    return Figure(_find_size(text, [*SIZES, PER_GPU, *PROPERTIES]))
 
 
-def _find_size(text: str) -> str:
+def _find_size(text: str, names: Iterable[str]) -> str:
+    """The size that ``text`` names; ``names`` are what can stand in its place, for the hint."""
     for name, key in SIZES.items():
         if fold(text) in {fold(name), fold(key)}:
             return key
     if fold(text) in {fold(name) for name in ASSUMPTIONS}:
         raise AnalysisError(f"{text!r} stands alone, without a model")
     otherwise = f"write a part, total or per GPU, or 'after' or 'saved by' and a step, {EXAMPLES}"
-    hint = suggest_or(text, [*SIZES, PER_GPU, *PROPERTIES], otherwise)
+    hint = suggest_or(text, names, otherwise)
     raise AnalysisError(f"there is no figure {text!r}; {hint}")
 
 

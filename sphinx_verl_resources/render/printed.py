@@ -116,9 +116,9 @@ def _verdict(item: Verdict) -> str:
     if item.smallest is None:
         return f"{item.judgement}: {gb(item.undivided)} stay on each GPU"
     if item.judgement == "too few":
-        return f"{item.judgement}: {gb(item.per_gpu)} on each GPU"
+        return f"{item.judgement}: they need {gb(item.per_gpu)} each"
     if item.judgement == "more than needed":
-        return f"{item.judgement}: with {item.smallest}, {gb(item.per_gpu_at_smallest or 0)} on each GPU"
+        return f"{item.judgement}: {item.smallest} would need {gb(item.per_gpu_at_smallest or 0)} each"
     if item.per_gpu_below is None:
         return item.judgement
-    return f"{item.judgement}: with {item.smallest // 2}, {gb(item.per_gpu_below)} on each GPU"
+    return f"{item.judgement}: {item.smallest // 2} would need {gb(item.per_gpu_below)} each"
