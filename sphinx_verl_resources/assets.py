@@ -28,9 +28,13 @@ def link_style_sheet(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Link the style sheet from a page that needs it."""
-    if doctree is not None and any(_is_ours(node) for node in doctree.findall(nodes.Element)):
+    if doctree is not None and any(map(_is_ours, doctree.findall(_can_be_ours))):
         app.add_css_file(STYLE_SHEET)
 
 
-def _is_ours(node: nodes.Element) -> bool:
-    return any(name.startswith("verl-") for name in node["classes"])
+def _can_be_ours(node: nodes.Node) -> bool:
+    return isinstance(node, (nodes.table, nodes.container, nodes.definition_list))
+
+
+def _is_ours(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Element) and any(name.startswith("verl-") for name in node["classes"])

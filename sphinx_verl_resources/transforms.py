@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+#: Before the rows of runs are made, through which nothing else should have to walk.
+BEFORE_ROWS = 290
+
+
 class SectionsToCaptions(SphinxTransform):
     """Where no section can stand, in a note or a list, its title becomes the caption of its table.
 
@@ -81,7 +85,7 @@ def page_of(node: nodes.Node) -> str:
 class DrawCharts(SphinxPostTransform):
     """Where a chart is drawn, leaves out the table that stands in for it elsewhere."""
 
-    default_priority = 300
+    default_priority = BEFORE_ROWS
     formats = ("html",)
 
     def run(self, **kwargs: Any) -> None:
@@ -95,7 +99,7 @@ class DrawCharts(SphinxPostTransform):
 class NumberRemarks(SphinxPostTransform):
     """Numbers the remarks of each page by the order of their marks, and lists each remark once."""
 
-    default_priority = 300
+    default_priority = BEFORE_ROWS
 
     def run(self, **kwargs: Any) -> None:
         """Replace each placeholder, in the order of the document."""
