@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from . import __version__
 from .assets import add_static_path, link_style_sheet
 from .config import register_config
-from .directives.advice import VerlAnalysis, VerlConfig
+from .directives.advice import VerlAnalysis, VerlConfigAdvice
 from .directives.contribute import link_upstream
 from .directives.memory import VerlMemory, VerlMemorySummary
 from .directives.printed import VerlPublished, VerlRequirements
@@ -44,7 +44,7 @@ DIRECTIVES = {
     "verl-memory-summary": VerlMemorySummary,
     "verl-published": VerlPublished,
     "verl-requirements": VerlRequirements,
-    "verl-config": VerlConfig,
+    "verl-config": VerlConfigAdvice,
     "verl-analysis": VerlAnalysis,
 }
 POST_TRANSFORMS = (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sphinx.util.typing import OptionSpec
 
 
-class VerlConfig(AnalysisDirective):
+class VerlConfigAdvice(AnalysisDirective):
     """The settings advised for a model: as YAML, as overrides, and explained."""
 
     PIECES = ("yaml", "command-line", "table")

@@ -10,13 +10,14 @@ from ..catalog.names import ASSUMED_SUBJECTS, COMPONENTS, TOTAL
 from ..diagnostics import Code
 from ..memory.analysis import LIMITS
 from ..memory.questions import Memory, Names, OwnModels, SharingSteps
+from ..memory.waterfall import waterfall
 from ..render.memory import (
+    DIFFERENT_GPUS,
     SUMMARY_CLASS,
     TABLE_CLASS,
     formula_list,
     specification_rows,
     summary_rows,
-    waterfall,
     waterfall_rows,
 )
 from ..render.waterfall_chart import waterfall_chart
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 PIECES = ("specification", "formulas", "chart", "table")
 
 
-_DIFFERENT_GPUS = "The models are shared by different numbers of GPUs, so the rows do not compare directly."
-
-
 class VerlMemory(AnalysisDirective):
     """Components, chain and running totals of one model."""
 
@@ -48,10 +46,7 @@ class VerlMemory(AnalysisDirective):
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The pieces asked for, in the order asked for."""
-        numbers: dict[str, int | None] = dict.fromkeys(LIMITS)
-        for name, most in LIMITS.items():
-            with problems.noted():
-                numbers[name] = options.count(given, name, most)
+        numbers = options.counts(given, LIMITS, problems)
         pieces: tuple[str, ...] = PIECES
         steps: tuple[str, ...] | None = None
         with problems.noted():
@@ -59,21 +54,16 @@ class VerlMemory(AnalysisDirective):
         with problems.noted():
             steps = self._steps(given)
         with problems.noted():
-            if not self.arguments:
-                hint = "name a size class or a model, as in '.. verl-memory:: 8B'"
-                raise OptionError(hint, Code.unknown_size)
-        with problems.noted():
             self._check_combination(given, pieces, steps)
+        if not self.arguments:
+            hint = "name a size class or a model, as in '.. verl-memory:: 8B'"
+            raise OptionError(hint, Code.unknown_size)
+        name = " ".join(self.arguments[0].split())
         if problems:
+            self.ask(Memory(name))  # to say in the same build that there is no such model
             return []
-        question = Memory(
-            " ".join(self.arguments[0].split()),
-            numbers["gpus"],
-            numbers["batch-size"],
-            numbers["sequence-length"],
-            steps,
-        )
-        return self._pieces(self.ask(question), pieces)
+        sizes = numbers["gpus"], numbers["batch-size"], numbers["sequence-length"]
+        return self._pieces(self.ask(Memory(name, *sizes, steps)), pieces)
 
     def _steps(self, given: Mapping[str, str]) -> tuple[str, ...] | None:
         if given.get("steps", "").strip().lower() == "none":
@@ -138,10 +128,7 @@ class VerlMemorySummary(AnalysisDirective):
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The table."""
-        numbers: dict[str, int | None] = dict.fromkeys(LIMITS)
-        for name, most in LIMITS.items():
-            with problems.noted():
-                numbers[name] = options.count(given, name, most)
+        numbers = options.counts(given, LIMITS, problems)
         outcomes: list[Outcome] = []
         with problems.noted():
             for name in self.models(OwnModels()):
@@ -155,7 +142,7 @@ class VerlMemorySummary(AnalysisDirective):
         rows = summary_rows(outcomes, marks, with_gib="gib" in self.options)
         table = self.table(SUMMARY_CLASS, rows, "GB per GPU, step by step", with_options=True)
         if len({outcome.gpus for outcome in outcomes}) > 1:
-            note = nodes.paragraph("", _DIFFERENT_GPUS, classes=["verl-legend"])
+            note = nodes.paragraph("", DIFFERENT_GPUS, classes=["verl-legend"])
             self.set_source_info(note)
             return [table, note, *remarks]
         return [table, *remarks]

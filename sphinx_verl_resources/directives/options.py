@@ -166,6 +166,15 @@ def _field(word: str, option: str) -> str:
         raise OptionError(f":{option}: {error}") from None
 
 
+def counts(given: Mapping[str, str], limits: Mapping[str, int], problems: Problems) -> dict[str, int | None]:
+    """A whole number, or None, for each option that ``limits`` names with its largest value."""
+    found: dict[str, int | None] = dict.fromkeys(limits)
+    for name, most in limits.items():
+        with problems.noted():
+            found[name] = count(given, name, most)
+    return found
+
+
 def count(given: Mapping[str, str], name: str, most: int) -> int | None:
     """A whole number from 1 to ``most``; None where the option is not given.
 

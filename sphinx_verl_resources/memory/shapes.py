@@ -45,6 +45,11 @@ class Shape:
     gpus: int
 
     @property
+    def hidden_size_share(self) -> float:
+        """The hidden size as a share of what the stated rule gives."""
+        return self.hidden_size / self.stated_hidden_size
+
+    @property
     def implied_parameters(self) -> int:
         """Parameters of the layers by their shape: attention, and a feed-forward part of three matrices."""
         return self.layers * self.hidden_size * (4 * self.hidden_size + 3 * self.ffn_dimension)

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from docutils import nodes
 
 from ..catalog.fields import NOT_RECORDED
 from ..catalog.names import TOTAL
+from ..memory.waterfall import PER_GPU, waterfall
 from ..units import GB, gb, gb_number, gib_number, plain, share, signed
 from .table import Cell, add_remarks, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..memory.analysis import Outcome, StepTaken
+    from ..memory.analysis import Outcome
     from ..memory.breakdown import Breakdown, Component
+    from ..memory.waterfall import Bar
 
 TABLE_CLASS = "verl-memory"
 SUMMARY_CLASS = "verl-memory-summary"
 FORMULA_CLASS = "verl-formula"
 FORMULAS_CLASS = "verl-formulas"
 _UNUSED = "no formula uses it"
+#: Said under a summary whose models are not shared alike.
+DIFFERENT_GPUS = "The models are shared by different numbers of GPUs, so the rows do not compare directly."
 #: The rule for the hidden size that the analysis states and does not keep to.
 STATED_HIDDEN_SIZE = "sqrt(parameters / (12 × layers))"
-#: The last line of a waterfall.
-PER_GPU = "per-gpu"
 
 
 def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
@@ -36,7 +37,7 @@ def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> 
         origin, hidden = f"of {shape.checkpoint}", ""
         ffn = ffn_source = "" if shape.ffn_dimension else "no dense layer"
     else:
-        difference = share(shape.hidden_size / shape.stated_hidden_size)
+        difference = share(shape.hidden_size_share)
         origin = f"{shape.implied_parameters / 1e9:.2f} billion by the shape below"
         stated = plain(round(shape.stated_hidden_size))
         hidden = f"the stated rule, {STATED_HIDDEN_SIZE}, gives {stated}; this is {difference} of it"
@@ -108,47 +109,6 @@ def _sum(breakdown: Breakdown) -> str:
     return f"total = {' + '.join(numbers)} = {gb(breakdown.total)}"
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A line of the waterfall. Sizes are bytes.
-
-    Attributes:
-        subject: the component or step; ``total`` for everything, ``per-gpu`` for what is left of it.
-        change: what the line adds, or takes away.
-        running: what there is behind it.
-        detail: in a few words, what that is.
-    """
-
-    label: str
-    subject: str
-    change: float
-    running: float
-    detail: str
-
-    @property
-    def is_sum(self) -> bool:
-        """Whether the line says how much there is, and not how much is added or taken away."""
-        return self.subject in {TOTAL, PER_GPU}
-
-
-def waterfall(outcome: Outcome) -> list[Bar]:
-    """The components up to the total, then the steps down to one GPU."""
-    bars: list[Bar] = []
-    running, total = 0.0, outcome.start.total
-    for component in outcome.start.components:
-        running += component.size
-        part = share(component.size / total if total else 0.0)
-        bars.append(Bar(component.label, component.key, component.size, running, f"{part} of the total"))
-    bars.append(Bar("Total", TOTAL, 0, total, "everything on one GPU"))
-    bars.extend(
-        Bar(step.title, step.name, -step.saved, step.after.total, _detail(step)) for step in outcome.steps
-    )
-    if outcome.steps:
-        end, saved = outcome.end.total, share(outcome.saved_share)
-        bars.append(Bar("Per GPU", PER_GPU, end - total, end, f"{saved} saved in all"))
-    return bars
-
-
 def waterfall_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]], *, with_gib: bool) -> nodes.tgroup:
     """The waterfall as a table, with running totals and what each step saved."""
     rows: list[list[Cell]] = []
@@ -158,7 +118,7 @@ def waterfall_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]], *, with
         cells = [Cell.of(bar.label, marks.get(bar.subject, ())), *map(Cell.number, numbers)]
         for cell in cells:
             cell.strong = bar.is_sum
-        rows.append([*cells, Cell.of(bar.detail)])
+        rows.append([*cells, Cell.of(_detail(bar))])
     headings = ["Part or step", "Change (GB)", "Running total (GB)", "Running total (GiB)", "Share or effect"]
     return table_group([name for name in headings if with_gib or "GiB" not in name], rows)
 
@@ -167,7 +127,15 @@ def _change(size: float) -> str:
     return signed(gb_number(abs(size)), size) if size else ""
 
 
-def _detail(step: StepTaken) -> str:
+def _detail(bar: Bar) -> str:
+    """What a line is, or does."""
+    if bar.subject == TOTAL:
+        return "everything on one GPU"
+    if bar.subject == PER_GPU:
+        return f"{share(bar.share)} saved in all"
+    step = bar.step
+    if step is None:
+        return f"{share(bar.share)} of the total"
     if not step.saved:
         return "changes nothing"
     names = [item.label for item in step.before.components if item.key in step.changed]

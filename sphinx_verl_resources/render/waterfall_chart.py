@@ -12,7 +12,7 @@ from ..units import MINUS, gb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .memory import Bar
+    from ..memory.waterfall import Bar
 
 CHART_CLASS = "verl-chart"
 #: Colours that keep a contrast of 3 to 1 with white and with the dark backgrounds of the common themes.
@@ -38,7 +38,7 @@ def waterfall_chart(bars: Sequence[Bar], title: str) -> nodes.container:
 def _svg(bars: Sequence[Bar], title: str) -> str:
     scale = (WIDTH - LABELS - VALUES) / (max((bar.running for bar in bars), default=0) or 1)
     lines = [_line(bar, index, scale) for index, bar in enumerate(bars)]
-    described = "; ".join(f"{bar.label} {gb(_shown(bar))}" for bar in bars)
+    described = "; ".join(f"{bar.label} {gb(bar.shown)}" for bar in bars)
     return (
         f'<svg viewBox="0 0 {WIDTH} {LINE * len(bars)}" role="img" xmlns="http://www.w3.org/2000/svg" '
         f'aria-label="{escape(f"{title}. {described}")}" font-size="13" font-family="inherit" '
@@ -69,9 +69,5 @@ def _paint(bar: Bar) -> str:
 
 
 def _value(bar: Bar) -> str:
-    text = gb(abs(_shown(bar)))
-    return f"{MINUS}{text}" if _shown(bar) < 0 else text
-
-
-def _shown(bar: Bar) -> float:
-    return bar.running if bar.is_sum else bar.change
+    text = gb(abs(bar.shown))
+    return f"{MINUS}{text}" if bar.shown < 0 else text

@@ -46,6 +46,7 @@ PIECES = "specification, formulas, chart, table"
         ("verl-memory:3B", ":caption: x\n:show: chart", [":caption: is about the table, which :show: leaves out"]),
         ("verl-memory:3B", ":gib: yes", [":gib: takes no value, got 'yes'"]),
         ("verl-memory:3B", ":gpu: 8", [":gpu: unknown option; did you mean 'gpus'?"]),
+        ("verl-memory:9B", ":gpus: 0", [":gpus: must be", "there is no model '9B'"]),
         ("verl-memory:3B", ":gpus: 0\n:show: x", [":gpus: must be", ":show: unknown value 'x'"]),
         ("verl-memory-summary:,", "", ["name at least one model, or leave the argument out"]),
         ("verl-memory-summary:3B 8B 3b", "", ["the model '3B' stands there twice"]),

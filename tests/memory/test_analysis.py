@@ -13,7 +13,8 @@ from sphinx_verl_resources.catalog.names import SIZES
 from sphinx_verl_resources.cli.data import load_all
 from sphinx_verl_resources.memory.analysis import analyse
 from sphinx_verl_resources.memory.shapes import AnalysisError, find_shape
-from sphinx_verl_resources.render.memory import summary_rows, waterfall
+from sphinx_verl_resources.memory.waterfall import waterfall
+from sphinx_verl_resources.render.memory import summary_rows, waterfall_rows
 from sphinx_verl_resources.units import GB, gb
 
 _, ANALYSIS = load_all([])
@@ -162,5 +163,6 @@ def test_nothing_at_all_can_be_shown(analysis):
     )
     outcome = analyse(replace(analysis, assumptions=assumed), "3B")
     assert outcome.start.total == outcome.end.total == outcome.saved_share == 0
-    assert [bar.detail for bar in waterfall(outcome)][:2] == ["0.0 % of the total"] * 2
+    assert [bar.share for bar in waterfall(outcome)] == [0.0] * 12
+    assert "0.0 % of the total" in waterfall_rows(outcome, {}, with_gib=True).astext()
     assert "0.0" in summary_rows([outcome], {}, with_gib=True).astext()
