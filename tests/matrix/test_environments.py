@@ -81,9 +81,10 @@ def test_the_wheel_alone_builds_the_page(wheel, tmp_path):
     project = tmp_path / "project"
     project.mkdir()
     (project / "conf.py").write_text('extensions = ["sphinx_verl_resources"]\n', "utf-8")
-    (project / "index.rst").write_text("Page\n====\n\n.. verl-runs::\n", "utf-8")
+    (project / "index.rst").write_text("Page\n====\n\n.. verl-runs::\n\n.. verl-memory:: 8B\n", "utf-8")
     run(programs / "sphinx-build", "-W", "-b", "html", project, project / "out", cwd=project)
     page = (project / "out/index.html").read_text("utf-8")
     assert 'id="run-qwen2-5-7b-grpo-lora-1xh100"' in page
     assert page.count('class="verl-runs') >= 8
+    assert "117.5 GB" in page
     assert "runs, 0 errors" in run(programs / "verl-resources", "check", cwd=tmp_path)
