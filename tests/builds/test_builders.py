@@ -120,6 +120,16 @@ def test_verl_settings(project, root):
     assert len(build.soup().select("table.verl-runs")) == 10
 
 
+def test_verl_settings_with_the_memory_page(project, root):
+    source = (root / "docs" / "memory.rst").read_text("utf-8")
+    (project.path / "index.rst").write_text(
+        source.replace(":doc:`the hardware page <hardware>`", "x"), "utf-8"
+    )
+    build = project.build(**VERL)
+    assert build.warnings == []
+    assert len(build.soup().select("svg")) == 3
+
+
 @pytest.mark.parametrize("theme", ["alabaster", "furo", "sphinx_rtd_theme"])
 def test_ids_are_unique_in_every_theme(rich, theme):
     # furo wraps each table and gives the wrapper the id of the table, whoever made it.
