@@ -74,12 +74,26 @@ def ids_of(document: nodes.document) -> set[str]:
     return {id_ for node in document.findall(nodes.Element) for id_ in node["ids"]}
 
 
-def page_of(node: nodes.Node) -> str:
-    """The page that a node comes from where a builder has put all pages into one document; empty elsewhere.
+class PagesApart(SphinxPostTransform):
+    """A transform that gives ids, which count for one page each."""
 
-    Such a builder notes the page in each section; the parents of what it has moved are not reliable.
-    """
-    return next((str(parent["docname"]) for parent in ancestors(node) if "docname" in parent), "")
+    def id_space(self, node: nodes.Node) -> str:
+        """The page that a node comes from, also where a builder has put all pages into one document.
+
+        Such a builder notes the page in each section; the parents of what it has moved are not reliable.
+        """
+        named = (str(parent["docname"]) for parent in ancestors(node) if "docname" in parent)
+        return next(named, self.env.docname)
+
+
+class PagesJoined(PagesApart):
+    """The same for HTML, where an id counts for the whole file, however many pages are joined in it."""
+
+    formats = ("html",)
+
+    def id_space(self, node: nodes.Node) -> str:
+        """All pages share one."""
+        return ""
 
 
 class DrawCharts(SphinxPostTransform):
@@ -96,7 +110,7 @@ class DrawCharts(SphinxPostTransform):
                     chart.remove(table)
 
 
-class NumberRemarks(SphinxPostTransform):
+class NumberRemarks(PagesApart):
     """Numbers the remarks of each page by the order of their marks, and lists each remark once."""
 
     default_priority = BEFORE_ROWS
@@ -109,27 +123,20 @@ class NumberRemarks(SphinxPostTransform):
         taken = ids_of(self.document) if placeholders else set()
         pages: dict[str, Numbering] = {}
         for node in placeholders:
-            numbering = pages.setdefault(self._id_space(node), Numbering(taken))
+            numbering = pages.setdefault(self.id_space(node), Numbering(taken))
             if isinstance(node, verl_marks):
                 numbering.mark(node)
             else:
                 numbering.list(node)
 
-    def _id_space(self, node: nodes.Node) -> str:
-        return page_of(node) or self.env.docname
 
-
-class NumberRemarksOfOneFile(NumberRemarks):
-    """The same for HTML, where an id counts for the whole file, however many pages are joined in it."""
+class NumberRemarksOfOneFile(PagesJoined, NumberRemarks):
+    """The same for HTML."""
 
     default_priority = NumberRemarks.default_priority - 1
-    formats = ("html",)
-
-    def _id_space(self, node: nodes.Node) -> str:
-        return ""
 
 
-class RenderRuns(SphinxPostTransform):
+class RenderRuns(PagesApart):
     """Fills in the rows.
 
     Runs after references are resolved and ``only`` is decided, so that nothing of that walks through
@@ -144,7 +151,7 @@ class RenderRuns(SphinxPostTransform):
         taken = ids_of(self.document) if placeholders else set()
         targets: dict[str, set[str]] = {}
         for number, node in enumerate(placeholders, 1):
-            on_page = targets.setdefault(self._id_space(node), set())
+            on_page = targets.setdefault(self.id_space(node), set())
             free = (run_id for run_id in node["runs"] if row_id(run_id) not in taken)
             anchors = set(free) - on_page
             on_page |= anchors
@@ -165,15 +172,8 @@ class RenderRuns(SphinxPostTransform):
             notes.source, notes.line = table.source, table.line
             table.parent.insert(table.parent.index(table) + 1, notes)
 
-    def _id_space(self, node: nodes.Node) -> str:
-        return page_of(node) or self.env.docname
 
-
-class RenderRunsOfOneFile(RenderRuns):
-    """The same for HTML, where an id counts for the whole file, however many pages are joined in it."""
+class RenderRunsOfOneFile(PagesJoined, RenderRuns):
+    """The same for HTML."""
 
     default_priority = RenderRuns.default_priority - 1
-    formats = ("html",)
-
-    def _id_space(self, node: nodes.Node) -> str:
-        return ""

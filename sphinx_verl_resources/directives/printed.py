@@ -42,15 +42,15 @@ class VerlPublished(AnalysisDirective):
         if problems:
             return []
         causes: dict[str, Cause] = {cause.name: cause for *_, named in answers for cause in named}
-        listed = nodes.definition_list()
-        anchors = {
-            code: free_id(nodes.make_id(f"verl-cause-{code}"), listed, self.state.document) for code in causes
-        }
+        targets = {code: nodes.target() for code in causes}
+        for code, target in targets.items():
+            target["ids"] = [free_id(nodes.make_id(f"verl-cause-{code}"), target, self.state.document)]
+        anchors = {code: target["ids"][0] for code, target in targets.items()}
         tables: list[nodes.Node] = [
             self.table(PRINTED_CLASS, printed_rows(found, anchors), f"{name}, as printed", with_options=False)
             for name, found, _ in answers
         ]
-        return [*tables, cause_list(list(causes.values()), anchors)] if causes else tables
+        return [*tables, cause_list(causes.values(), targets)] if causes else tables
 
 
 class VerlRequirements(AnalysisDirective):

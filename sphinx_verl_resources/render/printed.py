@@ -64,11 +64,11 @@ def _word(item: Comparison) -> str:
     return "see" if item.causes else "carried in"
 
 
-def cause_list(causes: Sequence[Cause], anchors: Mapping[str, str]) -> nodes.definition_list:
-    """What each code means, where links land."""
+def cause_list(causes: Iterable[Cause], targets: Mapping[str, nodes.target]) -> nodes.definition_list:
+    """What each code means, behind its target, where links land."""
     items = nodes.definition_list(classes=[NOTES_CLASS, "simple"])
     for cause in causes:
-        term = nodes.term("", "", nodes.target("", "", ids=[anchors[cause.name]]), nodes.Text(cause.name))
+        term = nodes.term("", "", targets[cause.name], nodes.Text(cause.name))
         text = nodes.paragraph("", " ".join(cause.text.split()))
         items += nodes.definition_list_item("", term, nodes.definition("", text))
     return items
