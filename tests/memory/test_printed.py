@@ -111,3 +111,14 @@ def test_what_the_causes_say(analysis):
 
 def test_no_problem(analysis):
     assert [str(problem) for problem in analysis_problems(analysis)] == []
+
+
+def test_what_a_remark_says_of_vocabularies(analysis):
+    """The registry is the source of its numbers."""
+    text = " ".join(analysis.remarks["logits"].text.split())
+    assert "Llama 2 has them, Qwen2.5-7B has 152,064" in text
+    assert (
+        analysis.architectures.get("meta-llama/Llama-2-7b-hf").vocab_size
+        == analysis.assumptions.vocabulary_size
+    )
+    assert analysis.architectures.get("Qwen/Qwen2.5-7B").vocab_size == 152_064
