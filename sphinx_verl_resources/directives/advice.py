@@ -36,10 +36,8 @@ class VerlConfigAdvice(AnalysisDirective):
             known = ", ".join(self.ask(Names("configurations")))
             raise OptionError(f"name the model that the settings are for: {known}", Code.unknown_size)
         record, keys = self.ask(Configured(self.arguments[0].strip()))
-        for name in TABLE_OPTIONS:
-            with problems.noted():
-                if name in given and "table" not in pieces:
-                    raise OptionError(f":{name}: is about the table, which :show: leaves out")
+        with problems.noted():
+            options.need_table(given, TABLE_OPTIONS, pieces)
         if problems:
             return []
         marks, remarks = self.remarks(record.settings) if "table" in pieces else ({}, [])

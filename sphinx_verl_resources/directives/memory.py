@@ -79,9 +79,7 @@ class VerlMemory(AnalysisDirective):
             if not set(sharing).intersection(taken):
                 needed = " or ".join(repr(name) for name in sharing) or "that shares something among GPUs"
                 raise OptionError(f":gpus: has no effect without the step {needed}")
-        for name in ("gib", *TABLE_OPTIONS):
-            if name in given and "table" not in pieces:
-                raise OptionError(f":{name}: is about the table, which :show: leaves out")
+        options.need_table(given, ("gib", *TABLE_OPTIONS), pieces)
 
     def _pieces(self, outcome: Outcome, pieces: tuple[str, ...]) -> list[nodes.Node]:
         subjects = [*ASSUMED_SUBJECTS] if "specification" in pieces else []

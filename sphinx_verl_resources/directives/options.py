@@ -221,3 +221,14 @@ def choices(
     if not found:
         raise OptionError(f":{name}: name at least one of {', '.join(known)}")
     return tuple(found)
+
+
+def need_table(given: Mapping[str, str], names: Iterable[str], pieces: Iterable[str]) -> None:
+    """Refuse options about a table where ``pieces``, what is shown, leaves the table out.
+
+    Raises:
+        OptionError: one of ``names`` is given, and there is no table.
+    """
+    about = [name for name in names if name in given]
+    if about and "table" not in pieces:
+        raise OptionError(f":{about[0]}: is about the table, which :show: leaves out")

@@ -8,6 +8,10 @@ import shutil
 
 import pytest
 
+from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.memory.analysis import analyse
+from sphinx_verl_resources.memory.requirements import judge
+
 BUILDERS = [
     ("html", "memory.html"), ("dirhtml", "memory/index.html"), ("singlehtml", "index.html"), ("epub", "memory.xhtml"),
     ("text", "memory.txt"), ("man", "projectnamenotset.1"), ("latex", "projectnamenotset.tex"),
@@ -94,6 +98,25 @@ def test_no_figure_is_typed(root):
     units = r"10\\ :sup:`9` bytes|2\\ :sup:`30` bytes|7 % more"
     text = re.sub(rf"{units}|\b(?:3B|8B|32B|70B|RTX 4090|32 GPUs)\b", "", text)
     assert re.findall(r"\d+", text) == []
+
+
+def test_what_the_prose_says():
+    """Sentences of the page whose numbers the build does not put in."""
+    catalog, analysis = load_all([])
+    for name in ("3B", "8B", "32B"):
+        saved = {step.name: step.saved for step in analyse(analysis, name).steps}
+        assert min(saved, key=saved.get) == "activation-offload" == list(analysis.priorities)[1]
+        for verdict in judge(analysis, analysis.requirements[name]):
+            if verdict.level == "minimum":
+                assert "pooled" in verdict.follows
+            if verdict.level == "recommended":
+                assert "doubled" in verdict.follows
+    by_rule = analyse(analysis, "70B", gpus=32).end.total
+    assert any(
+        run.size == "70B" and run.kind == "tested" and run.gpus.count == 32
+        and catalog.gpus.get(run.gpus.type).memory_mib * 2**20 < by_rule
+        for run in catalog.runs.values()
+    )  # fmt: skip
 
 
 def test_parallel_builds_are_the_same(many):
