@@ -70,7 +70,10 @@ class Code(Enum):
         "Two files in different directories record a run under the same id.",
         "Rename one of them.",
     )
-    duplicate_name = ("Two registry entries share a name or an alias.", "Keep the name in one of them.")
+    duplicate_name = (
+        "Two registry entries share a name or an alias, or two cases an id.",
+        "Keep the name in one of them.",
+    )
     todo = ("A field still holds the word TODO.", "Fill it in, or remove the key.")
     untested_claim = (
         "A run that counts as tested leaves out what a test would have known.",
@@ -91,6 +94,18 @@ class Code(Enum):
     stale_cause = (
         "A cause is recorded for a printed figure that agrees with its formula.",
         "Remove the cause.",
+    )
+    not_modelled = (
+        "Something that changes the result is left out of it.",
+        "Read the result as close, not exact; the message says what is missing.",
+    )
+    shell_syntax = (
+        "A launch script is not what a shell accepts, or passes no settings to verl where it seems to.",
+        "Mend it at the place named.",
+    )
+    unresolved = (
+        "A setting whose value cannot be known from the script alone.",
+        "Write the value out, or set the variable in the script.",
     )
     config = ("A ``verl_resources_*`` value in conf.py cannot be used.", "Correct it; see the message.")
     directive = (

@@ -19,6 +19,7 @@ from .catalog.files import bundled_directory, configured_directory, take_snapsho
 from .catalog.links import is_address
 from .config import VerlConfig, conf_place, config_problems, read_config
 from .diagnostics import Code, Diagnostic
+from .estimator.questions import EstimatorQuestion
 from .logs import log_diagnostic
 from .memory.questions import Answer, Question
 from .memory.shapes import AnalysisError
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
 
     from .catalog.analysis import Analysis
+    from .catalog.cases import Cases
     from .catalog.catalog import Catalog
     from .catalog.files import Snapshot
     from .catalog.selection import RunQuery
+    from .estimator.facts import Facts
+    from .estimator.questions import World
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class VerlDomain(Domain):
         "written": {},
     }
     #: Raise when the shape of ``initial_data`` or of a question changes, or the meaning of a fingerprint.
-    data_version = 3
+    data_version = 4
 
     #: The directory of conf.py.
     confdir: Path
@@ -137,12 +141,32 @@ class VerlDomain(Domain):
         return load_analysis(self.snapshot, self.catalog)
 
     @cached_property
+    def cases(self) -> Cases:
+        """The observations that the estimator is tested on, loaded when first asked for."""
+        from .catalog.cases import load_cases
+
+        return load_cases(self.snapshot.cases)
+
+    @cached_property
+    def _facts(self) -> tuple[Facts, list[Diagnostic]]:
+        from .estimator.facts import load_facts
+
+        return load_facts(self.snapshot, self.catalog, self.analysis)
+
+    @cached_property
+    def world(self) -> World:
+        """What the estimator is asked about, loaded when first asked for."""
+        from .estimator.questions import World
+
+        return World(self._facts[0], self.catalog, self.analysis, self.cases)
+
+    @cached_property
     def _answers(self) -> dict[Question[Any], Any]:
         return {}
 
     def forget(self) -> None:
         """Drop what was loaded; the next build of the same application reads again."""
-        for name in ("settings", "snapshot", "catalog", "analysis", "_answers"):
+        for name in ("settings", "snapshot", "catalog", "analysis", "cases", "_facts", "world", "_answers"):
             self.__dict__.pop(name, None)
 
     def report(self) -> None:
@@ -169,7 +193,10 @@ class VerlDomain(Domain):
         if self.data["analysis_problems"] is None:
             from .memory.printed import analysis_problems
 
-            self.data["analysis_problems"] = analysis_problems(self.analysis)
+            problems = list(analysis_problems(self.analysis))
+            if any(isinstance(use, EstimatorQuestion) for uses in self.uses.values() for use in uses):
+                problems += [*self._facts[1], *self.cases.diagnostics]
+            self.data["analysis_problems"] = tuple(problems)
         for problem in self.data["analysis_problems"]:
             log_diagnostic(problem, self.env.config)
 
@@ -252,7 +279,8 @@ class VerlDomain(Domain):
         """The answer, or the error that says why there is none; found once per build."""
         if question not in self._answers:
             try:
-                self._answers[question] = question.answer(self.analysis)
+                world = self.world if isinstance(question, EstimatorQuestion) else self.analysis
+                self._answers[question] = question.answer(world)  # type: ignore[arg-type]
             except AnalysisError as error:
                 self._answers[question] = error
         return self._answers[question]

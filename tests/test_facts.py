@@ -7,6 +7,7 @@ import re
 import pytest
 import yaml
 
+from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.cli.data import load_all
@@ -74,6 +75,56 @@ def test_architectures(facts, catalog):
                     assert {k: v for k, v in entry[key].items() if k != "counts"} == expected
                 else:
                     assert entry[key] == expected, (entry["name"], key)
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return load_cases(take_snapshot(bundled_directory(), [], Location("conf.py")).cases).by_id
+
+
+def fields(record, *names):
+    """What is given of a record, apart from ``names``; lists as the facts have them."""
+    given = record.model_dump(exclude_none=True, exclude_defaults=True, exclude=set(names)) if record else {}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
+
+
+@pytest.mark.parametrize("name", ["rl_cases.yaml", "training_cases.yaml"])
+def test_cases(facts, cases, name):
+    for row in facts(name):
+        case = cases[row["id"]].case
+        assert case.source.text
+        for key in ("framework", "version", "task", "model", "train", "infer", "outcome", "oom_message"):
+            assert getattr(case, key) == row.get(key), (case.id, key)
+        assert case.confidence == row.get("confidence", "high"), case.id
+        assert case.config == row.get("config"), case.id
+        assert fields(case.observed_tokens) == row.get("observed_tokens", {}), case.id
+        assert fields(case.measured, "counter_kind") == row.get("measured", {}), case.id
+        about = {key: value for key, value in row["gpus"].items() if "note" not in key}
+        assert fields(case.gpus, "note", "memory_note") == about, case.id
+        training = fields(case.training)
+        if "lora" in training:
+            training["lora"]["targets"] = list(training["lora"]["targets"])
+        assert training == row.get("training", {}), case.id
+
+
+def test_other_reports(facts, cases):
+    left_out = []
+    for row in facts("other_training_reports.yaml"):
+        if row["id"] not in cases:
+            left_out.append(row)
+            continue
+        case = cases[row["id"]].case
+        assert case.model.endswith(f"/{row['model']}")
+        assert (case.gpus.count, case.gpus.type) == (row["gpus"], row["gpu"])
+        assert case.measured.gib == row["value_gib"]
+        assert row["metric"] in case.measured.counter
+        assert case.training.method == {"full FT": "full", "LoRA": "lora"}[row["method"]]
+        assert case.training.micro_batch_per_gpu == row["micro_batch_per_gpu"]
+        assert case.training.sequence_length == row["seq_len"]
+        assert case.source.path == row["source"]["path"]
+        assert case.source.commit == row["source"]["commit"]
+    assert len(left_out) == 4
+    assert all("reserved" in row["metric"] for row in left_out)
 
 
 def test_config_keys(facts):

@@ -5,6 +5,7 @@ Reads bytes and nothing else, so that a build with unchanged data costs neither 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 RUNS = "runs"
+CASES = "cases"
 GPUS = "gpus.yaml"
 ARCHITECTURES = "architectures.yaml"
 ANALYSIS = "analysis.yaml"
 CONFIG_KEYS = "config_keys.yaml"
+ACCURACY = "accuracy.yaml"
 #: The files of which each data directory may have one, that extends and overrides those before it.
-REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS)
+REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS, ACCURACY)
 #: What makes a folder a data directory.
-DATA_NAMES = frozenset({RUNS, *REGISTRIES})
+DATA_NAMES = frozenset({RUNS, CASES, *REGISTRIES})
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,13 @@ class Snapshot:
         runs: the run files that count, in the order of their directories, then by name.
         registries: by each name of ``REGISTRIES``, the files called so; later ones override.
         problems: directories and files that could not be read.
+        cases: the files of cases, in the same order; cases of later directories override.
     """
 
     runs: tuple[DataFile, ...]
     registries: Mapping[str, tuple[DataFile, ...]]
     problems: tuple[Diagnostic, ...] = ()
+    cases: tuple[DataFile, ...] = ()
 
     def registry_digest(self, *names: str) -> str:
         """Changes when a file called one of ``names`` does."""
@@ -78,7 +83,7 @@ class Snapshot:
     def digest(self) -> str:
         """Changes when any file does, or when one appears or vanishes."""
         texts = (str(problem) for problem in self.problems)
-        parts = (_digest(self.runs), self.registry_digest(*REGISTRIES), *texts)
+        parts = (_digest(self.runs), _digest(self.cases), self.registry_digest(*REGISTRIES), *texts)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -100,7 +105,7 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
     """Read all data files once.
 
     The runs of ``configured`` directories replace the bundled ones as soon as one of them has a folder
-    ``runs``; their registries extend and override the bundled registries. A directory named twice counts
+    ``runs``; their registries and cases extend and override the bundled ones. A directory named twice counts
     once, and the bundled one, where it is configured too, as what the user calls it.
 
     Args:
@@ -119,26 +124,31 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
     has_own_runs = any(os.path.lexists(directory.path / RUNS) for directory in own.values())
     directories = [*own.values()] if os.path.realpath(bundled.path) in own else [bundled, *own.values()]
     runs: list[DataFile] = []
+    cases: list[DataFile] = []
     registries: dict[str, list[DataFile]] = {name: [] for name in REGISTRIES}
     for directory in directories:
         for name, files in registries.items():
             if os.path.lexists(directory.path / name):
                 files.extend(_read(directory.path / name, directory.show(name), problems))
+        cases.extend(_files_in(directory, CASES, "a file of cases is named <name>.yaml", problems))
         if directory is bundled and has_own_runs:
             continue
         for name in _names_in(directory.path, directory.shown, problems):
             if name not in DATA_NAMES:
                 problems.extend(_misplaced(directory, name))
-        runs.extend(_run_files(directory, problems))
-    return Snapshot(tuple(runs), {name: tuple(files) for name, files in registries.items()}, tuple(problems))
+        runs.extend(_files_in(directory, RUNS, "a run file is named <id>.yaml", problems))
+    by_name = {name: tuple(files) for name, files in registries.items()}
+    return Snapshot(tuple(runs), by_name, tuple(problems), tuple(cases))
 
 
 def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
     """What looks like data and stands where nobody reads it."""
     folder = directory.path / name
     if folder.is_dir():
-        if nearest(name, [RUNS]) or any(folder.glob("*.yaml")):
-            hint = f"run files belong into the folder {directory.show(RUNS)!r}"
+        near = nearest(name, [RUNS, CASES])
+        if near or any(folder.glob("*.yaml")):
+            what = "files of cases" if near == CASES else "run files"
+            hint = f"{what} belong into the folder {directory.show(near or RUNS)!r}"
             yield _unexpected(directory.show(name), "folder", hint)
     elif name.endswith((".yaml", ".yml")):
         stems = {Path(known).stem: known for known in REGISTRIES}
@@ -147,14 +157,17 @@ def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
         yield _unexpected(directory.show(name), "file", hint)
 
 
-def _run_files(directory: Directory, problems: list[Diagnostic]) -> Iterator[DataFile]:
-    folder = directory.path / RUNS
-    for name in _names_in(folder, directory.show(RUNS), problems):
-        shown = directory.show(f"{RUNS}/{name}")
+def _files_in(
+    directory: Directory, folder_name: str, hint: str, problems: list[Diagnostic]
+) -> Iterator[DataFile]:
+    """The YAML files of one folder of a data directory; ``hint`` says what others should be called."""
+    folder = directory.path / folder_name
+    for name in _names_in(folder, directory.show(folder_name), problems):
+        shown = directory.show(f"{folder_name}/{name}")
         if name.endswith(".yaml"):
             yield from _read(folder / name, shown, problems)
         elif name != "README.md":
-            problems.append(_unexpected(shown, "file", "a run file is named <id>.yaml"))
+            problems.append(_unexpected(shown, "file", hint))
 
 
 def _directory_problem(directory: Directory) -> tuple[str, str] | None:
@@ -171,7 +184,8 @@ def _directory_problem(directory: Directory) -> tuple[str, str] | None:
     if not names & DATA_NAMES:
         return (
             f"the data directory {directory.shown!r} holds no data",
-            f"put run files into {directory.show(RUNS)}; beside it there may be {', '.join(REGISTRIES)}",
+            f"put run files into {directory.show(RUNS)}, files of cases into {directory.show(CASES)}; beside "
+            f"them there may be {', '.join(REGISTRIES)}",
         )
     return None
 
@@ -192,12 +206,21 @@ def _unexpected(shown: str, what: str, hint: str) -> Diagnostic:
     return Diagnostic(Location(shown), Code.file_unexpected, message, hint, Severity.WARNING)
 
 
+def read_data_file(path: Path, shown: str) -> DataFile:
+    """Read one file, be it in a data directory or one that a user names.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+        raise OSError(errno.EINVAL, "not a regular file", shown)
+    with path.open("rb") as stream:
+        return DataFile(path, shown, stream.read(MAX_BYTES + 1))
+
+
 def _read(path: Path, shown: str, problems: list[Diagnostic]) -> Iterator[DataFile]:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
-            raise OSError("not a regular file")
-        with path.open("rb") as stream:
-            yield DataFile(path, shown, stream.read(MAX_BYTES + 1))
+        yield read_data_file(path, shown)
     except OSError as error:
         problems.append(_unreadable(shown, error))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..diagnostics import Code
 from .catalog import Registry
+from .models.accuracy import Accuracy, AccuracyFile
 from .models.architecture import Architecture, ArchitectureFile
 from .models.base import NamedRecord
 from .models.config_key import ConfigKey, ConfigKeyFile
@@ -37,6 +38,11 @@ def load_architectures(files: Iterable[DataFile], problems: list[Diagnostic]) ->
 def load_config_keys(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[ConfigKey]:
     """The keys of verl's configuration."""
     return _load(files, problems, ConfigKeyFile, ConfigKey, str)
+
+
+def load_accuracy(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Accuracy]:
+    """How well the estimator does, by group of cases."""
+    return _load(files, problems, AccuracyFile, Accuracy, str)
 
 
 def _load(

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from .models.accuracy import AccuracyFile
 from .models.analysis import AnalysisFile
 from .models.architecture import ArchitectureFile
+from .models.case import CaseFile
 from .models.config_key import ConfigKeyFile
 from .models.gpu import GpuFile
 from .models.run import Run
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
 
 MODELS: dict[str, type[BaseModel]] = {
     "run": Run,
+    "cases": CaseFile,
     "gpus": GpuFile,
     "architectures": ArchitectureFile,
     "analysis": AnalysisFile,
     "config_keys": ConfigKeyFile,
+    "accuracy": AccuracyFile,
 }
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from ..diagnostics import Code, Diagnostic, Location, did_you_mean, nearest
+from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean, nearest
 from .models.base import FORMS, SLUG, slug
 from .names import sizes_hint
-from .yaml_data import MAX_PROBLEMS, Document, Loc, read_yaml
+from .yaml_data import MAX_PROBLEMS, Document, Loc, printable, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,39 +45,114 @@ def load(file: DataFile, model: type[Model]) -> tuple[Model | None, Document, li
     Returns:
         The record (None if it has errors), the document for looking up further places, and all problems.
     """
+    hint = f"a file of this kind begins with the key {next(iter(model.model_fields))!r}"
+    document, found = _read(file, hint)
+    if document.data is None:
+        return None, document, found
+    record, details = _validated(document.data, model)
+    details = _without_echoes(details)
+    found += [_translate(file.shown, document, model, detail) for detail in details[:MAX_PROBLEMS]]
+    if len(details) > MAX_PROBLEMS:
+        message = f"{len(details) - MAX_PROBLEMS} more problems are not listed"
+        found.append(_diagnostic(file.shown, 1, 1, Code.wrong_value, message, "mend the others first"))
+    return (None if found else record), document, found
+
+
+def _read(file: DataFile, hint: str) -> tuple[Document, list[Diagnostic]]:
+    """The document of one file and what is wrong below the schema; ``hint`` is for an empty file."""
     document = read_yaml(file.content)
     found = [
         _diagnostic(file.shown, item.line, item.column, item.code, item.message, item.hint)
         for item in document.problems
     ]
-    if found and document.data is None:
-        return None, document, found
+    if not found and document.data is None:
+        found.append(_diagnostic(file.shown, 1, 1, Code.file_empty, "the file is empty", hint))
+    return document, found
+
+
+@dataclass(frozen=True)
+class Item(Generic[Model]):
+    """One item of a file that is a list.
+
+    Attributes:
+        record: None if the item has errors.
+        document: the item alone, for looking up further places.
+        problems: its errors and warnings.
+    """
+
+    record: Model | None
+    document: Document
+    problems: tuple[Diagnostic, ...]
+
+
+def load_list(file: DataFile, model: type[Model]) -> tuple[tuple[Item[Model], ...], list[Diagnostic]]:
+    """Read a file that is a list and validate every item on its own.
+
+    An item whose only mistakes are unknown keys is read without them; they are warnings.
+
+    Returns:
+        The items in order, and the problems that belong to none of them.
+    """
+    first = next(iter(model.model_fields))
+    hint = f"a file of this kind is a list, each item of which begins with '- {first}:'"
+    document, found = _read(file, hint)
     if document.data is None:
-        hint = f"a file of this kind begins with the key {next(iter(model.model_fields))!r}"
-        return None, document, [_diagnostic(file.shown, 1, 1, Code.file_empty, "the file is empty", hint)]
-    try:
-        record = model.model_validate(document.data)
-    except ValidationError as error:
-        details = _without_echoes(error.errors(include_url=False))
-        found += [_translate(file.shown, document, model, detail) for detail in details[:MAX_PROBLEMS]]
-        if len(details) > MAX_PROBLEMS:
-            message = f"{len(details) - MAX_PROBLEMS} more problems are not listed"
-            found.append(_diagnostic(file.shown, 1, 1, Code.wrong_value, message, "mend the others first"))
-        return None, document, found
-    return (None if found else record), document, found
+        return (), found
+    if not isinstance(document.data, tuple):
+        got, _ = _got(document.data, document.source(()), "tuple_type")
+        place = document.value_place(())
+        found.append(_diagnostic(file.shown, *place, Code.wrong_type, f"expected a list, got {got}", hint))
+        return (), found
+    documents = [document.item(index) for index in range(len(document.data))]
+    if not documents:
+        return (), found
+    below: list[list[Diagnostic]] = [[] for _ in documents]
+    for problem in found:
+        place = problem.location.line, problem.location.column
+        before = [index for index, item in enumerate(documents) if item.value_place(()) <= place]
+        below[before[-1] if before else 0].append(problem)
+    return tuple(_item(file, item, model, below[index]) for index, item in enumerate(documents)), []
+
+
+def _item(file: DataFile, document: Document, model: type[Model], below: list[Diagnostic]) -> Item[Model]:
+    """One item; ``below`` is what is wrong with it below the schema."""
+    record, details = _validated(document.data, model)
+    unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
+    if unknown:
+        record, others = _validated(_without(document.data, [detail["loc"] for detail in unknown]), model)
+        details = _without_echoes([*unknown, *others])
+    problems = [_translate(file.shown, document, model, detail) for detail in details[:MAX_PROBLEMS]]
+    # Where nothing else is left, a required key is misspelt: then the unknown key is the error.
+    if record is not None or len(details) > len(unknown):
+        problems = [
+            replace(problem, severity=Severity.WARNING) if problem.code is Code.unknown_key else problem
+            for problem in problems
+        ]
+    return Item(None if below else record, document, (*below, *problems))
+
+
+def _without(data: Any, locs: Iterable[Loc]) -> Any:
+    """Keys and values without the keys at ``locs``."""
+    below: dict[str | int, list[Loc]] = {}
+    for loc in locs:
+        below.setdefault(loc[0], []).append(loc[1:])
+    if not below or not isinstance(data, dict):
+        return data
+    kept = {key: value for key, value in data.items() if () not in below.get(key, ())}
+    return {key: _without(value, below.get(key, ())) for key, value in kept.items()}
 
 
 def valid_entries(document: Document, key: str, model: type[Model]) -> tuple[Model | None, ...]:
     """The entries of a list in a file with errors; None stands for each that has one itself."""
     data = document.data.get(key) if isinstance(document.data, dict) else None
-    return tuple(_valid(entry, model) for entry in data) if isinstance(data, tuple) else ()
+    return tuple(_validated(entry, model)[0] for entry in data) if isinstance(data, tuple) else ()
 
 
-def _valid(data: Any, model: type[Model]) -> Model | None:
+def _validated(data: Any, model: type[Model]) -> tuple[Model | None, list[ErrorDetails]]:
     try:
-        return model.model_validate(data)
-    except ValidationError:
-        return None
+        return model.model_validate(data), []
+    except ValidationError as error:
+        return None, error.errors(include_url=False)
 
 
 def problem_at(
@@ -196,7 +272,7 @@ def _constraint(error: ErrorDetails) -> str:
 
 
 def _dotted(loc: Iterable[str | int]) -> str:
-    return ".".join(str(part) for part in loc if part != "[key]")
+    return printable(".".join(str(part) for part in loc if part != "[key]"))
 
 
 def models_in(annotation: Any) -> Iterable[type[BaseModel]]:

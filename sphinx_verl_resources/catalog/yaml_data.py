@@ -86,14 +86,23 @@ class Document:
         text: the text itself.
         data: the value; None if it could not be built.
         problems: everything found wrong below the schema.
+        inside: for one item of a list, the whole document and the item's index.
     """
 
     text: str
     data: Any = None
     problems: list[Problem] = field(default_factory=list)
+    inside: tuple[Document, int] | None = None
+
+    def item(self, index: int) -> Document:
+        """One item of a list as a document of its own; its places are those in the whole text."""
+        return Document(self.text, self.data[index], inside=(self, index))
 
     @cached_property
     def _root(self) -> yaml.Node | None:
+        if self.inside:
+            whole, index = self.inside
+            return _walk(whole._root, (index,))[1]
         return yaml.compose(self.text, Loader=LOADER)
 
     def key_place(self, loc: Loc) -> tuple[int, int]:
@@ -268,19 +277,30 @@ def _start(event: yaml.Event) -> tuple[int, int]:
 def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node | None]:
     """The key node and the value node at ``loc``; parts that match nothing are skipped.
 
-    A location from pydantic also holds names of union branches, and ends in a key that is missing.
+    A location from pydantic also holds names of union branches, and ends in a key that is missing. A part
+    with dots also leads through nested mappings, ``a.b`` to ``{a: {b: 1}}``.
     """
     key = value = root
     for part in loc:
         if isinstance(value, yaml.MappingNode):
-            # Of a key that stands there twice, the last value is the one that was read.
-            for key_node, value_node in reversed(value.value):
-                if key_node.value == part:
-                    key, value = key_node, value_node
-                    break
+            key, value = _look_up(value, str(part)) or (key, value)
         elif isinstance(value, yaml.SequenceNode) and isinstance(part, int) and part < len(value.value):
             key = value = value.value[part]
     return key, value
+
+
+def _look_up(mapping: yaml.MappingNode, name: str) -> tuple[yaml.Node, yaml.Node] | None:
+    """The key node and the value node of a name, which may be that of a nested value."""
+    # Of a key that stands there twice, the last value is the one that was read.
+    for key, value in reversed(mapping.value):
+        if key.value == name:
+            return key, value
+    for key, value in reversed(mapping.value):
+        if isinstance(value, yaml.MappingNode) and name.startswith(f"{key.value}."):
+            found = _look_up(value, name[len(key.value) + 1 :])
+            if found:
+                return found
+    return None
 
 
 def _place(node: yaml.Node | None) -> tuple[int, int]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
     from ..catalog.files import Snapshot
+    from ..estimator.facts import Facts
 
 
 def add_path_argument(
@@ -62,6 +63,19 @@ def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
     snapshot = _snapshot(names)
     catalog = load_catalog(snapshot)
     return catalog, load_analysis(snapshot, catalog)
+
+
+def load_facts(names: Sequence[str]) -> Facts:
+    """What estimates are computed from.
+
+    Raises:
+        OSError: a path is no data directory.
+    """
+    from ..estimator.facts import load_facts as load
+
+    snapshot = _snapshot(names)
+    catalog = load_catalog(snapshot)
+    return load(snapshot, catalog, load_analysis(snapshot, catalog))[0]
 
 
 def _snapshot(names: Sequence[str]) -> Snapshot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from ..units import plain
@@ -50,10 +51,14 @@ class Formula:
     constants: tuple[tuple[float, str], ...] = ()
     changes: tuple[Change, ...] = ()
 
-    @property
+    @cached_property
     def value(self) -> float:
         """Bytes."""
-        size = math.prod(value for _, value in self.variables) * self._constant
+        size = 1.0
+        for _, value in self.variables:
+            size *= value
+        for value, _ in self.constants:
+            size *= value
         for change in self.changes:
             size *= change.factor
         return size

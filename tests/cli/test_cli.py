@@ -160,6 +160,7 @@ def test_schema(tmp_path, capsys, root):
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "analysis.json",
         "architectures.json",
+        "cases.json",
         "config_keys.json",
         "gpus.json",
         "run.json",

@@ -1,0 +1,330 @@
+"""A case: a sourced observation of what a training run took, that an estimate is tested on.
+
+The same records describe runs that are only to be estimated: then nothing of what was observed is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
+
+from .base import Record, Text, problem
+from .run import SettingValue
+
+#: Sentences of a source or about it. Unlike ``Prose`` they may hold what looks like an e-mail address: a
+#: place such as ``owner/repository@v1.2:path`` does, and is no reason to leave a case out.
+Words = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+
+Outcome = Literal["measured", "fits", "oom"]
+
+CounterKind = Literal[
+    "torch-allocated",
+    "torch-allocated-with-pool",
+    "torch-reserved",
+    "torch-static",
+    "device",
+    "unstated",
+]
+
+
+def counter_kind(counter: str) -> CounterKind:
+    """What a counter counts, from its description; ``unstated`` where that does not tell.
+
+    >>> counter_kind("torch-max-allocated"), counter_kind("nvidia-smi"), counter_kind("Peak VRAM")
+    ('torch-allocated', 'device', 'unstated')
+    """
+    text = counter.casefold()
+
+    def says(*words: str) -> bool:
+        return any(word in text for word in words)
+
+    if says("reserved") and not says("alloc"):
+        return "torch-reserved"
+    if says("torch", "alloc"):
+        if says("after", "before", "init", "load", "static") and not says("max", "peak"):
+            return "torch-static"
+        with_pool = says("pool") and not says("without", "exclud", "subtract")
+        return "torch-allocated-with-pool" if with_pool else "torch-allocated"
+    return "device" if says("smi", "nvml", "dcgm", "device", "dashboard") else "unstated"
+
+
+def _flat(settings: Any) -> Any:
+    """Dotted keys out of nested ones; anything but a mapping is left for the schema to refuse."""
+    if not isinstance(settings, Mapping):
+        return settings
+    flat: dict[str, Any] = {}
+    for key, value in _leaves(settings, ""):
+        if key in flat:
+            raise problem(
+                "duplicate_key",
+                f"{key[:200]!r} stands here twice, with dots and nested",
+                "keep one of the two",
+            )
+        flat[key] = value
+    return flat
+
+
+def _leaves(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _source(value: Any) -> Any:
+    return {"where": value} if isinstance(value, str) else value
+
+
+def _or_text(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = [{"type": "string"}, *schema["anyOf"]]
+
+
+def _some(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+_TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+
+
+class Source(Record):
+    """Where the observation stands."""
+
+    repo: Text | None = Field(None, description="Repository, as owner/name.")
+    path: Text | None = Field(None, description="File in it.")
+    commit: Text | None = Field(None, description="Commit, tag or branch.")
+    issue: int | None = Field(
+        None, ge=1, le=10_000_000, description="Number of an issue or pull request, instead of a file."
+    )
+    where: Words | None = Field(
+        None,
+        description="Place in the file or issue, or the whole source in words where no repository is given.",
+    )
+
+    @property
+    def text(self) -> str:
+        """The source on one line, for example ``owner/name: docs/page.md at 1dda039b9, line 12``."""
+        what = f"#{self.issue}" if self.issue else self.path
+        place = ": ".join(part for part in (self.repo, what) if part)
+        if self.commit:
+            place += f" at {self.commit[:9] if re.fullmatch('[0-9a-f]{40}', self.commit) else self.commit}"
+        return ", ".join(part for part in (place, self.where) if part)
+
+    @property
+    def url(self) -> str | None:
+        """The address of the issue, or of the file in that commit; None where one of the parts is missing."""
+        if self.repo and self.issue:
+            return f"https://github.com/{self.repo}/issues/{self.issue}"
+        if self.repo and self.path and self.commit:
+            return f"https://github.com/{self.repo}/blob/{self.commit}/{self.path}"
+        return None
+
+
+class CaseGpus(Record):
+    """The GPUs of the run, as far as they are known."""
+
+    count: int | None = Field(None, ge=1, le=100_000, description="Number of GPUs, over all nodes.")
+    type: Text | None = Field(
+        None, description="Name or alias of an entry of gpus.yaml, or what the source says instead."
+    )
+    nodes: int | None = Field(None, ge=1, le=100_000, description="Number of machines the GPUs are in.")
+    memory_gb: float | None = Field(
+        None, gt=0, le=10_000, description="Memory per GPU in GB, the figure the product is sold by."
+    )
+    memory_note: Words | None = Field(None, description="How the memory is known, where not from the type.")
+    note: Words | None = Field(None, description="What else to know about the GPUs.")
+
+
+class Lora(Record):
+    """Low-rank adapters on a frozen base."""
+
+    rank: int = Field(ge=1, le=1_000_000, description="Rank of the adapters.")
+    targets: Annotated[
+        tuple[Text, ...],
+        BeforeValidator(_some),
+        WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]}),
+    ] = Field((), description="Modules that carry them, or all-linear.")
+
+
+class Sharding(Record):
+    """Over how many GPUs the states are spread."""
+
+    fsdp: int | None = Field(None, ge=1, le=100_000, description="GPUs that share one copy of the states.")
+
+
+class Training(Record):
+    """A plain training run, without reinforcement learning."""
+
+    method: Text | None = Field(None, description="full or lora.")
+    lora: Lora | None = Field(None, description="The adapters, where there are any.")
+    parameter_dtype: Text | None = Field(
+        None, description="What the parameters are kept in, such as bfloat16."
+    )
+    autocast: bool | None = Field(None, description="Whether the compute runs under autocast.")
+    compute_dtype: Text | None = Field(None, description="What the compute runs in.")
+    optimizer: Text | None = Field(None, description="Optimizer and variant, such as adamw-foreach.")
+    sharding: Sharding | None = Field(None, description="How the states are spread over the GPUs.")
+    micro_batch_per_gpu: int | None = Field(
+        None, ge=1, le=100_000_000, description="Sequences in one forward and backward pass of a GPU."
+    )
+    sequence_length: int | None = Field(None, ge=1, le=100_000_000, description="Tokens of a sequence.")
+    packed: bool | None = Field(None, description="Whether every sequence is filled to its length.")
+    recompute: Text | None = Field(
+        None, description="full: each layer is computed again in the backward pass. none: nothing is."
+    )
+    loss: Text | None = Field(
+        None,
+        description="torch: upcast copies of the logits. fused: cross-entropy in one kernel. liger: fused "
+        "with the output layer, so that no logits exist. chunked: over parts of the sequence.",
+    )
+    kernels: Text | None = Field(None, description="Kernels that replace those of PyTorch, or its compiler.")
+
+
+class ObservedTokens(Record):
+    """What the run really processed in the logged step, in tokens."""
+
+    prompt_length_mean: float | None = Field(None, ge=0, le=1e12, description="Mean length of a prompt.")
+    prompt_length_min: float | None = Field(None, ge=0, le=1e12, description="Shortest prompt.")
+    prompt_length_max: float | None = Field(None, ge=0, le=1e12, description="Longest prompt.")
+    response_length_mean: float | None = Field(None, ge=0, le=1e12, description="Mean length of a response.")
+    response_length_min: float | None = Field(None, ge=0, le=1e12, description="Shortest response.")
+    response_length_max: float | None = Field(None, ge=0, le=1e12, description="Longest response.")
+    global_seqlen_mean: float | None = Field(
+        None, ge=0, le=1e12, description="Mean over the data-parallel ranks."
+    )
+    global_seqlen_min: float | None = Field(None, ge=0, le=1e12, description="Of the rank with the fewest.")
+    global_seqlen_max: float | None = Field(None, ge=0, le=1e12, description="Of the rank with the most.")
+    total_num_tokens: float | None = Field(None, ge=0, le=1e12, description="Of all ranks.")
+
+
+class CaseMeasured(Record):
+    """What was counted; per GPU unless the name says otherwise."""
+
+    gib: float | None = Field(None, gt=0, le=1e5, description="Peak GPU memory in GiB (2^30 bytes).")
+    counter: Words | None = Field(None, description="What counted it, in the words of the source.")
+    counter_kind: CounterKind = Field(
+        "unstated",
+        description="torch-allocated: peak of torch's allocated bytes in the training process. "
+        "torch-allocated-with-pool: the same, with the pool of a sleeping engine in that process. "
+        "torch-reserved: torch's reserved bytes. torch-static: allocated before the first training step. "
+        "device: bytes in use on the GPU. unstated: none of these is known. Default: what the text of "
+        "counter says.",
+    )
+    reserved_gib: float | None = Field(
+        None, gt=0, le=1e5, description="Peak of torch's reserved bytes in GiB."
+    )
+    steady_gib: float | None = Field(None, gt=0, le=1e5, description="Allocated between two steps, in GiB.")
+    nvidia_smi_mib: float | None = Field(
+        None, gt=0, le=1e8, description="In use on the GPU, in MiB (2^20 bytes)."
+    )
+    host_ram_gib: float | None = Field(
+        None, gt=0, le=1e6, description="Host memory of a node in use, in GiB."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_counter(cls, value: Any) -> Any:
+        counter = value.get("counter") if isinstance(value, dict) else None
+        if isinstance(counter, str) and "counter_kind" not in value:
+            return {**value, "counter_kind": counter_kind(counter)}
+        return value
+
+
+class Case(Record):
+    """One observation, or one run to be estimated."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["config"]}, {"required": ["training"]}]}
+    )
+
+    id: Text = Field(description="Unique name.")
+    source: Annotated[Source | None, BeforeValidator(_source)] = Field(
+        None,
+        description="Where the observation stands: keys and values, or one line.",
+        json_schema_extra=_or_text,
+    )
+    framework: Text | None = Field(None, description="verl, a fork of it, or the trainer of a plain run.")
+    version: Text | None = Field(
+        None, description="Release, commit or version of the engine, as far as known."
+    )
+    task: Text | None = Field(None, description="Algorithm and variant, for example grpo-lora.")
+    model: Text = Field(description="Checkpoint: a name of an entry of architectures.yaml.")
+    train: Text | None = Field(None, description="Training backend, where the source names it.")
+    infer: Text | None = Field(None, description="Rollout engine, where the source names it.")
+    gpus: CaseGpus = Field(
+        default_factory=CaseGpus,
+        description="The GPUs of the run.",
+        examples=[{"count": 8, "type": "H100", "memory_gb": 80}],
+    )
+    config: Annotated[
+        Mapping[Annotated[str, StringConstraints(min_length=1, max_length=300)], SettingValue] | None,
+        BeforeValidator(_flat),
+        WithJsonSchema({"type": "object"}),
+    ] = Field(
+        None,
+        description="verl's dotted configuration keys, as far as the source states them; nested keys are "
+        "taken too. A key that is absent has its default.",
+    )
+    training: Training | None = Field(
+        None, description="What determines memory in a plain training run, instead of config."
+    )
+    observed_tokens: ObservedTokens | None = Field(
+        None, description="What the run really processed in the step that was logged."
+    )
+    outcome: Outcome | None = Field(
+        None,
+        description="measured: a figure is given. fits: it ran, no figure. oom: it ran out of GPU memory. "
+        "Absent: to be estimated only.",
+    )
+    phase: Words | None = Field(
+        None, description="Where the peak or the error occurred, if the source says so."
+    )
+    oom_message: Words | None = Field(None, description="The numbers of the error.")
+    measured: CaseMeasured | None = Field(None, description="What was counted.")
+    confidence: Text | None = Field(
+        None, description="How sure the settings are, not how exact the figure is: high, medium or low."
+    )
+    note: Words | None = Field(None, description="What to know before comparing.")
+    contested: Words | None = Field(
+        None,
+        description="Which other source contradicts the observation. It is shown and never scored as truth.",
+    )
+    not_scored: Words | None = Field(
+        None,
+        description="Why an estimate cannot be compared with the observation, where nothing contradicts it.",
+    )
+    boundary: Text | None = Field(
+        None, description="The search for the largest batch that the case is a step of."
+    )
+
+    @model_validator(mode="after")
+    def _has_settings(self) -> Case:
+        if self.config is None and self.training is None:
+            raise problem(
+                "missing_key",
+                "the case says nothing that determines memory",
+                "add 'config' with keys of verl, or 'training' for a plain training run",
+            )
+        return self
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether an estimate is to be compared with what was observed."""
+        return self.outcome is not None and self.contested is None and self.not_scored is None
+
+
+class CaseFile(RootModel[tuple[Case, ...]]):
+    """A file of cases: a list."""
+
+    model_config = ConfigDict(frozen=True, strict=True, defer_build=True)

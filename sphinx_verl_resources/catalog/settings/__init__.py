@@ -1,0 +1,1 @@
+"""Settings of verl read from text: overrides, YAML and launch scripts, without running anything."""

@@ -1,0 +1,121 @@
+"""Estimates of recorded cases, and what is wrong with them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ..diagnostics import Code
+from .estimate import Estimate, estimate
+from .request import EstimateError, Issue, Request
+from .training import Training, TrainingEstimate, estimate_training
+from .versions import CURRENT, OBSERVED, version_of
+
+if TYPE_CHECKING:
+    from ..catalog.models.case import Case
+    from ..catalog.models.case import Training as TrainingRecord
+    from ..catalog.models.run import Run
+    from .facts import Facts
+    from .versions import Version
+
+_BYTES = {"float32": 4, "fp32": 4, "bfloat16": 2, "bf16": 2, "float16": 2, "fp16": 2}
+#: Forks that left verl before its engine could sleep.
+_EARLY: Version = (0, 2, 0)
+
+
+def estimate_case(case: Case, facts: Facts) -> Estimate | TrainingEstimate:
+    """The estimate of one case.
+
+    Raises:
+        EstimateError: what it says leaves no estimate.
+    """
+    if case.config is not None:
+        return estimate(request_of(case), facts)
+    if case.training is not None:
+        return estimate_training(training_of(case, case.training), facts)
+    hint = "give verl's keys under config, or a fine-tuning run under training"
+    raise EstimateError((Issue("config", Code.missing_key, "there are no settings", hint),))
+
+
+def request_of(case: Case) -> Request:
+    """A case as a request. What a source does not state is taken as of the time of the observation."""
+    observed = case.observed_tokens
+    return Request(
+        model=case.model,
+        config={key.lstrip("+"): value for key, value in (case.config or {}).items()},
+        gpus=case.gpus.count,
+        gpu=case.gpus.type,
+        memory_gb=case.gpus.memory_gb,
+        version=_version(case),
+        observed={name: value for name, value in (observed or ()) if value is not None},
+        backend=(case.train or "").lower() or None,
+        engine=(case.infer or "").lower() or None,
+        task=case.task,
+        framework=case.framework or "verl",
+        partial=case.outcome is not None,
+    )
+
+
+def _version(case: Case) -> Version:
+    stated = version_of(case.version)
+    framework = (case.framework or "verl").lower()
+    if stated and framework == "verl":
+        return stated
+    if framework.startswith(("verl", "easyr1")):
+        return OBSERVED if case.outcome else CURRENT
+    return _EARLY
+
+
+def request_of_run(run: Run) -> Request:
+    """A run of the catalog as a request; it ran with the verl of the day on which it was added."""
+    from .versions import version_on
+
+    return Request(
+        model=run.model,
+        config=dict(run.settings),
+        gpus=run.gpus.count,
+        gpu=run.gpus.type,
+        memory_gb=run.gpus.memory_gb,
+        version=version_on(run.added.isoformat()) if run.added else CURRENT,
+        backend=run.train,
+        engine=run.infer.engine if run.infer else None,
+        task=run.task,
+        partial=True,
+    )
+
+
+def training_of(case: Case, record: TrainingRecord) -> Training:
+    """The fine-tuning run of a case.
+
+    Raises:
+        EstimateError: a number is missing that nothing stands in for.
+    """
+    issues = [
+        Issue(f"training.{name}", Code.missing_key, f"training needs {name}", "give a number")
+        for name in ("micro_batch_per_gpu", "sequence_length")
+        if not getattr(record, name)
+    ]
+    data_type = record.parameter_dtype or "bfloat16"
+    if data_type not in _BYTES:
+        message = f"{data_type[:80]!r} is not a data type that is known"
+        issues.append(Issue("training.parameter_dtype", Code.unknown_value, message, "float32 or bfloat16"))
+    if issues:
+        raise EstimateError(tuple(issues))
+    lora = record.lora
+    gpus = case.gpus.count or 1
+    return Training(
+        model=case.model,
+        lora_rank=(lora.rank or 0) if lora and (record.method or "").lower() != "full" else 0,
+        targets=tuple(lora.targets) if lora and lora.targets else "all-linear",
+        parameter_bytes=_BYTES[data_type],
+        autocast=bool(record.autocast),
+        optimizer=record.optimizer or "adamw-foreach",
+        shard=max(1, (record.sharding.fsdp if record.sharding else None) or gpus),
+        tokens=float(math.prod((record.micro_batch_per_gpu or 1, record.sequence_length or 1))),
+        recompute=(record.recompute or "full") == "full",
+        loss=record.loss or "torch",
+        kernels=record.kernels or "",
+        gpus=gpus,
+        gpu=case.gpus.type,
+        memory_gb=case.gpus.memory_gb,
+    )

@@ -1,0 +1,247 @@
+"""Every number of the estimator that does not follow from a shape: its name, range, evidence and source.
+
+Sizes are bytes unless the unit says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..units import GIB
+
+if TYPE_CHECKING:
+    from ..memory.breakdown import Evidence
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One number.
+
+    Attributes:
+        name: what the documentation calls it.
+        value: what is computed with.
+        low: the smallest value that the evidence allows.
+        high: the largest.
+        unit: of all three.
+        evidence: how well it is known.
+        source: where it comes from.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    evidence: Evidence
+    source: str
+
+
+_COUNTED = "counted in the source of verl at 1dda039b9, confirmed by no measurement"
+_LOGS = "seven logs of GRPO with LoRA (verl-data-*); of 8, 9, 10, 11 and 12 it leaves the smallest error"
+
+LOGITS_ENTROPY = Constant(
+    "logits and entropy, update", 10, 8, 12, "bytes a token and vocabulary entry", "measured", _LOGS
+)
+LOGITS_COPY = Constant(
+    "second copy of the logits, from v0.9.0",
+    2,
+    2,
+    2,
+    "bytes a token and vocabulary entry",
+    "assumed",
+    _COUNTED,
+)
+LOGITS_PLAIN = Constant(
+    "logits without entropy, update", 6, 4, 8, "bytes a token and vocabulary entry", "assumed", _COUNTED
+)
+LOGITS_ENTROPY_RECOMPUTED = Constant(
+    "logits, entropy recomputed in the backward pass",
+    6,
+    4,
+    8,
+    "bytes a token and vocabulary entry",
+    "assumed",
+    _COUNTED,
+)
+ENTROPY = Constant(
+    "softmax and products of the entropy",
+    7,
+    7,
+    7,
+    "bytes a token and vocabulary entry",
+    "assumed",
+    "verl, docs/perf/perf_tuning.rst",
+)
+LOGITS_OLD = Constant(
+    "logits and entropy, old log-prob", 9, 9, 11, "bytes a token and vocabulary entry", "assumed", _COUNTED
+)
+LOGITS_REFERENCE = Constant(
+    "logits, reference log-prob", 2, 2, 4, "bytes a token and vocabulary entry", "assumed", _COUNTED
+)
+LOGITS_FUSED_LOSS = Constant(
+    "logits, fused cross-entropy in fp32",
+    8,
+    8,
+    8.3,
+    "bytes a token and vocabulary entry",
+    "measured",
+    "slopes of fms-a100_80gb_liger-L10/-L11, -L42/-L43, -L66/-L67, -L74/-L75: 8.0 and 4 bytes a token and hidden unit",
+)
+LOGITS_TORCH_LOSS = Constant(
+    "logits, loss of transformers",
+    12,
+    12,
+    16,
+    "bytes a token and vocabulary entry",
+    "assumed",
+    "counted: float copy, shifted copy and softmax",
+)
+LOGITS_CHUNKED_LOSS = Constant(
+    "logits, loss over chunks",
+    4,
+    4,
+    4,
+    "bytes a token and vocabulary entry",
+    "assumed",
+    "counted: the chunks' logits in 16 bits all exist, and their gradients",
+)
+LOSS_HIDDEN = Constant(
+    "last hidden states at the loss",
+    4,
+    4,
+    12,
+    "bytes a token and hidden unit",
+    "measured",
+    "the same rows",
+)
+FUSED_KERNEL_TOKENS = Constant(
+    "chunk of the fused linear cross-entropy",
+    512,
+    512,
+    512,
+    "tokens",
+    "exact",
+    "verl/utils/experimental/torch_functional.py",
+)
+LORA_INPUTS = Constant(
+    "fused kernels of adapters in fp32, working set",
+    1.94,
+    1.91,
+    1.97,
+    "times",
+    "measured",
+    "fms-a100_80gb_liger-L46…L48, -L78…L80, -L142…L144, -L174…L176",
+)
+COMPILED = Constant(
+    "saved tensors of compiled or fused layers",
+    0.69,
+    0.69,
+    1,
+    "times",
+    "measured",
+    "torchtune-3.2-3B-280 to -283",
+)
+EXPERT_IMBALANCE = Constant(
+    "tokens of the fullest expert group over the mean", 1.2, 1, 1.5, "times", "assumed", "no measurement"
+)
+LENGTH_SPREAD = Constant(
+    "fullest micro-batch: spread over the square root of its sequences",
+    1,
+    0.5,
+    1.5,
+    "of the mean length",
+    "measured",
+    "lengths in the seven logs: a standard deviation of 0.3 to 0.5 of the mean, and the fullest of a few "
+    "dozen micro-batches lies two to three deviations above it",
+)
+TYPICAL_LENGTH = Constant(
+    "mean length where it is not known",
+    0.3,
+    0.24,
+    1,
+    "of the longest",
+    "measured",
+    "the seven logs: 0.24 to 0.46",
+)
+POOL_OFFSET = Constant(
+    "part of the rollout budget that is not in PyTorch's pool",
+    2 * GIB,
+    0,
+    8 * GIB,
+    "bytes",
+    "measured",
+    _LOGS,
+)
+CUDA_GRAPHS = Constant(
+    "CUDA graphs of the rollout engine",
+    2 * GIB,
+    1 * GIB,
+    3 * GIB,
+    "bytes",
+    "assumed",
+    "verl and vLLM documentation: a few gigabytes, outside the budget",
+)
+CONTEXT = Constant(
+    "CUDA context and workspaces",
+    1 * GIB,
+    0.9 * GIB,
+    1.5 * GIB,
+    "bytes a process",
+    "measured",
+    "19 rows on one GPU (fms-a100_80gb_liger): the driver counts at least 0.9 GiB more than PyTorch",
+)
+SECOND_CONTEXT = Constant(
+    "CUDA context of an engine in its own process",
+    0.5 * GIB,
+    0.4 * GIB,
+    1 * GIB,
+    "bytes",
+    "assumed",
+    "no measurement",
+)
+COMMUNICATOR = Constant(
+    "first communicator",
+    1 * GIB,
+    0.5 * GIB,
+    2 * GIB,
+    "bytes",
+    "measured",
+    "40 rows on two and four GPUs (fms-a100_80gb_liger): the driver counts at least 3.5 GiB more than PyTorch, "
+    "fragments included",
+)
+NEXT_COMMUNICATOR = Constant(
+    "each further communicator", 0.5 * GIB, 0.3 * GIB, 1 * GIB, "bytes", "assumed", "no measurement"
+)
+FRAGMENTATION = Constant(
+    "fragmentation",
+    0.04,
+    0,
+    0.08,
+    "of what the training process allocates",
+    "assumed",
+    "with the constants above it gives the smallest difference between driver and PyTorch that those rows show",
+)
+DRIVER_RESERVE = Constant(
+    "memory that CUDA does not offer",
+    0.5 * GIB,
+    0.4 * GIB,
+    0.9 * GIB,
+    "bytes",
+    "measured",
+    "cards in gpus.yaml whose driver figure and CUDA total are both known",
+)
+HOST_BASE = Constant(
+    "Ray, data and Python",
+    20 * GIB,
+    10 * GIB,
+    25 * GIB,
+    "bytes a node",
+    "measured",
+    "the two logs of Qwen2.5-0.5B: 13 and 24 GiB, of which the model's states are a quarter",
+)
+
+#: All of them, for the documentation.
+CONSTANTS: tuple[Constant, ...] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Constant)
+)

@@ -1,0 +1,106 @@
+"""What a model type takes for granted: facts of its modelling code that its config.json does not say.
+
+Source: configuration and modelling files of Hugging Face transformers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Convention:
+    """One model type.
+
+    Attributes:
+        qkv_bias: biases on query, key and value; None where ``attention_bias`` says it.
+        norms: vectors of the hidden size per layer.
+        tied: whether the head is the embedding where ``tie_word_embeddings`` is not given.
+        window_switch: the window counts only with ``use_sliding_window``.
+        experts: the key of the number of routed experts; empty for a dense model.
+        expert_width: the key of the width of an expert.
+        gated_shared_expert: every layer has one shared expert, with a gate.
+        vision: the vision tower is of a form that can be counted.
+        deepstack: it is that of Qwen3-VL, with learned positions.
+        defaults: values of keys that are not given.
+    """
+
+    qkv_bias: bool | None = False
+    qk_norm: bool = False
+    norms: int = 2
+    tied: bool = False
+    window_switch: bool = False
+    experts: str = ""
+    expert_width: str = "moe_intermediate_size"
+    gated_shared_expert: bool = False
+    router_bias: bool = False
+    mla: bool = False
+    linear_attention: bool = False
+    output_gate: bool = False
+    vision: bool = False
+    deepstack: bool = False
+    defaults: Mapping[str, int] = field(default_factory=dict)
+
+
+#: A dense decoder whose biases the config gives; also what an unknown type is taken for.
+LLAMA = Convention(qkv_bias=None)
+_QWEN2 = Convention(qkv_bias=True, window_switch=True)
+_QWEN3 = Convention(qkv_bias=None, qk_norm=True, window_switch=True, defaults={"head_dim": 128})
+_QWEN3_MOE = replace(_QWEN3, experts="num_experts")
+_QWEN3_5 = replace(
+    _QWEN3,
+    linear_attention=True,
+    output_gate=True,
+    vision=True,
+    deepstack=True,
+    defaults={"head_dim": 256},
+)
+_QWEN3_5_MOE = replace(_QWEN3_5, experts="num_experts", gated_shared_expert=True)
+_GEMMA = Convention(qkv_bias=None, tied=True, defaults={"head_dim": 256})
+_DEEPSEEK_V2 = Convention(mla=True, experts="n_routed_experts")
+_DEEPSEEK_V3 = replace(_DEEPSEEK_V2, router_bias=True, defaults={"first_k_dense_replace": 3})
+#: What the configs of Gemma 3 leave out.
+_GEMMA3_DEFAULTS = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "vocab_size": 262_208,
+    "max_position_embeddings": 131_072,
+}
+
+#: By ``model_type``, of a whole model or of its text part, whose type may end in ``_text``.
+CONVENTIONS: Mapping[str, Convention] = {
+    "llama": LLAMA,
+    "granite": LLAMA,
+    "mistral": Convention(),
+    "mixtral": Convention(experts="num_local_experts", expert_width="intermediate_size"),
+    "qwen2": _QWEN2,
+    "qwen2_moe": replace(_QWEN2, experts="num_experts", gated_shared_expert=True),
+    "qwen2_5_vl": replace(_QWEN2, vision=True),
+    "qwen3": _QWEN3,
+    "qwen3_moe": _QWEN3_MOE,
+    "qwen3_vl": replace(_QWEN3, vision=True, deepstack=True),
+    "qwen3_vl_moe": replace(_QWEN3_MOE, vision=True, deepstack=True),
+    "qwen3_next": replace(_QWEN3_5_MOE, vision=False, deepstack=False),
+    "qwen3_5": _QWEN3_5,
+    "qwen3_5_moe": _QWEN3_5_MOE,
+    "gemma": _GEMMA,
+    "gemma2": replace(_GEMMA, norms=4),
+    "gemma3": replace(_GEMMA, norms=4, qk_norm=True, defaults=_GEMMA3_DEFAULTS),
+    "phi3": Convention(),
+    "deepseek_v2": _DEEPSEEK_V2,
+    "deepseek_v3": _DEEPSEEK_V3,
+    "kimi_k2": _DEEPSEEK_V3,
+}
+#: Keys that only a model with experts or with latent attention has: an unknown type with one is no dense one.
+NOT_DENSE = ("num_experts", "num_local_experts", "n_routed_experts", "kv_lora_rank", "linear_num_key_heads")
+
+
+def known_type(model_type: str) -> str | None:
+    """The key of ``CONVENTIONS`` for a model type, None if it is not known."""
+    name = model_type.removesuffix("_text")
+    return name if name in CONVENTIONS else None

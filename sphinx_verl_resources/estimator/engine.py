@@ -1,0 +1,85 @@
+"""What the rollout engine holds on a GPU while it is awake, and what stays of it while it sleeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .constants import CUDA_GRAPHS, POOL_OFFSET
+from .kv_cache import kv_cache_bytes_per_token
+from .parts import fixed, part
+from .versions import behaviour
+
+if TYPE_CHECKING:
+    from ..memory.breakdown import Component
+    from .settings import Settings
+    from .shape import Shape
+
+Parts = tuple["Component", ...]
+
+
+def awake(settings: Settings, before: float) -> Parts:
+    """The whole budget: weights, activations of its profiling run, and KV cache for the rest.
+
+    Args:
+        settings: of the run.
+        before: bytes that others hold when the engine starts; SGLang's share is one of what is left.
+    """
+    rollout, capacity = settings.rollout, settings.capacity
+    label = "Rollout engine: weights and KV cache"
+    if rollout.engine == "vllm" and not behaviour(settings.version).engine_takes_free_memory:
+        variables = (("memory of the GPU", capacity), ("utilization", rollout.utilization))
+        pool = part("rollout-pool", label, "exact", variables, unit="")
+    else:
+        variables = (("free memory", max(0.0, capacity - before)), ("utilization", rollout.utilization))
+        pool = part("rollout-pool", label, "assumed", variables, unit="")
+    return pool, *graphs(settings)
+
+
+def graphs(settings: Settings) -> Parts:
+    """CUDA graphs, which lie outside the budget and never leave."""
+    if settings.rollout.eager:
+        return ()
+    return (fixed("cuda-graphs", "CUDA graphs", "assumed", CUDA_GRAPHS.value, "CUDA graphs"),)
+
+
+def asleep(settings: Settings) -> Parts:
+    """What stays while others work: graphs, and everything if the engine does not sleep at all."""
+    if settings.rollout.separate:
+        return ()
+    if settings.rollout.frees_cache:
+        return graphs(settings)
+    return awake(settings, 0.0)
+
+
+def engine_weights(shape: Shape, settings: Settings) -> Component:
+    """One share of the engine's copy of the weights."""
+    rollout = settings.rollout
+    variables = (("parameters", float(shape.parameters)),)
+    return part(
+        "rollout-weights",
+        "Rollout engine: weights",
+        "exact",
+        variables,
+        rollout.element_bytes,
+        "bytes",
+        rollout.tensor,
+        "TP",
+    )
+
+
+def counted_pool(settings: Settings) -> float:
+    """Bytes of the engine that PyTorch's counter of the training process includes, asleep or not."""
+    if settings.counter_leaves_pool_out or settings.rollout.engine != "vllm":
+        return 0.0
+    return max(0.0, settings.capacity * settings.rollout.utilization - POOL_OFFSET.value)
+
+
+def cache_tokens(shape: Shape, settings: Settings) -> float:
+    """Tokens that the KV cache of one engine has room for.
+
+    Too few slow a run down; only fewer than one sequence needs stop it.
+    """
+    rollout = settings.rollout
+    room = settings.capacity * rollout.utilization - engine_weights(shape, settings).size - POOL_OFFSET.value
+    each = kv_cache_bytes_per_token(shape.architecture, rollout.tensor)
+    return max(0.0, room) / each if each else float("inf")

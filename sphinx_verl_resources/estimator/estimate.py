@@ -1,0 +1,115 @@
+"""One estimate: the peak, its range, the phase that sets it, and what the counters would say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .engine import counted_pool
+from .host import host_memory
+from .peaks import Peaks
+from .phases import phases_of
+from .ranges import kind_of
+from .resolve import least, resolve
+from .support import unsupported_keys
+
+if TYPE_CHECKING:
+    from ..memory.breakdown import Breakdown
+    from .facts import Facts
+    from .phases import Phase
+    from .ranges import Range
+    from .relief import Relief
+    from .request import Issue, Request
+    from .settings import Settings
+    from .shape import Shape
+
+
+@dataclass(frozen=True)
+class Estimate(Peaks):
+    """What a run takes. All sizes are bytes per GPU, on the GPU that is fullest.
+
+    Attributes:
+        shape: of the model.
+        settings: verl's, resolved.
+        range: how far measured values lie from computed ones.
+        issues: warnings about the request.
+        unsupported: settings that the estimate ignores, each with a reason.
+    """
+
+    shape: Shape
+    settings: Settings
+    range: Range
+    issues: tuple[Issue, ...] = ()
+    unsupported: tuple[str, ...] = ()
+
+    @cached_property
+    def phases(self) -> tuple[Phase, ...]:  # type: ignore[override]
+        """In the order in which they take turns."""
+        return phases_of(self.shape, self.settings)
+
+    @cached_property
+    def low(self) -> float:
+        """The lower end of the peak: tensors alone, and what is not known as favourable as it may be."""
+        return self.range.low * max(phase.allocated for phase in self._least)
+
+    @cached_property
+    def logged(self) -> float:
+        """What verl prints as ``perf/max_memory_allocated_gb``, in bytes.
+
+        PyTorch counts the training process. With the rollout engine in it (vLLM before v0.7.1) the pool of
+        the sleeping engine counts too, though its memory is free: the figure can exceed the card.
+        """
+        return counted_pool(self.settings) + max(phase.counted for phase in self.phases)
+
+    @property
+    def logged_range(self) -> tuple[float, float]:
+        """Both ends of the range of what verl prints, in bytes."""
+        least_logged = counted_pool(self.settings) + max(phase.counted for phase in self._least)
+        return self.range.low * least_logged, self.range.high * self.logged
+
+    @cached_property
+    def _least(self) -> tuple[Phase, ...]:
+        """The phases with what is not known as favourable as it may be."""
+        settings = least(self.settings)
+        return self.phases if settings == self.settings else phases_of(self.shape, settings)
+
+    @property
+    def capacity(self) -> float | None:  # type: ignore[override]
+        """What the GPU offers to programs."""
+        return self.settings.capacity if self.settings.capacity_known else None
+
+    @cached_property
+    def host(self) -> Breakdown:
+        """Host memory. Sizes are bytes per node."""
+        return host_memory(self.shape, self.settings)
+
+    @cached_property
+    def relief(self) -> Relief | None:
+        """The one setting that lowers the binding phase most; None if none does."""
+        from .relief import best_relief
+
+        return best_relief(self)
+
+
+def estimate(request: Request, facts: Facts) -> Estimate:
+    """The memory of a run of verl.
+
+    Args:
+        request: model, settings and GPUs.
+        facts: the registries.
+
+    Raises:
+        EstimateError: something in the request leaves no estimate; its issues say what.
+
+    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.estimator.request import Request
+    >>> config = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "algorithm.adv_estimator": "grpo"}
+    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_facts([]))
+    >>> found.binding.name
+    'update-forward'
+    """
+    shape, settings, issues = resolve(request, facts)
+    return Estimate(
+        shape, settings, kind_of(shape, settings, facts), issues, unsupported_keys(request, facts)
+    )

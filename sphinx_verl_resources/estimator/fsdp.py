@@ -1,0 +1,221 @@
+"""What a role that is trained with FSDP holds on one GPU, moment by moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from .lora import lora_parameters
+from .parts import part, per_token, states
+
+if TYPE_CHECKING:
+    from ..memory.breakdown import Component
+    from .lora import Targets
+    from .settings import Role
+    from .shape import Shape
+
+Parts = tuple["Component", ...]
+
+
+@dataclass(frozen=True)
+class FsdpRole:
+    """One role, ready for formulas.
+
+    Attributes:
+        shape: of the model.
+        role: its settings.
+        parameters: of the model, with a value head for a critic.
+        trained: parameters that are trained: all, or those of the adapters.
+        prefix: before the keys of components, empty for the actor.
+        label: before their labels.
+    """
+
+    shape: Shape
+    role: Role
+    parameters: int
+    trained: int
+    prefix: str = ""
+    label: str = ""
+
+    @property
+    def shard(self) -> int:
+        """GPUs that one copy of the states is divided among."""
+        return self.role.fsdp.shard
+
+    @property
+    def on_host(self) -> bool:
+        """FSDP2's offload policy: the states never come to the GPU as a whole."""
+        return self.role.fsdp.offload_policy and self.role.backend == "fsdp2"
+
+    def idle(self) -> Parts:
+        """What stays on the GPU while the role does nothing, from the first update on."""
+        fsdp = self.role.fsdp
+        weights = () if fsdp.param_offload else self.weights()
+        return weights + (() if fsdp.optimizer_offload else self.optimizer())
+
+    def evaluating(self) -> Parts:
+        """The states during a pass without gradients."""
+        return self.weights() + (() if self.role.fsdp.optimizer_offload else self.optimizer())
+
+    def updating(self) -> Parts:
+        """The states during an update; those that were offloaded are loaded for the whole of it."""
+        return self.weights() + self.optimizer()
+
+    def weights(self) -> Parts:
+        """The sharded parameters, adapters among them."""
+        if self.on_host:
+            return ()
+        count = self.parameters + (self.trained if self.role.lora_rank else 0)
+        return (self._states("weights", "weights", count, self.role.fsdp.parameter_bytes),)
+
+    def gradients(self) -> Parts:
+        """The sharded gradients."""
+        if self.on_host:
+            return ()
+        return (self._states("gradients", "gradients", self.trained, self.role.fsdp.parameter_bytes),)
+
+    def optimizer(self) -> Parts:
+        """The states of Adam."""
+        if self.on_host:
+            return ()
+        return (self._states("optimizer-states", "optimizer states", self.trained, self.role.moments),)
+
+    def step_buffer(self) -> Parts:
+        """What the optimizer step allocates for a moment: torch's multi-tensor Adam needs one more copy."""
+        if self.on_host or not self.role.step_copies:
+            return ()
+        return (
+            self._states("step-buffer", "buffer of the step", self.trained, self.role.fsdp.parameter_bytes),
+        )
+
+    def whole_gradients(self, element_bytes: int) -> Parts:
+        """Gradients that are not divided until the last micro-batch."""
+        label, symbol = self._label("undivided gradients"), "trained parameters"
+        return (
+            part(
+                self.prefix + "undivided-gradients",
+                label,
+                "assumed",
+                ((symbol, self.trained),),
+                element_bytes,
+            ),
+        )
+
+    def root(self) -> Parts:
+        """Embedding, head and last norm, whole from the first forward to the end of the backward pass."""
+        if self.shard == 1 and not self.on_host:
+            return ()
+        count = self.shape.root - (self.shape.parameters - self.parameters)
+        label = self._label("embedding and head, gathered")
+        return (
+            part(
+                self.prefix + "gathered-root", label, "measured", (("parameters outside layers", count),), 2
+            ),
+        )
+
+    def layer(self) -> Parts:
+        """The layer at work, or with no resharding after the forward pass all of them."""
+        if self.shard == 1 and not self.on_host:
+            return ()
+        if not self.role.fsdp.reshard:
+            count = self.parameters - self.shape.root
+            label = self._label("layers, gathered")
+            return (
+                part(self.prefix + "gathered-layers", label, "exact", (("parameters of layers", count),), 2),
+            )
+        label = self._label("layer at work, gathered")
+        return (
+            part(
+                self.prefix + "gathered-layer",
+                label,
+                "measured",
+                (("parameters of a layer", self.shape.unit),),
+                2,
+            ),
+        )
+
+    def head_gradient(self) -> Parts:
+        """Of the output head, in 16 bits and undivided until the embedding's is there too."""
+        if self.trained != self.parameters or self.prefix:
+            return ()
+        label = self._label("gradient of the head")
+        return (
+            part(
+                self.prefix + "head-gradient",
+                label,
+                "measured",
+                (("parameters of the head", self.shape.head),),
+                2,
+            ),
+        )
+
+    def kept(self, tokens: float) -> Parts:
+        """What the forward pass keeps for the backward pass."""
+        shape = self.shape
+        if self.role.activation_offload and shape.layers >= 3:
+            label, symbol = self._label("inputs of two layers"), "hidden size"
+            return (per_token(self.prefix + "layer-inputs", label, "exact", tokens, shape.hidden, symbol, 4),)
+        if self.role.checkpointing:
+            label = self._label("layer inputs")
+            variables = (
+                ("tokens", tokens),
+                ("hidden size", float(shape.hidden)),
+                ("layers", float(shape.layers)),
+            )
+            return (part(self.prefix + "layer-inputs", label, "exact", variables, 2),)
+        width = shape.lora_saved if self.role.lora_rank else shape.saved
+        variables = (("tokens", tokens), ("bytes a layer keeps", width), ("layers", float(shape.layers)))
+        return (part(self.prefix + "activations", self._label("activations"), "exact", variables, unit=""),)
+
+    def working(self, tokens: float) -> Parts:
+        """What the layer at work in the backward pass has alive."""
+        shape = self.shape
+        width = shape.lora_working if self.role.lora_rank else shape.working
+        if not self.role.checkpointing and not self.role.activation_offload:
+            width = max(0.0, width - (shape.lora_saved if self.role.lora_rank else shape.saved))
+        label = self._label("layer at work, activations")
+        return (per_token(self.prefix + "working-set", label, "exact", tokens, width, "bytes of a layer"),)
+
+    def forward(self, tokens: float) -> Parts:
+        """What the layer at work has alive without gradients."""
+        label = self._label("layer at work, activations")
+        return (
+            per_token(
+                self.prefix + "working-set", label, "exact", tokens, self.shape.forward, "bytes of a layer"
+            ),
+        )
+
+    def _states(self, key: str, label: str, count: float, size: float) -> Component:
+        what = (
+            "parameters"
+            if count == self.parameters
+            else "trained parameters"
+            if count == self.trained
+            else "parameters with adapters"
+        )
+        return states(self.prefix + key, self._label(label), count, size, self.shard, what)
+
+    def _label(self, text: str) -> str:
+        return f"{self.label} {text}" if self.label else text[0].upper() + text[1:]
+
+
+def actor_of(shape: Shape, role: Role) -> FsdpRole:
+    """The actor."""
+    return FsdpRole(shape, role, shape.parameters, _trained(shape, role, shape.parameters))
+
+
+def critic_of(shape: Shape, role: Role) -> FsdpRole:
+    """The critic: the same layers, and a head that gives one number."""
+    count = shape.critic_parameters
+    return FsdpRole(shape, role, count, _trained(shape, role, count), "critic-", "Critic:")
+
+
+def _trained(shape: Shape, role: Role, parameters: int) -> int:
+    return adapter_count(shape, role.lora_rank, role.targets) if role.lora_rank else parameters
+
+
+@lru_cache(maxsize=1024)
+def adapter_count(shape: Shape, rank: int, targets: Targets) -> int:
+    """Parameters of the adapters; kept, since counting takes longer than the rest of an estimate."""
+    return lora_parameters(shape.architecture, rank, targets)

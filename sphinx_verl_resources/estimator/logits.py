@@ -1,0 +1,129 @@
+"""What the vocabulary-wide outputs of a micro-batch take: logits, their gradient, entropy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .constants import (
+    ENTROPY,
+    FUSED_KERNEL_TOKENS,
+    LOGITS_COPY,
+    LOGITS_ENTROPY,
+    LOGITS_ENTROPY_RECOMPUTED,
+    LOGITS_OLD,
+    LOGITS_PLAIN,
+    LOGITS_REFERENCE,
+)
+from .parts import part, per_token
+from .versions import behaviour
+
+if TYPE_CHECKING:
+    from ..memory.breakdown import Component, Evidence
+    from .constants import Constant
+    from .settings import Settings
+    from .shape import Shape
+
+Parts = tuple["Component", ...]
+
+#: Bytes a token and hidden unit that the last norm keeps until its backward pass: fp32, normalised, output.
+LAST_NORM = 8
+
+
+def update_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
+    """At the loss of an update: logits, loss, entropy if it is wanted, and the gradient of the logits."""
+    if settings.fused_kernels:
+        return (*_chunk(shape, settings), _hidden(shape, tokens))
+    copy = LOGITS_COPY.value if behaviour(settings.version).second_logits_copy else 0
+    if not settings.computes_entropy:
+        constant = LOGITS_PLAIN
+    elif settings.entropy_recomputed:
+        constant = LOGITS_ENTROPY_RECOMPUTED
+    elif settings.entropy_chunk:
+        whole = _logits(shape, settings, tokens, LOGITS_PLAIN, copy)
+        return (whole, *_entropy_chunk(shape, settings, tokens), _hidden(shape, tokens))
+    else:
+        constant = LOGITS_ENTROPY
+    return _logits(shape, settings, tokens, constant, copy), _hidden(shape, tokens)
+
+
+def old_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
+    """In an old-log-prob pass, which asks for the entropy whatever the settings say; EasyR1 does not."""
+    if settings.fused_kernels:
+        return _chunk(shape, settings)
+    copy = LOGITS_COPY.value if behaviour(settings.version).second_logits_copy else 0
+    if settings.entropy_free:
+        return (_logits(shape, settings, tokens, LOGITS_REFERENCE, copy),)
+    if settings.entropy_chunk:
+        whole = _logits(shape, settings, tokens, LOGITS_REFERENCE, copy)
+        return (whole, *_entropy_chunk(shape, settings, tokens))
+    return (_logits(shape, settings, tokens, LOGITS_OLD, copy),)
+
+
+def reference_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
+    """In a reference pass, without entropy."""
+    if settings.fused_kernels:
+        return _chunk(shape, settings)
+    copy = LOGITS_COPY.value if behaviour(settings.version).second_logits_copy else 0
+    return (_logits(shape, settings, tokens, LOGITS_REFERENCE, copy),)
+
+
+def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant, more: float) -> Component:
+    evidence: Evidence = "assumed" if more else constant.evidence
+    variables = (("tokens", tokens), ("vocabulary", float(shape.vocabulary)))
+    return part(
+        "logits",
+        "Logits and loss",
+        evidence,
+        variables,
+        constant.value + more,
+        "bytes",
+        _share(settings),
+        "TP",
+    )
+
+
+def _hidden(shape: Shape, tokens: float) -> Component:
+    return per_token(
+        "last-norm", "Last hidden states", "exact", tokens, shape.hidden, "hidden size", LAST_NORM
+    )
+
+
+def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Parts:
+    chunk = min(float(settings.entropy_chunk), tokens)
+    variables = (("tokens of a chunk", chunk), ("vocabulary", float(shape.vocabulary)))
+    return (
+        part(
+            "entropy-chunk",
+            "Entropy of a chunk",
+            "exact",
+            variables,
+            ENTROPY.value,
+            "bytes",
+            _share(settings),
+            "TP",
+        ),
+    )
+
+
+def _chunk(shape: Shape, settings: Settings) -> Parts:
+    """Fused kernels never store the logits: three chunks in fp32, and one gradient of the head."""
+    variables = (("tokens of a chunk", FUSED_KERNEL_TOKENS.value), ("vocabulary", float(shape.vocabulary)))
+    head = (("parameters of the head", float(shape.head)),)
+    return (
+        part("logits", "Logits of a chunk", "assumed", variables, 12, "bytes", _share(settings), "TP"),
+        part(
+            "fused-head-gradient",
+            "Gradient of the head, in the kernel",
+            "assumed",
+            head,
+            2,
+            "bytes",
+            _share(settings),
+            "TP",
+        ),
+    )
+
+
+def _share(settings: Settings) -> int:
+    actor = settings.actor
+    return actor.megatron.tensor if actor.backend == "megatron" else 1

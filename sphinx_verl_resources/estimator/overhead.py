@@ -1,0 +1,61 @@
+"""What lies on the GPU beside the tensors: contexts, communicators, fragments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .constants import COMMUNICATOR, CONTEXT, FRAGMENTATION, NEXT_COMMUNICATOR, SECOND_CONTEXT
+from .parts import fixed, part, size_of
+from .versions import behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..memory.breakdown import Component
+    from .settings import Settings
+
+Parts = tuple["Component", ...]
+
+
+def outside(settings: Settings) -> Callable[[Parts], Parts]:
+    """A function that gives what lies beside the tensors of a phase, from what its training process allocates."""
+    constant = [fixed("context", "CUDA context", "measured", CONTEXT.value, "context")]
+    if not behaviour(settings.version).engine_in_process and not settings.rollout.separate:
+        constant.append(
+            fixed("engine-context", "CUDA context of the engine", "assumed", SECOND_CONTEXT.value, "context")
+        )
+    if settings.gpus > 1:
+        constant.append(
+            fixed("communicators", "Communicators", "measured", _communicators(settings), "buffers")
+        )
+    return lambda trainer: (*constant, fragments(size_of(trainer)))
+
+
+def fragments(allocated: float) -> Component:
+    """What PyTorch's allocator cannot use."""
+    return part(
+        "fragmentation",
+        "Fragmentation",
+        "assumed",
+        (("allocated", allocated), ("share", FRAGMENTATION.value)),
+        unit="",
+    )
+
+
+def _communicators(settings: Settings) -> float:
+    """One for all GPUs, and one for each further way in which they are grouped."""
+    actor, rollout = settings.actor, settings.rollout
+    groups = [rollout.tensor > 1 and not rollout.separate]
+    if actor.backend == "megatron":
+        megatron = actor.megatron
+        sizes = (
+            megatron.tensor,
+            megatron.pipeline,
+            megatron.context,
+            megatron.expert,
+            megatron.expert_tensor,
+        )
+        groups += [size > 1 for size in sizes]
+    else:
+        groups += [actor.fsdp.ulysses > 1, actor.fsdp.shard < settings.gpus]
+    return COMMUNICATOR.value + NEXT_COMMUNICATOR.value * sum(groups)

@@ -1,0 +1,159 @@
+"""What pages ask of the estimator. As in ``memory.questions``, a question is a plain value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..diagnostics import Code, did_you_mean
+from ..memory.questions import Question
+from ..memory.shapes import AnalysisError
+
+if TYPE_CHECKING:
+    from ..catalog.analysis import Analysis
+    from ..catalog.cases import Cases
+    from ..catalog.catalog import Catalog
+    from .backtest import Score, Summary
+    from .estimate import Estimate
+    from .facts import Facts
+    from .fit import FitCell
+    from .versions import Version
+
+Answer = TypeVar("Answer", covariant=True)
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that the estimator is asked about.
+
+    Attributes:
+        facts: the registries.
+        catalog: the runs.
+        analysis: the size classes and what stands for each.
+        cases: the observations.
+    """
+
+    facts: Facts
+    catalog: Catalog
+    analysis: Analysis
+    cases: Cases
+
+
+class EstimatorQuestion(Question[Answer]):
+    """A question whose answer takes more than the analysis."""
+
+    def answer(self, analysis: Any) -> Answer:
+        """Compute the answer from a ``World``.
+
+        Raises:
+            AnalysisError: what is recorded has none.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RunEstimate(EstimatorQuestion["Estimate"]):
+    """What a recorded run takes."""
+
+    run: str
+
+    def answer(self, analysis: World) -> Estimate:
+        """See ``estimate``; the run needs settings."""
+        from .case import request_of_run
+        from .estimate import estimate
+
+        run = analysis.catalog.runs.get(self.run)
+        if run is None:
+            hint = did_you_mean(self.run, analysis.catalog.runs)
+            raise AnalysisError(
+                f"there is no run {self.run!r}; {hint or 'see the ids in runs/'}", Code.directive
+            )
+        if not run.settings:
+            raise AnalysisError(f"the run {self.run!r} records no settings to estimate from", Code.directive)
+        return _estimated(lambda: estimate(request_of_run(run), analysis.facts))
+
+
+@dataclass(frozen=True)
+class ModelEstimate(EstimatorQuestion["Estimate"]):
+    """What a model takes with settings of one's own.
+
+    Attributes:
+        model: Hugging Face name.
+        gpus: how many.
+        gpu: which.
+        config: pairs of dotted key and value, lists as tuples.
+        version: of verl; None for the newest.
+    """
+
+    model: str
+    gpus: int
+    gpu: str
+    config: tuple[tuple[str, Any], ...] = ()
+    version: Version | None = None
+
+    def answer(self, analysis: World) -> Estimate:
+        """See ``estimate``."""
+        from .estimate import estimate
+        from .request import Request
+        from .versions import CURRENT
+
+        version = self.version or CURRENT
+        request = Request(self.model, dict(self.config), self.gpus, self.gpu, version=version)
+        return _estimated(lambda: estimate(request, analysis.facts))
+
+
+@dataclass(frozen=True)
+class Fit(EstimatorQuestion["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
+    """Size classes by numbers of GPUs, for one card and task.
+
+    Attributes:
+        gpu: the card.
+        task: the algorithm.
+        sizes: size classes; empty for all that stand for a model.
+        counts: numbers of GPUs.
+        config: further settings, as pairs.
+    """
+
+    gpu: str
+    task: str
+    sizes: tuple[str, ...]
+    counts: tuple[int, ...]
+    config: tuple[tuple[str, Any], ...] = ()
+
+    def answer(self, analysis: World) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
+        """See ``fit.fit_table``."""
+        from .fit import fit_table
+
+        return fit_table(
+            analysis.facts,
+            analysis.catalog,
+            analysis.analysis,
+            gpu=self.gpu,
+            task=self.task,
+            sizes=self.sizes,
+            counts=self.counts,
+            config=dict(self.config),
+        )
+
+
+@dataclass(frozen=True)
+class Accuracies(EstimatorQuestion["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
+    """Every case, computed beside observed, and the summary of each group."""
+
+    def answer(self, analysis: World) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
+        """In the order of the files."""
+        from .backtest import score, summaries
+
+        scores = tuple(score(entry.case, analysis.facts) for entry in analysis.cases.by_id.values())
+        return scores, summaries(scores)
+
+
+def _estimated(compute: Any) -> Any:
+    from .request import EstimateError
+
+    try:
+        return compute()
+    except EstimateError as error:
+        first = error.issues[0]
+        hint = f"; {first.hint}" if first.hint else ""
+        raise AnalysisError(f"{first.key}: {first.message}{hint}", first.code) from None

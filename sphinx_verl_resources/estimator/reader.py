@@ -1,0 +1,110 @@
+"""Reading settings one by one: defaults filled in, values checked, problems collected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..diagnostics import Code, did_you_mean
+from .request import Issue, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_UNSET = object()
+
+
+class Reader:
+    """Settings and the defaults behind them.
+
+    Attributes:
+        issues: what is wrong, in the order in which it was met.
+        read: every key that was asked for.
+    """
+
+    def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+        self._config = config
+        self._defaults = defaults
+        self.issues: list[Issue] = []
+        self.read: set[str] = set()
+
+    def is_set(self, key: str) -> bool:
+        """Whether the user set a key to anything but null."""
+        self.read.add(key)
+        return self._config.get(key) is not None
+
+    def any(self, key: str) -> Any:
+        """A value of any type."""
+        self.read.add(key)
+        value = self._config.get(key, _UNSET)
+        if value is _UNSET:
+            return self._defaults.get(key)
+        if isinstance(value, str) and "${" in value:
+            hint = "write the value itself"
+            self.issues.append(
+                warning(
+                    key,
+                    f"{value[:80]!r} refers to another setting; verl's default is taken",
+                    hint,
+                    Code.unresolved,
+                )
+            )
+            return self._defaults.get(key)
+        return value
+
+    def flag(self, key: str) -> bool:
+        """True or False; null counts as False."""
+        value = self.any(key)
+        return value if isinstance(value, bool) else bool(self._default_for(key, value, "true or false"))
+
+    def whole(self, key: str, least: int = 1) -> int:
+        """A whole number; the default of verl, or else ``least``, where there is none."""
+        value = self.optional(key, least)
+        return least if value is None else value
+
+    def optional(self, key: str, least: int = 1) -> int | None:
+        """A whole number or null."""
+        value = self.any(key)
+        if type(value) is float and value.is_integer():
+            value = int(value)
+        if value is None:
+            return None
+        if type(value) is not int:
+            value = self._default_for(key, value, "a whole number")
+        elif not least <= value <= 10**12:
+            self._wrong(key, f"expected a whole number of at least {least}, got {_shown(value)}")
+            value = self._defaults.get(key)
+        return value if type(value) is int else None
+
+    def number(self, key: str, low: float, high: float) -> float:
+        """A number from above ``low`` to ``high``."""
+        value = self.any(key)
+        if type(value) not in (int, float):
+            value = self._default_for(key, value, "a number")
+        elif not low < value <= high:
+            self._wrong(key, f"expected a number above {low:g} and up to {high:g}, got {_shown(value)}")
+            value = self._defaults.get(key)
+        return float(value) if type(value) in (int, float) else high
+
+    def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
+        """One of some words, or null."""
+        value = self.any(key)
+        if value is None or value in choices:
+            found: str | None = value
+            return found
+        hint = did_you_mean(str(value), choices)
+        self.issues.append(Issue(key, Code.unknown_value, f"{str(value)[:80]!r} is not a value of it", hint))
+        default: str | None = self._defaults.get(key)
+        return default
+
+    def _default_for(self, key: str, value: Any, expected: str) -> Any:
+        if value is not None:
+            self.issues.append(Issue(key, Code.wrong_type, f"expected {expected}, got {_shown(value)}"))
+        return self._defaults.get(key)
+
+    def _wrong(self, key: str, message: str) -> None:
+        self.issues.append(Issue(key, Code.wrong_value, message))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

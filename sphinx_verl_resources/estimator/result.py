@@ -1,0 +1,93 @@
+"""An estimate as plain values, for JSON and for tables of text. Sizes are GiB, with three decimals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..units import GIB
+
+if TYPE_CHECKING:
+    from .estimate import Estimate
+    from .training import TrainingEstimate
+
+#: The keys of a result, in order.
+FIELDS = (
+    "id",
+    "fits",
+    "verdict",
+    "peak_gib",
+    "low_gib",
+    "high_gib",
+    "capacity_gib",
+    "binding_phase",
+    "relief",
+    "logged_max_allocated_gib",
+    "logged_low_gib",
+    "logged_high_gib",
+    "host_ram_gib_per_node",
+    "phases",
+    "unsupported",
+    "warnings",
+)
+
+
+def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any]:
+    """An estimate under the names of ``FIELDS``.
+
+    ``fits`` is None where it is not known, or tight: the capacity lies between both ends of the range.
+    """
+    verdict = estimate.verdict
+    low, high = estimate.logged_range
+    host = getattr(estimate, "host", None)
+    relief = getattr(estimate, "relief", None)
+    return {
+        "id": name,
+        "fits": {"fits": True, "does not fit": False}.get(verdict),
+        "verdict": verdict,
+        "peak_gib": gib_value(estimate.peak),
+        "low_gib": gib_value(estimate.low),
+        "high_gib": gib_value(estimate.high),
+        "capacity_gib": None if estimate.capacity is None else gib_value(estimate.capacity),
+        "binding_phase": estimate.binding.name,
+        "relief": relief
+        and {
+            "setting": relief.setting,
+            "saves_gib": gib_value(relief.saves),
+            "peak_gib": gib_value(relief.peak),
+            "binding_phase": relief.binding,
+        },
+        "logged_max_allocated_gib": gib_value(estimate.logged),
+        "logged_low_gib": gib_value(low),
+        "logged_high_gib": gib_value(high),
+        "host_ram_gib_per_node": gib_value(host.total) if host else None,
+        "phases": [
+            {
+                "name": phase.name,
+                "total_gib": gib_value(phase.total),
+                "components": [
+                    {"name": component.key, "gib": gib_value(component.size)}
+                    for component in phase.breakdown.components
+                ],
+            }
+            for phase in estimate.phases
+        ],
+        "unsupported": list(getattr(estimate, "unsupported", ())),
+        "warnings": [issue.message for issue in getattr(estimate, "issues", ())],
+    }
+
+
+def failed(name: str, message: str) -> dict[str, Any]:
+    """What stands for a case that cannot be estimated: every field, and why."""
+    empty: dict[str, Any] = {
+        **dict.fromkeys(FIELDS),
+        "id": name,
+        "phases": [],
+        "unsupported": [],
+        "warnings": [],
+    }
+    return {**empty, "verdict": "unknown", "error": message}
+
+
+def gib_value(size: float) -> float:
+    """Bytes in GiB (2^30 bytes), to three decimals."""
+    return round(size / GIB, 3)

@@ -1,0 +1,242 @@
+"""The settings of a model that is trained, actor or critic, read from verl's keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..diagnostics import Code, Severity
+from .request import Issue, warning
+from .settings import Fsdp, Megatron, MicroBatch, Role
+
+if TYPE_CHECKING:
+    from .lora import Targets
+    from .reader import Reader
+    from .settings import Backend
+
+ROOT = "actor_rollout_ref"
+ACTOR = f"{ROOT}.actor"
+REFERENCE = f"{ROOT}.ref"
+ROLLOUT = f"{ROOT}.rollout"
+MODEL = f"{ROOT}.model"
+
+_BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
+
+
+def read_actor(read: Reader, backend: Backend, gpus: int) -> Role:
+    """The actor."""
+    fsdp = read_fsdp(read, f"{ACTOR}.fsdp_config", gpus, f"{ACTOR}.ulysses_sequence_parallel_size")
+    megatron = read_megatron(read, ACTOR, gpus) if backend == "megatron" else NO_MEGATRON
+    ranks = data_parallel(backend, fsdp, megatron, gpus)
+    dynamic = read.flag(f"{ACTOR}.use_dynamic_bsz")
+    micro = micro_batch(
+        read, ACTOR, "ppo_micro_batch_size", ranks, dynamic, read.whole(f"{ACTOR}.ppo_max_token_len_per_gpu")
+    )
+    rank, targets = _lora(read, backend)
+    if backend == "megatron":
+        checkpointing = megatron.recompute
+        read.flag(f"{MODEL}.enable_gradient_checkpointing")
+    else:
+        checkpointing = read.flag(f"{MODEL}.enable_gradient_checkpointing")
+    copies, moments = _optimizer(read, f"{ACTOR}.optim", backend, fsdp.parameter_bytes)
+    return Role(
+        backend=backend,
+        fsdp=fsdp,
+        megatron=megatron,
+        micro_batch=micro,
+        mini_batch=read.whole(f"{ACTOR}.ppo_mini_batch_size") * read.whole(f"{ROLLOUT}.n"),
+        checkpointing=checkpointing,
+        activation_offload=read.flag(f"{MODEL}.enable_activation_offload"),
+        lora_rank=rank,
+        targets=targets,
+        step_copies=copies,
+        moments=moments,
+    )
+
+
+def read_critic(read: Reader, backend: Backend, gpus: int) -> Role:
+    """The critic; older versions keep its FSDP keys under ``critic.model.fsdp_config``."""
+    old = [
+        key
+        for key in ("param_offload", "optimizer_offload")
+        if read.is_set(f"critic.model.fsdp_config.{key}")
+    ]
+    prefix = "critic.model.fsdp_config" if old else "critic.fsdp"
+    fsdp = read_fsdp(read, prefix, gpus, "critic.ulysses_sequence_parallel_size")
+    megatron = read_megatron(read, "critic", gpus) if backend == "megatron" else NO_MEGATRON
+    ranks = data_parallel(backend, fsdp, megatron, gpus)
+    budget_key = "critic.ppo_infer_max_token_len_per_gpu"
+    if read.is_set("critic.ppo_max_token_len_per_gpu"):
+        budget_key = "critic.ppo_max_token_len_per_gpu"
+    # The keys of fixed micro-batches no longer reach the engine, whose own default is dynamic.
+    fixed = any(read.is_set(f"critic.ppo_micro_batch_size{end}") for end in ("", "_per_gpu"))
+    dynamic = read.flag("critic.use_dynamic_bsz") or not fixed
+    copies, moments = _optimizer(read, "critic.optim", backend, fsdp.parameter_bytes)
+    return Role(
+        backend=backend,
+        fsdp=fsdp,
+        megatron=megatron,
+        micro_batch=micro_batch(
+            read, "critic", "ppo_micro_batch_size", ranks, dynamic, read.whole(budget_key)
+        ),
+        mini_batch=read.whole("critic.ppo_mini_batch_size") * read.whole(f"{ROLLOUT}.n"),
+        checkpointing=megatron.recompute
+        if backend == "megatron"
+        else read.flag("critic.model.enable_gradient_checkpointing"),
+        activation_offload=read.flag("critic.model.enable_activation_offload"),
+        lora_rank=read.whole("critic.model.lora_rank", 0),
+        targets="all-linear",
+        step_copies=copies,
+        moments=moments,
+    )
+
+
+def read_fsdp(read: Reader, prefix: str, gpus: int, old_ulysses: str) -> Fsdp:
+    """FSDP keys under a prefix; Ulysses may stand under its older name."""
+    size = read.optional(f"{prefix}.fsdp_size", -1)
+    shard = size if size and 0 < size < gpus else gpus
+    if gpus % shard:
+        _must_divide(read, f"{prefix}.fsdp_size", shard, f"the {gpus} GPUs")
+        shard = gpus
+    key = f"{prefix}.ulysses_sequence_parallel_size"
+    if read.is_set(old_ulysses) or not read.is_set(key):
+        key = old_ulysses
+    ulysses = read.whole(key)
+    if gpus % ulysses:
+        _must_divide(read, key, ulysses, f"the {gpus} GPUs")
+        ulysses = 1
+    return Fsdp(
+        shard=shard,
+        ulysses=ulysses,
+        parameter_bytes=_data_type(read, f"{prefix}.model_dtype", 4),
+        param_offload=read.flag(f"{prefix}.param_offload"),
+        optimizer_offload=read.flag(f"{prefix}.optimizer_offload"),
+        offload_policy=read.flag(f"{prefix}.offload_policy"),
+        reshard=read.any(f"{prefix}.reshard_after_forward") is not False,
+    )
+
+
+def _data_type(read: Reader, key: str, otherwise: int) -> int:
+    value = read.choice(key, tuple(_BYTES))
+    return _BYTES.get(value or "", otherwise)
+
+
+#: Stands for the keys that another backend does not read.
+NO_MEGATRON = Megatron(1, 1, 1, 1, 1, True, False, False, 0.0, 12.0, False, True, 1, None, None, True)
+
+
+def read_megatron(read: Reader, role: str, gpus: int) -> Megatron:
+    """Megatron keys of a role."""
+    prefix = f"{role}.megatron"
+    tensor, pipeline, context, expert = (
+        read.whole(f"{prefix}.{name}_parallel_size")
+        for name in ("tensor_model", "pipeline_model", "context", "expert_model")
+    )
+    if gpus % (tensor * pipeline * context):
+        what = f"the {gpus} GPUs"
+        _must_divide(
+            read, f"{prefix}.tensor_model_parallel_size", tensor * pipeline * context, what, "TP × PP × CP"
+        )
+    expert_tensor = read.optional(f"{prefix}.expert_tensor_parallel_size") or tensor
+    if gpus % (expert * expert_tensor * pipeline):
+        what = f"the {gpus} GPUs"
+        key = f"{prefix}.expert_model_parallel_size"
+        _must_divide(read, key, expert * expert_tensor * pipeline, what, "EP × ETP × PP")
+    transformer = f"{prefix}.override_transformer_config"
+    optimizer = f"{role}.optim.override_optimizer_config"
+    fraction = 0.0
+    if read.flag(f"{optimizer}.optimizer_cpu_offload"):
+        fraction = read.number(f"{optimizer}.optimizer_offload_fraction", -1, 1)
+    granularity = read.choice(f"{transformer}.recompute_granularity", ("full", "selective"))
+    method = read.choice(f"{transformer}.recompute_method", ("uniform", "block"))
+    return Megatron(
+        tensor=tensor,
+        pipeline=pipeline,
+        context=context,
+        expert=expert,
+        expert_tensor=expert_tensor,
+        distributed_optimizer=read.flag(f"{prefix}.use_distributed_optimizer"),
+        param_offload=read.flag(f"{prefix}.param_offload"),
+        optimizer_offload=read.flag(f"{prefix}.optimizer_offload"),
+        cpu_optimizer=max(0.0, fraction),
+        moment_bytes=_moment_bytes(read, f"{role}.optim"),
+        recompute=granularity == "full" and method != "block",
+        recompute_stated=read.is_set(f"{transformer}.recompute_granularity"),
+        recompute_layers=read.whole(f"{transformer}.recompute_num_layers"),
+        first_layers=read.optional(f"{transformer}.num_layers_in_first_pipeline_stage"),
+        last_layers=read.optional(f"{transformer}.num_layers_in_last_pipeline_stage"),
+        sequence_parallel=read.flag(f"{prefix}.sequence_parallel"),
+    )
+
+
+def _moment_bytes(read: Reader, prefix: str) -> float:
+    """Main parameter and both moments, as the precision-aware optimizer keeps them."""
+    if not read.flag(f"{prefix}.use_precision_aware_optimizer"):
+        return 12.0
+    moments = (_data_type(read, f"{prefix}.{name}", 4) for name in ("exp_avg_dtype", "exp_avg_sq_dtype"))
+    return 4.0 + sum(moments)
+
+
+def _must_divide(read: Reader, key: str, size: int, what: str, product: str = "it") -> None:
+    message = f"{product} is {size}, which does not divide {what}"
+    read.issues.append(Issue(key, Code.wrong_value, message, "choose a divisor"))
+
+
+def data_parallel(backend: Backend, fsdp: Fsdp, megatron: Megatron, gpus: int) -> int:
+    """Ranks that sequences are divided among."""
+    if backend == "megatron":
+        return max(1, gpus // (megatron.tensor * megatron.pipeline * megatron.context))
+    return max(1, gpus // fsdp.ulysses)
+
+
+def micro_batch(read: Reader, prefix: str, name: str, ranks: int, dynamic: bool, budget: int) -> MicroBatch:
+    """How a pass is cut. A size without ``_per_gpu`` counts the sequences of all ranks."""
+    own, total = read.optional(f"{prefix}.{name}_per_gpu"), read.optional(f"{prefix}.{name}")
+    if own is None and total is not None:
+        own = total // ranks
+        if not own:
+            message = f"{total} sequences of all ranks leave none for each of {ranks}"
+            hint = f"set {prefix}.{name}_per_gpu"
+            read.issues.append(Issue(f"{prefix}.{name}", Code.wrong_value, message, hint))
+            own = 1
+    return MicroBatch(own, dynamic, budget)
+
+
+def _lora(read: Reader, backend: Backend) -> tuple[int, Targets]:
+    rank_key = f"{MODEL}.lora_rank"
+    if backend == "megatron" and not read.is_set(rank_key):
+        rank_key = f"{MODEL}.lora.rank"
+    rank = read.whole(rank_key, 0)
+    key = f"{MODEL}.target_modules"
+    targets = read.any(key)
+    if not rank and read.is_set(key):
+        hint = f"set {MODEL}.lora_rank, or leave the targets out"
+        read.issues.append(warning(key, "the LoRA rank is 0, so that no adapter is made", hint))
+    return rank, _targets(read, key, targets)
+
+
+def _targets(read: Reader, key: str, value: Any) -> Targets:
+    if isinstance(value, str):
+        return "all-linear" if value == "all-linear" else (value,)
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    if value is not None:
+        read.issues.append(Issue(key, Code.wrong_type, "expected 'all-linear' or a list of module names"))
+    return "all-linear"
+
+
+def _optimizer(read: Reader, prefix: str, backend: Backend, parameter_bytes: int) -> tuple[int, float]:
+    """Parameter-sized buffers of the step, and bytes of the optimizer's states per parameter."""
+    name = str(read.any(f"{prefix}.optimizer") or "AdamW").replace("_", "").lower()
+    config = read.any(f"{prefix}.override_optimizer_config")
+    fused = read.any(f"{prefix}.override_optimizer_config.fused") is True
+    fused = fused or (isinstance(config, dict) and config.get("fused") is True)
+    copies = 0 if fused or backend != "fsdp" else 1
+    if "8bit" in name:
+        return copies, 2.0
+    # With summation after Kahan, as the optimizer for 16-bit parameters has it, there is a third buffer.
+    return copies, parameter_bytes * (3.0 if name in {"adamwbf16", "anyprecisionadamw"} else 2.0)
+
+
+def is_error(issue: Issue) -> bool:
+    """Whether it leaves no estimate."""
+    return issue.severity is Severity.ERROR

@@ -1,0 +1,81 @@
+"""What a model takes per token and per copy, from its shape alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .parameters import count_parameters, critic_parameters
+from .widths import layer_widths
+
+if TYPE_CHECKING:
+    from ..catalog.models.architecture import Architecture
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """Counts are parameters, widths are bytes a token with 16-bit activations.
+
+    Attributes:
+        architecture: what it was made from.
+        parameters: all of them.
+        critic_parameters: of the same model with a value head.
+        unit: of the largest decoder layer, the largest unit that FSDP gathers.
+        root: outside the decoder layers: embedding, head, last norm, vision tower.
+        head: of the output head, or of the embedding that stands for it.
+        expert_parameters: all routed experts of all layers.
+        layers, hidden, heads, vocabulary: as in config.json.
+        working: live while one layer is recomputed and differentiated.
+        saved: kept by a layer that is not recomputed.
+        lora_working: live likewise with adapters in fp32 on every matrix.
+        lora_saved: kept likewise.
+        forward: live in a layer without gradients.
+    """
+
+    architecture: Architecture
+    parameters: int
+    critic_parameters: int
+    unit: int
+    root: int
+    head: int
+    expert_parameters: int
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    working: float
+    saved: float
+    lora_working: float
+    lora_saved: float
+    forward: float
+
+
+def shape_of(architecture: Architecture) -> Shape:
+    """The shape of a model.
+
+    >>> from sphinx_verl_resources.cli.data import load_paths
+    >>> shape_of(load_paths([]).architectures.get("Qwen/Qwen2.5-7B")).unit
+    233057792
+    """
+    counts = count_parameters(architecture)
+    widths = layer_widths(architecture)
+    return Shape(
+        architecture=architecture,
+        parameters=counts.total,
+        critic_parameters=critic_parameters(architecture),
+        unit=counts.largest_layer,
+        root=counts.root,
+        head=counts.lm_head or counts.embedding,
+        expert_parameters=sum(layer.experts * number for layer, number in counts.layers),
+        layers=architecture.num_hidden_layers,
+        hidden=architecture.hidden_size,
+        heads=architecture.num_attention_heads,
+        kv_heads=architecture.num_key_value_heads,
+        vocabulary=architecture.vocab_size,
+        working=widths["working"],
+        saved=widths["saved"],
+        lora_working=widths["lora_working"],
+        lora_saved=widths["lora_saved"],
+        forward=widths["forward"],
+    )

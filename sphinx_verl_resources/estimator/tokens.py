@@ -1,0 +1,89 @@
+"""How many tokens of a micro-batch lie on one GPU."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .constants import LENGTH_SPREAD
+
+if TYPE_CHECKING:
+    from .settings import Lengths, MicroBatch, Role, Settings
+
+
+def tokens_of(lengths: Lengths, micro: MicroBatch, most: int, divide: int, *, padded: bool) -> float:
+    """Tokens on one GPU in the fullest micro-batch.
+
+    A fixed size counts sequences. Some micro-batches get longer ones than others, the more so the fewer there
+    are: the fullest holds 1 + spread ÷ √sequences times the mean. A dynamic size counts tokens; it is never
+    smaller than the longest sequence, nor larger than all there is.
+
+    Args:
+        lengths: of the sequences.
+        micro: how the pass is cut.
+        most: sequences that a rank has in one mini-batch or step.
+        divide: GPUs that a sequence is divided among.
+        padded: every sequence takes its configured limit.
+
+    >>> from sphinx_verl_resources.estimator.settings import Lengths, MicroBatch
+    >>> tokens_of(Lengths(512, 512, 512, False), MicroBatch(8, False, 0), 64, 2, padded=False)
+    2048.0
+    >>> tokens_of(Lengths(512, 512, 512, False), MicroBatch(None, True, 4096), 64, 1, padded=False)
+    4096.0
+    """
+    limit = lengths.limit if padded else lengths.longest
+    if micro.dynamic:
+        everything = fullest(lengths, most, padded=padded)
+        return min(max(float(micro.tokens), limit / divide), everything / divide)
+    return fullest(lengths, min(micro.sequences or 1, most), padded=padded) / divide
+
+
+def fullest(lengths: Lengths, sequences: int, *, padded: bool) -> float:
+    """Tokens of so many sequences where they are more than usual.
+
+    >>> from sphinx_verl_resources.estimator.settings import Lengths
+    >>> fullest(Lengths(100, 1000, 1000, True), 4, padded=False)
+    600.0
+    """
+    if padded:
+        return sequences * lengths.limit
+    mean = lengths.mean * (1 + LENGTH_SPREAD.value / math.sqrt(sequences))
+    return sequences * min(mean, lengths.longest)
+
+
+def ranks_of(role: Role, gpus: int) -> int:
+    """Ranks that sequences are divided among."""
+    if role.backend == "megatron":
+        return max(1, gpus // (role.megatron.tensor * role.megatron.pipeline * role.megatron.context))
+    return max(1, gpus // role.fsdp.ulysses)
+
+
+def sequence_divisor(role: Role) -> int:
+    """GPUs that a sequence is divided among: Ulysses, or context parallelism."""
+    return role.megatron.context if role.backend == "megatron" else role.fsdp.ulysses
+
+
+def update_tokens(settings: Settings, role: Role) -> float:
+    """Tokens on one GPU in the fullest micro-batch of an update."""
+    most = max(1, min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus))
+    return tokens_of(
+        settings.lengths, role.micro_batch, most, sequence_divisor(role), padded=not settings.remove_padding
+    )
+
+
+def log_prob_tokens(settings: Settings, micro: MicroBatch) -> float:
+    """Tokens on one GPU in the fullest micro-batch of a log-prob pass, which runs over the whole step."""
+    actor = settings.actor
+    most = max(1, settings.sequences // ranks_of(actor, settings.gpus))
+    divide = sequence_divisor(actor)
+    return tokens_of(settings.lengths, micro, most, divide, padded=not settings.remove_padding)
+
+
+def micro_batches(settings: Settings, role: Role) -> int:
+    """Micro-batches per optimizer step, at least one."""
+    most = max(1, min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus))
+    if not role.micro_batch.dynamic:
+        return -(-most // max(1, role.micro_batch.sequences or 1))
+    divide = sequence_divisor(role)
+    mean = settings.lengths.limit if not settings.remove_padding else settings.lengths.mean
+    return max(1, math.ceil(most * mean / divide / max(1, role.micro_batch.tokens)))

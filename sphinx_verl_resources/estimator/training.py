@@ -1,0 +1,205 @@
+"""Plain fine-tuning without a rollout engine: the training part of the model alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..diagnostics import Code, suggest_or
+from .constants import (
+    COMMUNICATOR,
+    COMPILED,
+    CONTEXT,
+    LOGITS_CHUNKED_LOSS,
+    LOGITS_FUSED_LOSS,
+    LOGITS_TORCH_LOSS,
+    LORA_INPUTS,
+    LOSS_HIDDEN,
+)
+from .facts import capacity_of
+from .lora import lora_parameters
+from .overhead import fragments
+from .parts import fixed, part, per_token, size_of, states
+from .peaks import Peaks
+from .phases import Phase
+from .ranges import TRAINING
+from .request import EstimateError, Issue
+
+if TYPE_CHECKING:
+    from ..memory.breakdown import Component
+    from .facts import Facts
+    from .lora import Targets
+    from .ranges import Range
+    from .shape import Shape
+
+Parts = tuple["Component", ...]
+
+_LOSSES = {"fused": LOGITS_FUSED_LOSS, "chunked": LOGITS_CHUNKED_LOSS}
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings of a fine-tuning run, as the case files have them.
+
+    Attributes:
+        model: Hugging Face name of the checkpoint.
+        lora_rank: 0 for full fine-tuning.
+        parameter_bytes: per stored parameter of the model.
+        autocast: compute runs under bf16 autocast; adapters are then kept in fp32.
+        optimizer: ``adamw-foreach``, ``adamw-fused``, ``adamw-8bit``.
+        shard: GPUs that one copy of the states is divided among.
+        tokens: of one micro-batch on one GPU.
+        recompute: every layer is recomputed in the backward pass.
+        loss: ``torch``, ``fused`` or ``liger``.
+        kernels: fused kernels and compilation, in words.
+    """
+
+    model: str
+    lora_rank: int
+    targets: Targets
+    parameter_bytes: int
+    autocast: bool
+    optimizer: str
+    shard: int
+    tokens: float
+    recompute: bool
+    loss: str
+    kernels: str = ""
+    gpus: int = 1
+    gpu: str | None = None
+    memory_gb: float | None = None
+
+
+@dataclass(frozen=True)
+class TrainingEstimate(Peaks):
+    """What a fine-tuning run takes. All sizes are bytes per GPU."""
+
+    shape: Shape
+    phases: tuple[Phase, ...]
+    range: Range
+    capacity: float | None
+
+    @property
+    def logged(self) -> float:
+        """PyTorch's ``max_memory_allocated``."""
+        return max(phase.counted for phase in self.phases)
+
+    @property
+    def logged_range(self) -> tuple[float, float]:
+        """Both ends of its range, in bytes."""
+        return self.range.low * self.logged, self.range.high * self.logged
+
+
+def estimate_training(training: Training, facts: Facts) -> TrainingEstimate:
+    """The memory of a fine-tuning run.
+
+    Raises:
+        EstimateError: the model is not known.
+    """
+    shape = facts.shape(training.model)
+    if shape is None:
+        hint = suggest_or(training.model, facts.architectures.names, "add it to architectures.yaml")
+        message = f"no architecture is recorded for {training.model[:200]!r}"
+        raise EstimateError((Issue("model", Code.unknown_model, message, hint),))
+    gpu = facts.gpus.get(training.gpu) if training.gpu else None
+    capacity = capacity_of(gpu) if gpu else None
+    return TrainingEstimate(shape, training_phases(shape, training), facts.range_of(TRAINING), capacity)
+
+
+def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
+    """Loss, backward pass and optimizer step."""
+    lora, shard = bool(training.lora_rank), training.shard
+    trained = shape.parameters
+    trained_bytes = training.parameter_bytes
+    resident: Parts = (states("weights", "Weights", shape.parameters, training.parameter_bytes, shard),)
+    if lora:
+        trained = lora_parameters(shape.architecture, training.lora_rank, training.targets)
+        trained_bytes = 4 if training.autocast else training.parameter_bytes
+        resident += (states("adapters", "Adapters", trained, trained_bytes, shard, "adapters"),)
+    symbol = "adapters" if lora else "parameters"
+    moments = 2.0 if "8bit" in training.optimizer else 2.0 * trained_bytes
+    resident += (states("optimizer-states", "Optimizer states", trained, moments, shard, symbol),)
+    gradients = states("gradients", "Gradients", trained, trained_bytes, shard, symbol)
+    root: Parts = ()
+    layer: Parts = ()
+    if shard > 1:
+        outside_layers = (("parameters outside layers", float(shape.root)),)
+        root = (part("gathered-root", "Embedding and head, gathered", "measured", outside_layers, 2),)
+        one = (("parameters of a layer", float(shape.unit)),)
+        layer = (part("gathered-layer", "Layer at work, gathered", "measured", one, 2),)
+    head: Parts = ()
+    if not lora:
+        count = (("parameters of the head", float(shape.head)),)
+        head = (part("head-gradient", "Gradient of the head", "measured", count, 2),)
+    kept, working = _activations(shape, training)
+    start_or_end = max(kept, gradients, key=lambda component: component.size)
+    moments_of = [
+        ("update-forward", (*resident, *root, kept, *_loss(shape, training))),
+        ("update-backward", (*resident, *root, *layer, *head, start_or_end, working)),
+        ("optimizer-step", (*resident, gradients, *_step(training, trained, trained_bytes, symbol))),
+    ]
+    return tuple(Phase(name, trainer, (), _outside(training, trainer)) for name, trainer in moments_of)
+
+
+def _activations(shape: Shape, training: Training) -> tuple[Component, Component]:
+    """What the forward pass keeps, and what the layer at work has alive beside it."""
+    tokens, layers = training.tokens, float(shape.layers)
+    fused = any(word in training.kernels for word in ("liger", "foak", "fast"))
+    working, saved = shape.working, shape.saved
+    if training.lora_rank and training.autocast and fused:
+        working *= LORA_INPUTS.value
+    elif training.lora_rank and not fused:
+        working, saved = shape.lora_working, shape.lora_saved
+    elif fused and not training.lora_rank:  # fused norms keep no copies in fp32
+        working, saved = working - 8 * shape.hidden, saved - 8 * shape.hidden
+    if "compile" in training.kernels:
+        saved *= COMPILED.value
+    if training.recompute:
+        variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), ("layers", layers))
+        kept = part("layer-inputs", "Layer inputs", "exact", variables, 2)
+    else:
+        variables = (("tokens", tokens), ("bytes a layer keeps", saved), ("layers", layers))
+        kept = part("activations", "Activations", "exact", variables, unit="")
+        working = max(0.0, working - saved)
+    label = "Layer at work, activations"
+    return kept, per_token("working-set", label, "exact", tokens, working, "bytes of a layer")
+
+
+def _loss(shape: Shape, training: Training) -> Parts:
+    """Logits and what the loss makes of them; a fused linear cross-entropy never stores them."""
+    if training.loss == "liger":
+        return ()
+    constant = _LOSSES.get(training.loss, LOGITS_TORCH_LOSS)
+    return (
+        per_token(
+            "logits",
+            "Logits and loss",
+            constant.evidence,
+            training.tokens,
+            shape.vocabulary,
+            "vocabulary",
+            constant.value,
+        ),
+        per_token(
+            "last-norm",
+            "Last hidden states",
+            "measured",
+            training.tokens,
+            shape.hidden,
+            "hidden size",
+            LOSS_HIDDEN.value,
+        ),
+    )
+
+
+def _step(training: Training, trained: float, size: float, symbol: str) -> Parts:
+    if "foreach" not in training.optimizer:
+        return ()
+    return (states("step-buffer", "Buffer of the step", trained, size, training.shard, symbol),)
+
+
+def _outside(training: Training, trainer: Parts) -> Parts:
+    found = [fixed("context", "CUDA context", "measured", CONTEXT.value, "context")]
+    if training.gpus > 1:
+        found.append(fixed("communicators", "Communicators", "measured", COMMUNICATOR.value, "buffers"))
+    return (*found, fragments(size_of(trainer)))

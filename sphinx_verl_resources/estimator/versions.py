@@ -1,0 +1,123 @@
+"""What changed between releases of verl, as far as memory goes.
+
+Source of every switch: verl's own history, read at 1dda039b9 (2026-08-22).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+#: A release of verl, for example (0, 7, 1).
+Version = tuple[int, int, int]
+
+#: The first day of each release; what is older counts as the first.
+RELEASES: tuple[tuple[str, Version], ...] = (
+    ("2025-04-01", (0, 3, 0)),
+    ("2025-06-01", (0, 4, 0)),  # v0.4.0 came on 2025-06-06; its page rows ran on a commit a few days older
+    ("2025-07-23", (0, 5, 0)),
+    ("2025-10-15", (0, 6, 0)),
+    ("2026-01-05", (0, 7, 0)),
+    ("2026-03-16", (0, 7, 1)),
+    ("2026-06-01", (0, 8, 0)),
+    ("2026-08-14", (0, 9, 0)),
+)
+#: The newest one known.
+CURRENT: Version = RELEASES[-1][1]
+#: Taken for an observation that does not say: with one exception, all public ones are from 2025.
+OBSERVED: Version = (0, 4, 0)
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What a version of verl does.
+
+    Attributes:
+        entropy_always: the update computes the entropy of the logits whether or not it is used.
+        cache_awake_in_sync: the KV cache is there while weights are synchronised.
+        engine_in_process: vLLM runs in the training process, whose counters then include its pool.
+        engine_takes_free_memory: vLLM's share is one of the memory that is free when it starts.
+        reference_resident: the reference policy stays on the GPU.
+        second_logits_copy: logits are divided by the temperature out of place.
+        unsharded_gradients: with several micro-batches, whole gradients stay on every GPU until the last.
+        fsdp2_streams: FSDP2 hands weights over tensor by tensor.
+        sleep_keeps_weights: the sleeping engine keeps its weights in host memory.
+        reference_bytes: per parameter of the reference policy on the host.
+        vllm_bucket: bytes of the bucket that weights travel through to vLLM.
+        sglang_bucket: the same for SGLang.
+    """
+
+    entropy_always: bool
+    cache_awake_in_sync: bool
+    engine_in_process: bool
+    engine_takes_free_memory: bool
+    reference_resident: bool
+    second_logits_copy: bool
+    unsharded_gradients: bool
+    fsdp2_streams: bool
+    sleep_keeps_weights: bool
+    reference_bytes: int
+    vllm_bucket: int
+    sglang_bucket: int
+
+
+@lru_cache(maxsize=64)
+def behaviour(version: Version) -> Behaviour:
+    """What a version does.
+
+    >>> behaviour((0, 7, 0)).engine_in_process, behaviour((0, 7, 1)).engine_in_process
+    (True, False)
+    """
+    bucket = 2048 * 2**20
+    return Behaviour(
+        entropy_always=version < (0, 4, 0),
+        cache_awake_in_sync=version < (0, 4, 0),
+        engine_in_process=version < (0, 7, 1),
+        engine_takes_free_memory=version < (0, 3, 0),
+        reference_resident=version < (0, 3, 0),
+        second_logits_copy=version >= (0, 9, 0),
+        unsharded_gradients=version >= (0, 9, 0),
+        fsdp2_streams=version >= (0, 9, 0),
+        sleep_keeps_weights=version < (0, 6, 0),
+        reference_bytes=4 if version >= (0, 6, 0) else 2,
+        vllm_bucket=bucket if version >= (0, 7, 1) else 0,
+        sglang_bucket=bucket if version >= (0, 7, 1) else 512 * 2**20 if version >= (0, 5, 0) else 0,
+    )
+
+
+def version_of(text: str | None) -> Version | None:
+    """The release that a text names, or whose time a date in it falls into; None if it names neither.
+
+    A number counts if it stands first or after the word verl; that of another package does not.
+
+    >>> version_of("v0.7.1"), version_of("commit 9f4161e (2025-08-12)"), version_of("vllm 0.8.3")
+    ((0, 7, 1), (0, 5, 0), None)
+    """
+    found = re.search(
+        r"(?:^\s*v?|\bverl[ =v@]{1,4})(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?", text or "", re.IGNORECASE
+    )
+    if found:
+        major, minor, patch = found.groups(default="0")
+        return int(major), int(minor), int(patch)
+    day = re.search(r"\b20\d\d-\d\d(-\d\d)?\b", text or "")
+    return version_on(day.group()) if day else None
+
+
+def version_on(day: str) -> Version:
+    """The release in force on a day, written as 2025-06-12.
+
+    >>> version_on("2025-06-12")
+    (0, 4, 0)
+    """
+    found = [version for first, version in RELEASES if first <= day]
+    return found[-1] if found else (0, 2, 0)
+
+
+def version_text(version: Version) -> str:
+    """As verl writes it: ``v0.7.1``.
+
+    >>> version_text((0, 7, 1))
+    'v0.7.1'
+    """
+    return "v" + ".".join(str(part) for part in version)

@@ -1,0 +1,178 @@
+"""Bytes a token that a decoder layer takes, as coefficients of its sizes.
+
+Read off traces of the layers of transformers 5 with flash attention and 16-bit activations: every tensor that
+is alive at an operation, matched by its size (``make oracle`` repeats it). A width is the largest of the
+moments listed for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .constants import EXPERT_IMBALANCE
+from .matrices import layer_kinds, shared_width
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..catalog.models.architecture import Architecture
+
+#: What a coefficient stands before.
+SYMBOLS: Mapping[str, str] = {
+    "h": "hidden size",
+    "f": "width of the MLP",
+    "q": "width of all queries",
+    "k": "width of all keys",
+    "a": "attention heads",
+    "g": "key-value heads",
+    "x": "hidden size, for each expert of a token",
+    "e": "width of one expert, for each expert of a token",
+    "n": "routed experts",
+}
+
+Coefficients = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Width:
+    """Bytes a token: the largest of some moments.
+
+    Attributes:
+        moments: what happens, and the coefficients of what is alive then.
+    """
+
+    moments: tuple[tuple[str, Coefficients], ...]
+
+    def value(self, sizes: Mapping[str, float]) -> float:
+        """Bytes a token."""
+        return max(
+            sum(factor * sizes[symbol] for symbol, factor in parts.items()) for _, parts in self.moments
+        )
+
+    def text(self) -> str:
+        """As a formula: ``max(18h + 12f, 34h)``."""
+        sums = [
+            " + ".join(f"{factor:g}{symbol}" for symbol, factor in parts.items()) for _, parts in self.moments
+        ]
+        return sums[0] if len(sums) == 1 else f"max({', '.join(sums)})"
+
+
+_KEPT = {"q": 4, "k": 4, "a": 4}
+_KEPT_QK = {"q": 10, "k": 10, "a": 8, "g": 4}
+
+DENSE = {
+    "working": Width(
+        (
+            ("MLP", {"h": 18, "f": 12, **_KEPT}),
+            ("norm", {"h": 34, **_KEPT}),
+            ("attention", {"h": 10, "q": 16, "k": 8, "a": 8}),
+        )
+    ),
+    "saved": Width((("forward", {"h": 16, "f": 8, **_KEPT}),)),
+    "lora_working": Width((("MLP", {"h": 28, "f": 14, "q": 6, "k": 4}),)),
+    "lora_saved": Width((("forward", {"h": 16, "f": 8, "q": 6, "k": 4}),)),
+    "forward": Width(
+        (
+            ("MLP", {"h": 8, "f": 6}),
+            ("norm", {"h": 14}),
+            ("attention", {"h": 6, "q": 8, "k": 4}),
+        )
+    ),
+}
+QK_NORM = {
+    **DENSE,
+    "working": Width(
+        (
+            ("MLP", {"h": 18, "f": 12, **_KEPT_QK}),
+            ("norm", {"h": 34, **_KEPT_QK}),
+            ("attention", {"h": 10, "q": 22, "k": 14, "a": 12, "g": 4}),
+            ("query norm", {"h": 12, "q": 24}),
+        )
+    ),
+    "saved": Width((("forward", {"h": 16, "f": 8, **_KEPT_QK}),)),
+    "forward": Width(
+        (
+            ("MLP", {"h": 8, "f": 6}),
+            ("norm", {"h": 14}),
+            ("attention", {"h": 6, "q": 10}),
+        )
+    ),
+}
+FOUR_NORMS = {
+    **DENSE,
+    "working": Width((("norm", {"h": 54, "f": 8, **_KEPT}), ("MLP", {"h": 30, "f": 12, **_KEPT}))),
+    "saved": Width((("forward", {"h": 36, "f": 8, **_KEPT}),)),
+}
+_ROUTED = {**_KEPT_QK, "n": 12}
+EXPERTS = {
+    **QK_NORM,
+    "working": Width(
+        (
+            ("gather", {"h": 18, "x": 10, "e": 8, "f": 8, **_ROUTED}),
+            ("experts", {"h": 18, "x": 4, "e": 14, "f": 12, **_ROUTED}),
+            ("activation", {"h": 18, "x": 2, "e": 16, "f": 12, **_ROUTED}),
+        )
+    ),
+    "saved": Width((("forward", {"h": 16, "x": 4, "e": 8, "f": 8, **_ROUTED}),)),
+    "lora_working": Width((("experts", {"h": 28, "x": 10, "e": 14, "f": 14, **_ROUTED}),)),
+    "lora_saved": Width((("forward", {"h": 16, "x": 4, "e": 8, "f": 8, **_ROUTED}),)),
+    "forward": Width((("gather", {"h": 8, "x": 8, "f": 6}), ("experts", {"h": 8, "x": 2, "e": 8, "f": 6}))),
+}
+
+
+def layer_widths(architecture: Architecture) -> Mapping[str, float]:
+    """Bytes a token of the widest layer, by the names of ``DENSE``.
+
+    >>> from sphinx_verl_resources.cli.data import load_paths
+    >>> widths = layer_widths(load_paths([]).architectures.get("meta-llama/Meta-Llama-3-8B"))
+    >>> widths["working"], widths["saved"]
+    (266368, 200832)
+    """
+    dense = FOUR_NORMS if architecture.norms_per_layer >= 4 else QK_NORM if architecture.qk_norm else DENSE
+    choices = [(dense, layer_sizes(architecture, experts=False))] if _has_dense(architecture) else []
+    if architecture.moe:
+        choices.append((EXPERTS, layer_sizes(architecture, experts=True)))
+    return {name: max(widths[name].value(sizes) for widths, sizes in choices) for name in DENSE}
+
+
+def layer_sizes(architecture: Architecture, *, experts: bool) -> Mapping[str, float]:
+    """What the symbols stand for in one model; a layer with experts has shared ones as its MLP."""
+    query, key = _attention_widths(architecture)
+    sizes: dict[str, float] = {
+        "h": architecture.hidden_size,
+        "f": architecture.intermediate_size or 0,
+        "q": query,
+        "k": key,
+        "a": architecture.num_attention_heads,
+        "g": architecture.num_key_value_heads,
+        "x": 0,
+        "e": 0,
+        "n": 0,
+    }
+    moe = architecture.moe
+    if experts and moe:
+        fullest = moe.experts_per_token * EXPERT_IMBALANCE.value
+        sizes.update(
+            f=shared_width(moe),
+            x=fullest * architecture.hidden_size,
+            e=fullest * moe.moe_intermediate_size,
+            n=moe.num_experts,
+        )
+    return sizes
+
+
+def _has_dense(architecture: Architecture) -> bool:
+    return any(not kind.experts for kind, _ in layer_kinds(architecture))
+
+
+def _attention_widths(architecture: Architecture) -> tuple[float, float]:
+    """Widths of queries and of keys in elements; means of the two widths that latent attention has."""
+    mla = architecture.mla
+    if mla:
+        both = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim
+        return architecture.num_attention_heads * both / 2, architecture.num_attention_heads * both / 2
+    return (
+        architecture.num_attention_heads * architecture.head_dim,
+        architecture.num_key_value_heads * architecture.head_dim,
+    )

@@ -1,0 +1,432 @@
+"""A user's config.json gives the shape and count of the registry, and every mistake in one has a place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.cli.data import load_paths
+from sphinx_verl_resources.diagnostics import Severity
+from sphinx_verl_resources.estimator.conventions import CONVENTIONS
+from sphinx_verl_resources.estimator.hf_config import read_config_json
+from sphinx_verl_resources.estimator.parameters import count_parameters
+
+QWEN = """{
+  "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
+  "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02, "intermediate_size": 18944,
+  "max_position_embeddings": 131072, "max_window_layers": 28, "model_type": "qwen2",
+  "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 131072,
+  "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true,
+  "use_sliding_window": false, "vocab_size": 152064
+}"""
+
+#: Config files as they are published, without what no count depends on.
+CONFIGS = {
+    "Qwen/Qwen2.5-7B": QWEN,
+    "Qwen/Qwen3-4B": """{
+  "model_type": "qwen3", "attention_bias": false, "head_dim": 128, "hidden_size": 2560,
+  "intermediate_size": 9728, "max_position_embeddings": 40960, "num_attention_heads": 32,
+  "num_hidden_layers": 36, "num_key_value_heads": 8, "sliding_window": null, "tie_word_embeddings": true,
+  "use_sliding_window": false, "vocab_size": 151936
+}""",
+    "Qwen/Qwen3-30B-A3B": """{
+  "model_type": "qwen3_moe", "decoder_sparse_step": 1, "head_dim": 128, "hidden_size": 2048,
+  "intermediate_size": 6144, "max_position_embeddings": 40960, "mlp_only_layers": [],
+  "moe_intermediate_size": 768, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+  "num_hidden_layers": 48, "num_key_value_heads": 4, "tie_word_embeddings": false, "vocab_size": 151936
+}""",
+    "meta-llama/Llama-3.2-3B": """{
+\t"model_type": "llama", "attention_bias": false, "head_dim": 128, "hidden_size": 3072,
+\t"intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": false,
+\t"num_attention_heads": 24, "num_hidden_layers": 28, "num_key_value_heads": 8,
+\t"rope_scaling": {"factor": 32.0, "rope_type": "llama3"}, "tie_word_embeddings": true, "vocab_size": 128256
+}""",
+    "meta-llama/Llama-2-7b-hf": """{
+  "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 4096,
+  "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000
+}""",
+    "mistralai/Mixtral-8x7B-v0.1": """{
+  "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+  "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2,
+  "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "sliding_window": null,
+  "tie_word_embeddings": false, "vocab_size": 32000
+}""",
+    "google/gemma-2-2b": """{
+  "model_type": "gemma2", "attention_bias": false, "head_dim": 256, "hidden_size": 2304,
+  "intermediate_size": 9216, "max_position_embeddings": 8192, "num_attention_heads": 8,
+  "num_hidden_layers": 26, "num_key_value_heads": 4, "sliding_window": 4096, "vocab_size": 256000
+}""",
+    "microsoft/phi-4": """{
+  "model_type": "phi3", "attention_bias": false, "hidden_size": 5120, "intermediate_size": 17920,
+  "max_position_embeddings": 16384, "num_attention_heads": 40, "num_hidden_layers": 40,
+  "num_key_value_heads": 10, "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 100352
+}""",
+    "deepseek-ai/DeepSeek-V3": """{
+  "model_type": "deepseek_v3", "attention_bias": false, "first_k_dense_replace": 3, "hidden_size": 7168,
+  "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+  "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_routed_experts": 256, "n_shared_experts": 1,
+  "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61,
+  "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536,
+  "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "quantization_config": {"quant_method": "fp8"},
+  "tie_word_embeddings": false, "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280
+}""",
+    "moonshotai/Moonlight-16B-A3B": """{
+  "model_type": "deepseek_v3", "first_k_dense_replace": 1, "hidden_size": 2048, "intermediate_size": 11264,
+  "kv_lora_rank": 512, "max_position_embeddings": 8192, "moe_intermediate_size": 1408,
+  "n_routed_experts": 64, "n_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6,
+  "num_hidden_layers": 27, "num_key_value_heads": 16, "num_nextn_predict_layers": 0, "q_lora_rank": null,
+  "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "tie_word_embeddings": false, "v_head_dim": 128,
+  "vocab_size": 163840
+}""",
+    "Qwen/Qwen2.5-VL-7B-Instruct": """{
+  "model_type": "qwen2_5_vl", "hidden_size": 3584, "intermediate_size": 18944,
+  "max_position_embeddings": 128000, "num_attention_heads": 28, "num_hidden_layers": 28,
+  "num_key_value_heads": 4, "sliding_window": 32768, "tie_word_embeddings": false,
+  "use_sliding_window": false,
+  "vision_config": {
+    "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16, "in_chans": 3,
+    "out_hidden_size": 3584, "patch_size": 14, "spatial_merge_size": 2, "spatial_patch_size": 14,
+    "fullatt_block_indexes": [7, 15, 23, 31], "temporal_patch_size": 2
+  },
+  "vocab_size": 152064
+}""",
+    "Qwen/Qwen3-VL-30B-A3B-Instruct": """{
+  "model_type": "qwen3_vl_moe", "image_token_id": 151655,
+  "text_config": {
+    "attention_bias": false, "decoder_sparse_step": 1, "head_dim": 128, "hidden_size": 2048,
+    "intermediate_size": 6144, "max_position_embeddings": 262144, "mlp_only_layers": [],
+    "model_type": "qwen3_vl_moe_text", "moe_intermediate_size": 768, "num_attention_heads": 32,
+    "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4,
+    "vocab_size": 151936
+  },
+  "tie_word_embeddings": false,
+  "vision_config": {
+    "deepstack_visual_indexes": [8, 16, 24], "depth": 27, "hidden_size": 1152, "in_channels": 3,
+    "intermediate_size": 4304, "model_type": "qwen3_vl_moe", "num_heads": 16,
+    "num_position_embeddings": 2304, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2,
+    "temporal_patch_size": 2
+  }
+}""",
+    "Qwen/Qwen3.5-122B-A10B": """{
+  "model_type": "qwen3_5_moe",
+  "text_config": {
+    "attention_bias": false, "attn_output_gate": true, "head_dim": 256, "hidden_size": 3072,
+    "layer_types": [LAYERS], "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 64, "linear_value_head_dim": 128,
+    "max_position_embeddings": 262144, "model_type": "qwen3_5_moe_text", "moe_intermediate_size": 1024,
+    "mtp_num_hidden_layers": 1, "num_attention_heads": 32, "num_experts": 256, "num_experts_per_tok": 8,
+    "num_hidden_layers": 48, "num_key_value_heads": 2, "shared_expert_intermediate_size": 1024,
+    "vocab_size": 248320
+  },
+  "tie_word_embeddings": false,
+  "vision_config": {
+    "deepstack_visual_indexes": [], "depth": 27, "hidden_size": 1152, "in_channels": 3,
+    "intermediate_size": 4304, "num_heads": 16, "num_position_embeddings": 2304,
+    "out_hidden_size": 3072, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2
+  }
+}""".replace("LAYERS", ", ".join((['"linear_attention"'] * 3 + ['"full_attention"']) * 12)),
+}
+#: What a config cannot say, and what an entry of the registry says of itself.
+ABOUT = {
+    "name", "hf_id", "aliases", "aliases_unverified", "max_position_embeddings_of_aliases",
+    "parameters_breakdown", "published", "config_source", "verified", "notes",
+}  # fmt: skip
+
+
+def read(text):
+    """The architecture and every problem as it is printed."""
+    architecture, problems = read_config_json(text, "my/config.json")
+    assert (architecture is None) == any(problem.severity is Severity.ERROR for problem in problems)
+    return architecture, [str(problem) for problem in problems]
+
+
+def read_with(**changes):
+    """As ``read``, of Qwen2.5-7B with changes; a value of ``...`` removes a key."""
+    fields = {**json.loads(QWEN), **changes}
+    return read(json.dumps({key: value for key, value in fields.items() if value is not ...}))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_shapes_are_those_of_the_registry(name):
+    entry = load_paths([]).architectures.get(name)
+    architecture, problems = read(CONFIGS[name])
+    assert problems == []
+    assert architecture.model_dump(exclude=ABOUT) == entry.model_dump(exclude=ABOUT)
+
+
+@pytest.mark.parametrize(
+    ("fields", "parameters"),
+    [
+        (  # Qwen1.5-MoE-A2.7B
+            {
+                "model_type": "qwen2_moe", "hidden_size": 2048, "num_hidden_layers": 24,
+                "num_attention_heads": 16, "num_key_value_heads": 16, "intermediate_size": 5632,
+                "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "num_experts": 60,
+                "num_experts_per_tok": 4, "vocab_size": 151936, "max_position_embeddings": 8192,
+            },
+            14_315_784_192,
+        ),
+        (  # DeepSeek-V2-Lite
+            {
+                "model_type": "deepseek_v2", "hidden_size": 2048, "num_hidden_layers": 27,
+                "num_attention_heads": 16, "num_key_value_heads": 16, "intermediate_size": 10944,
+                "moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2,
+                "num_experts_per_tok": 6, "kv_lora_rank": 512, "q_lora_rank": None, "qk_nope_head_dim": 128,
+                "qk_rope_head_dim": 64, "v_head_dim": 128, "first_k_dense_replace": 1,
+                "vocab_size": 102400, "max_position_embeddings": 163840,
+            },
+            15_706_484_224,
+        ),
+        (  # gemma-3-1b
+            {
+                "model_type": "gemma3_text", "hidden_size": 1152, "num_hidden_layers": 26,
+                "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
+                "intermediate_size": 6912, "vocab_size": 262144, "max_position_embeddings": 32768,
+            },
+            999_885_952,
+        ),
+    ],
+)  # fmt: skip
+def test_counts_published_for_models_outside_the_registry(fields, parameters):
+    architecture, problems = read(json.dumps(fields))
+    assert problems == []
+    assert architecture.parameters == parameters == count_parameters(architecture).total
+
+
+def test_qwen3_next_with_its_extra_layer():
+    architecture, problems = read(
+        """{"model_type": "qwen3_next", "hidden_size": 2048, "num_hidden_layers": 48,
+        "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "intermediate_size": 5120,
+        "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512,
+        "shared_expert_intermediate_size": 512, "linear_num_key_heads": 16, "linear_key_head_dim": 128,
+        "linear_num_value_heads": 32, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
+        "full_attention_interval": 4, "vocab_size": 151936, "max_position_embeddings": 262144,
+        "num_nextn_predict_layers": 1}"""
+    )
+    assert problems == []
+    assert architecture.parameters + architecture.mtp_parameters == 81_324_862_720
+
+
+def test_gemma_3_leaves_out_most_keys_and_its_tower_is_not_counted():
+    text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
+    architecture, problems = read(
+        json.dumps({"model_type": "gemma3", "vision_config": {}, "text_config": text})
+    )
+    assert architecture.parameters == 3_880_263_168
+    assert problems == [
+        "my/config.json:1:43: WARNING: the vision tower of this model type is not counted; the count is "
+        "close, not exact [verl.not_modelled]"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sparse"),
+    [
+        ({}, 8), ({"mlp_only_layers": [0, 3]}, 6), ({"decoder_sparse_step": 2}, 4),
+        ({"decoder_sparse_step": 3, "mlp_only_layers": [5, 6]}, 1), ({"mlp_only_layers": [99]}, 8),
+    ],
+)  # fmt: skip
+def test_layers_with_experts(changes, sparse):
+    architecture, _ = read(
+        json.dumps({**json.loads(CONFIGS["Qwen/Qwen3-30B-A3B"]), "num_hidden_layers": 8, **changes})
+    )
+    assert architecture.moe.first_dense_layers == 8 - sparse
+
+
+def test_what_a_key_leaves_open_the_type_decides():
+    assert read_with(num_key_value_heads=...)[0].num_key_value_heads == 28
+    assert read_with(model_type="qwen3", head_dim=...)[0].head_dim == 128
+    assert read_with(model_type="llama")[0].qkv_bias is False
+    assert read_with(model_type="gemma2", tie_word_embeddings=...)[0].tie_word_embeddings is True
+    assert read_with(tie_word_embeddings=...)[0].tie_word_embeddings is False
+    assert read_with(use_sliding_window=...)[0].sliding_window is None
+    assert read_with(use_sliding_window=True)[0].sliding_window == 131072
+    assert read_with(model_type="mistral", use_sliding_window=...)[0].sliding_window == 131072
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B"), ("/home/me/model", "my/config.json"), ("", "my/config.json"),
+        (3, "my/config.json"), ("TODO", "my/config.json"), ("a\nb", "my/config.json"), ("x" * 201, "my/config.json"),
+    ],
+)  # fmt: skip
+def test_the_name_is_one_that_can_be_shown(given, name):
+    assert read_with(_name_or_path=given)[0].name == name
+
+
+@pytest.mark.parametrize("shown", ["", "\0", "a b", "C:\\model\\config.json", "x@example.org", "x" * 999])
+def test_a_path_that_is_no_name(shown):
+    architecture, problems = read_config_json(QWEN, shown)
+    assert (architecture.name, problems) == ("config.json", ())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("3584", "§0", "ERROR: hidden_size: must be at least 1, got '0' [verl.wrong_value]"),
+        ("3584", "§-8", "ERROR: hidden_size: must be at least 1, got '-8' [verl.wrong_value]"),
+        ("3584", '§"3584"', "ERROR: hidden_size: expected a whole number, got the text '3584'; write 3584 [verl.wrong_type]"),
+        ("3584", "§3584.5", "ERROR: hidden_size: expected a whole number, got 3584.5 [verl.wrong_type]"),
+        ("3584", "§[3584]", "ERROR: hidden_size: expected a whole number, got a list [verl.wrong_type]"),
+        ("3584", "§true", "ERROR: hidden_size: expected a whole number, got true [verl.wrong_type]"),
+        ("3584", "§null", "ERROR: hidden_size: expected a value, got nothing; Width of the residual stream [verl.wrong_type]"),
+        ("3584", "§" + "1" * 30, "ERROR: hidden_size: must be between 1 and 100000000, got a number of 30 digits [verl.wrong_value]"),
+        ("3584", "§999999999", "ERROR: hidden_size: must be at most 100000000, got '999999999' [verl.wrong_value]"),
+        (
+            "3584", "99999984",
+            "ERROR: these sizes give 6.4e+17 parameters, more than any model has; check the sizes, hidden_size "
+            "first [verl.wrong_value]",
+        ),
+        (
+            '"num_attention_heads": 28', '"num_attention_heads": §12',
+            "ERROR: num_attention_heads: 12 does not divide hidden_size, 3584; correct one of them, or write "
+            "head_dim [verl.wrong_value]",
+        ),
+        (
+            '"num_key_value_heads": 4', '"num_key_value_heads": §5',
+            "ERROR: num_key_value_heads: 5 does not divide num_attention_heads, 28; each key-value head serves "
+            "the same number of query heads [verl.wrong_value]",
+        ),
+        ('"hidden_size": 3584, ', "", "ERROR: the key 'hidden_size' is missing; Width of the residual stream [verl.missing_key]"),
+        ('"hidden_size"', '§"hiden_size"', "ERROR: unknown key 'hiden_size'; did you mean 'hidden_size'? [verl.unknown_key]"),
+        (
+            '"num_key_value_heads"', '§"num_key_value_head"',
+            "WARNING: unknown key 'num_key_value_head'; did you mean 'num_key_value_heads'? [verl.unknown_key]",
+        ),
+        ('"vocab_size"', '"vocab_size": 1, §"vocab_size"', "ERROR: the key 'vocab_size' stands here a second time [verl.duplicate_key]"),
+        (
+            '"qwen2"', '§"qwen22"',
+            "WARNING: unknown model type 'qwen22'; taken for a dense decoder like llama; did you mean 'qwen2'? If "
+            "not, compare the count with the one published [verl.unknown_value]",
+        ),
+        (
+            '"model_type": "qwen2",', "",
+            "WARNING: the key 'model_type' is missing; taken for a dense decoder like llama; write the model's "
+            "type, for example qwen2 [verl.missing_key]",
+        ),
+        ('"qwen2"', "§2", 'ERROR: model_type: expected text, got a number, 2; put it in quotes: "2" [verl.wrong_type]'),
+        (
+            '"qwen2"', '"llama", "attention_bias": §true',
+            "WARNING: attention_bias: those of the output projections, 100352 parameters, are not counted; the "
+            "count is close, not exact [verl.not_modelled]",
+        ),
+        (
+            '"use_cache"', '"mlp_bias": §true, "use_cache"',
+            "WARNING: mlp_bias: the biases of the MLP are not counted; the count is close, not exact [verl.not_modelled]",
+        ),
+        (
+            '"use_cache": true,\n  ', '"use_cache": true\n  §',
+            "ERROR: not valid JSON: expecting ',' delimiter; JSON has quotes around each key and text, and a comma "
+            "between entries [verl.yaml_syntax]",
+        ),
+    ],
+)  # fmt: skip
+def test_mistakes_have_a_place_and_a_remedy(old, new, expected):
+    """The place is where the mark stands, or the beginning."""
+    assert old in QWEN
+    marked = QWEN.replace(old, new, 1)
+    before = marked.partition("§")[0] if "§" in marked else ""
+    line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
+    assert read(marked.replace("§", ""))[1] == [f"my/config.json:{line}:{column}: {expected}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "expected"),
+    [
+        ("Qwen/Qwen3-30B-A3B", {"num_experts": ...}, "the key 'num_experts' is missing; Routed experts per layer"),
+        ("Qwen/Qwen3-30B-A3B", {"num_experts_per_tok": 129}, "num_experts_per_tok: 129 is more than the 128 experts of a layer"),
+        ("Qwen/Qwen3-30B-A3B", {"model_type": "acme_moe"}, "num_experts: only for a known model type can this be counted"),
+        ("deepseek-ai/DeepSeek-V3", {"q_lora_rank": ...}, "the key 'q_lora_rank' is missing; Rank of the query projection; null"),
+        ("deepseek-ai/DeepSeek-V3", {"kv_lora_rank": ...}, "the key 'kv_lora_rank' is missing"),
+        ("deepseek-ai/DeepSeek-V3", {"attention_bias": True}, "attention_bias: the biases of attention are not counted"),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", {"vision_config": {"depth": 32}}, "the key 'patch_size' is missing in 'vision_config'"),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", {"vision_config": 3}, "vision_config: expected keys and values, got 3"),
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", {"text_config": {}}, "the key 'hidden_size' is missing in 'text_config'"),
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", {"text_config": {"hidden_size": 0}}, "text_config.hidden_size: must be at least 1"),
+        ("Qwen/Qwen3.5-122B-A10B", {"text_config": {"layer_types": [1, "full_attention"]}}, "layer_types: taken as if layers 2, 4, … had"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_a_kind_of_model(name, changes, expected):
+    fields = {**json.loads(CONFIGS[name]), **changes}
+    _, problems = read(json.dumps({key: value for key, value in fields.items() if value is not ...}))
+    assert any(expected in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "",
+            "1:1: ERROR: the file is empty; a file of this kind begins with the key 'model_type' [verl.file_empty]",
+        ),
+        ("[]", "1:1: ERROR: expected keys and values, got a list"),
+        ("7", "1:1: ERROR: expected keys and values, got 7"),
+        ("{", "1:2: ERROR: not valid JSON"),
+        ('{"a": ' * 30 + "1" + "}" * 30, "nesting of more than 20 levels"),
+        ("[" * 100_000, "nesting of more than 20 levels"),
+        ("\0", "1:1: ERROR: invisible character U+0000"),
+        ('{"a": "' + "x" * 2**20 + '"}', "larger than 1 MiB"),
+    ],
+)
+def test_what_is_no_config_at_all(text, expected):
+    architecture, problems = read(text)
+    assert architecture is None
+    assert len(problems) == 1
+    assert expected in problems[0]
+
+
+def test_byte_order_mark_is_passed_over():
+    assert read("\ufeff" + QWEN) == read(QWEN)
+
+
+KEYS = sorted({key for text in CONFIGS.values() for key in json.loads(text)} | {"mlp_bias", "qkv_bias", "x"})
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.integers(0, 300) | st.floats() | st.text(max_size=20)
+    | st.sampled_from(sorted(CONVENTIONS)) | st.sampled_from([10**8, 10**9, 10**30, -1, "", "1e5"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=9), inner, max_size=4),
+    max_leaves=8,
+)  # fmt: skip
+
+
+def assert_sound(text):
+    """Read without a crash; what comes out has places, and counts that agree."""
+    architecture, problems = read_config_json(text, "config.json")
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    assert (architecture is None) == bool(errors)
+    assert all(problem.message and problem.location.line >= 1 for problem in problems)
+    if architecture:
+        assert architecture.parameters == count_parameters(architecture).total <= 10**15
+        assert type(architecture).model_validate(architecture.model_dump()) == architecture
+
+
+@given(st.text())
+def test_no_text_crashes(text):
+    assert_sound(text)
+
+
+@given(VALUES)
+def test_no_value_crashes(value):
+    assert_sound(json.dumps(value))
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_no_mutation_of_a_real_config_crashes(data):
+    fields = json.loads(data.draw(st.sampled_from(list(CONFIGS.values()))))
+    parts = [fields, *(value for value in fields.values() if isinstance(value, dict))]
+    for _ in range(data.draw(st.integers(1, 4))):
+        part = data.draw(st.sampled_from(parts))
+        key = data.draw(st.sampled_from([*sorted(part), *KEYS]))
+        part[key] = data.draw(VALUES)
+        if data.draw(st.booleans()):
+            del part[key]
+    text = json.dumps(fields)
+    if data.draw(st.booleans()):
+        cut = data.draw(st.integers(0, len(text)))
+        text = text[:cut] + data.draw(st.sampled_from(["", " ", "{", '"', "\t", "&", "0"])) + text[cut + 1 :]
+    assert_sound(text)

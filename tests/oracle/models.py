@@ -1,0 +1,83 @@
+"""Models of transformers from the facts in ``data/architectures.yaml``, with random weights and nothing downloaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from attention import NAME, register
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+ARCHITECTURES = Path(__file__).resolve().parents[2] / "data" / "architectures.yaml"
+#: Facts that a configuration calls by the same name.
+SAME_NAME = (
+    "hidden_size",
+    "num_hidden_layers",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "tie_word_embeddings",
+    "max_position_embeddings",
+)
+#: Facts of experts that it calls otherwise.
+EXPERTS = {
+    "num_experts": "num_experts",
+    "experts_per_token": "num_experts_per_tok",
+    "moe_intermediate_size": "moe_intermediate_size",
+}
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+ALL_LINEAR = (*ATTENTION, "gate_proj", "up_proj", "down_proj")
+
+
+def architecture(name: str) -> dict[str, Any]:
+    """The facts of one architecture."""
+    entries = yaml.safe_load(ARCHITECTURES.read_text(encoding="utf-8"))["architectures"]
+    return next(entry for entry in entries if entry["name"] == name)
+
+
+def causal_lm(facts: dict[str, Any], layers: int) -> PreTrainedModel:
+    """The bf16 model of an architecture, with some or all of its layers.
+
+    Raises:
+        ValueError: If the whole model does not have the number of parameters that the facts state.
+    """
+    register()
+    fields = {key: facts[key] for key in SAME_NAME} | {"num_hidden_layers": layers}
+    if "moe" in facts:
+        fields |= {theirs: facts["moe"][ours] for ours, theirs in EXPERTS.items()}
+    config = AutoConfig.for_model(facts["model_type"], use_cache=False, pad_token_id=None, **fields)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation=NAME)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    if layers == facts["num_hidden_layers"] and count != facts["parameters"]:
+        raise ValueError(f"{facts['name']}: {count} parameters, the facts say {facts['parameters']}")
+    return model
+
+
+class _Adapted(nn.Module):
+    """A frozen linear layer with fp32 adapters, in the order of operations of peft."""
+
+    def __init__(self, base: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.base = base
+        self.down = nn.Linear(base.in_features, rank, bias=False, dtype=torch.float32)
+        self.up = nn.Linear(rank, base.out_features, bias=False, dtype=torch.float32)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        out = self.base(hidden)
+        adapted = self.up(self.down(hidden.to(self.down.weight.dtype))) * 2.0
+        return (out + adapted).to(out.dtype)
+
+
+def add_adapters(model: PreTrainedModel, rank: int, targets: tuple[str, ...]) -> None:
+    """Freeze a model and put adapters of a rank beside the linear layers called so."""
+    model.requires_grad_(False)
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if name in targets and isinstance(child, nn.Linear):
+                setattr(module, name, _Adapted(child, rank))
+    model.enable_input_require_grads()
