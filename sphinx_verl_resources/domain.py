@@ -77,7 +77,7 @@ class ConfigUse:
 
 
 #: Questions about the runs, about conf.py, and about the memory analysis.
-Use = RunsUse | KnownUse | FigureUse | ConfigUse | Question[Any]
+Use = RunsUse | KnownUse | FigureUse | ConfigUse | Question[Any] | EstimatorQuestion[Any]
 
 
 class VerlDomain(Domain):
@@ -161,7 +161,7 @@ class VerlDomain(Domain):
         return World(self._facts[0], self.catalog, self.analysis, self.cases)
 
     @cached_property
-    def _answers(self) -> dict[Question[Any], Any]:
+    def _answers(self) -> dict[Question[Any] | EstimatorQuestion[Any], Any]:
         return {}
 
     def forget(self) -> None:
@@ -188,7 +188,9 @@ class VerlDomain(Domain):
 
     def _report_analysis(self) -> None:
         """The same for the analysis, which costs nothing where no page shows any of it."""
-        if not any(isinstance(use, Question) for uses in self.uses.values() for use in uses):
+        if not any(
+            isinstance(use, Question | EstimatorQuestion) for uses in self.uses.values() for use in uses
+        ):
             return
         if self.data["analysis_problems"] is None:
             from .memory.printed import analysis_problems
@@ -216,7 +218,7 @@ class VerlDomain(Domain):
         """Remember that the document being read asks this question."""
         self.uses.setdefault(self.env.docname, {})[use] = self._fingerprint(use)
 
-    def ask(self, question: Question[Answer]) -> Answer:
+    def ask(self, question: Question[Answer] | EstimatorQuestion[Answer]) -> Answer:
         """The answer to a question about the analysis; the document being read depends on it from now on.
 
         Raises:
@@ -262,7 +264,7 @@ class VerlDomain(Domain):
             return repr(getattr(self.settings, use.name))
         if isinstance(use, FigureUse):
             return FIGURES[use.name](self.catalog)
-        if isinstance(use, Question):
+        if isinstance(use, Question | EstimatorQuestion):
             return _digest((__version__, repr(self._answer(use))))
         from .catalog.selection import is_known, select_broken, select_runs
 
@@ -275,12 +277,14 @@ class VerlDomain(Domain):
         parts.extend(f"broken {file.shown} {file.size}" for file in select_broken(self.catalog, use.query))
         return _digest(parts)
 
-    def _answer(self, question: Question[Any]) -> Any:
+    def _answer(self, question: Question[Any] | EstimatorQuestion[Any]) -> Any:
         """The answer, or the error that says why there is none; found once per build."""
         if question not in self._answers:
             try:
-                world = self.world if isinstance(question, EstimatorQuestion) else self.analysis
-                self._answers[question] = question.answer(world)  # type: ignore[arg-type]
+                if isinstance(question, EstimatorQuestion):
+                    self._answers[question] = question.answer(self.world)
+                else:
+                    self._answers[question] = question.answer(self.analysis)
             except AnalysisError as error:
                 self._answers[question] = error
         return self._answers[question]

@@ -15,6 +15,7 @@ from .options import OptionError, phrases
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ..estimator.questions import EstimatorQuestion
     from ..memory.questions import Answer, Question
 
 #: The flag that leaves remarks out.
@@ -27,7 +28,7 @@ _NOT_USED = " has errors; what is wrong in it is not used here. The build log sa
 class AnalysisDirective(VerlDirective):
     """A directive whose content is an answer of the analysis."""
 
-    def ask(self, question: Question[Answer]) -> Answer:
+    def ask(self, question: Question[Answer] | EstimatorQuestion[Answer]) -> Answer:
         """See ``VerlDomain.ask``."""
         return VerlDomain.of(self.env).ask(question)
 

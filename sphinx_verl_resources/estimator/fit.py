@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..catalog.names import SIZES
 from ..diagnostics import Code, did_you_mean
 from ..memory.shapes import AnalysisError
 from .estimate import estimate
-from .planner import TASKS, fitted, task_settings
+from .planner import TASKS, fitted, task_settings, with_megatron
 from .request import EstimateError, Request
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
+    from .estimate import Estimate
     from .facts import Facts
 
 FitKind = Literal["measured", "computed", "tight", "does not fit", "unknown"]
@@ -32,6 +33,7 @@ class FitCell:
         gpus: how many.
         run: the id of the run that was tested.
         peak, high: computed bytes per GPU and the upper end of their range; None where nothing is computed.
+        layout: the training backend that was computed with.
     """
 
     kind: FitKind
@@ -39,6 +41,7 @@ class FitCell:
     run: str | None = None
     peak: float | None = None
     high: float | None = None
+    layout: str = ""
 
 
 def fit_table(
@@ -54,8 +57,8 @@ def fit_table(
 ) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
     """Size classes and their cells, one for each number of GPUs.
 
-    A size class is computed with the model that stands for it in the analysis and the settings of the task, every
-    memory optimisation on.
+    A size class is computed with the model that stands for it in the analysis and the settings of the task,
+    every memory optimisation on: with FSDP, and where that does not fit with Megatron.
 
     Raises:
         AnalysisError: the card, the task or a size class is not known.
@@ -101,19 +104,55 @@ def _newest_last(runs: Iterable[Run]) -> list[Run]:
 
 
 def _cell(facts: Facts, asked: Request, count: int, tested: Mapping[int, Run]) -> FitCell:
-    from dataclasses import replace
 
     run = tested.get(count)
-    try:
-        found = estimate(fitted(replace(asked, gpus=count), facts), facts)
-    except EstimateError:
+    best = _best(facts, replace(asked, gpus=count))
+    if best is None:
         return FitCell("measured", count, run.id) if run else FitCell("unknown", count)
-    if run:
-        return FitCell("measured", count, run.id, found.peak, found.high)
-    kinds: dict[str, FitKind] = {
-        "fits": "computed",
-        "tight": "tight",
-        "does not fit": "does not fit",
-        "unknown": "unknown",
-    }
-    return FitCell(kinds[found.verdict], count, None, found.peak, found.high)
+    kind: FitKind = "measured" if run else _KINDS[best.verdict]
+    return FitCell(kind, count, run.id if run else None, best.peak, best.high, layout_of(best))
+
+
+_KINDS: dict[str, FitKind] = {
+    "fits": "computed",
+    "tight": "tight",
+    "does not fit": "does not fit",
+    "unknown": "unknown",
+}
+
+
+def _best(facts: Facts, asked: Request) -> Estimate | None:
+    """With FSDP, and where that does not fit with the Megatron layout that fits first, or takes least."""
+    found = _estimate(facts, asked)
+    if found is not None and found.verdict == "fits":
+        return found
+    tried = [found] if found else []
+    for request in with_megatron(asked, facts):
+        other = _estimate(facts, request)
+        if other is not None:
+            tried.append(other)
+            if other.verdict == "fits":
+                return other
+    return min(tried, key=lambda item: item.high, default=None)
+
+
+def _estimate(facts: Facts, asked: Request) -> Estimate | None:
+    try:
+        return estimate(fitted(asked, facts), facts)
+    except EstimateError:
+        return None
+
+
+def layout_of(found: Estimate) -> str:
+    """The training backend in a few words: ``FSDP``, or Megatron with its sizes."""
+    actor = found.settings.actor
+    if actor.backend != "megatron":
+        return "FSDP2" if actor.backend == "fsdp2" else "FSDP"
+    megatron = actor.megatron
+    sizes = (
+        ("TP", megatron.tensor),
+        ("PP", megatron.pipeline),
+        ("CP", megatron.context),
+        ("EP", megatron.expert),
+    )
+    return " ".join(["Megatron", *(f"{name} {size}" for name, size in sizes if size > 1)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from .estimate import Estimate, estimate
@@ -30,6 +32,22 @@ SAVING: Mapping[str, Any] = {
     "critic.fsdp.param_offload": True,
     "critic.fsdp.optimizer_offload": True,
 }
+_MEGATRON: Mapping[str, Any] = {
+    f"{ACTOR}.strategy": "megatron",
+    **{
+        f"{role}.{key}": value
+        for role in (ACTOR, "critic")
+        for key, value in (
+            ("megatron.param_offload", True),
+            ("megatron.optimizer_offload", True),
+            ("megatron.override_transformer_config.recompute_granularity", "full"),
+            ("megatron.override_transformer_config.recompute_method", "uniform"),
+            ("megatron.override_transformer_config.recompute_num_layers", 1),
+            ("optim.override_optimizer_config.optimizer_cpu_offload", True),
+            ("optim.override_optimizer_config.optimizer_offload_fraction", 1),
+        )
+    },
+}
 #: What a task sets.
 TASKS: Mapping[str, Mapping[str, Any]] = {
     "GRPO": {"algorithm.adv_estimator": "grpo", f"{ACTOR}.use_kl_loss": True},
@@ -44,6 +62,9 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
     "PPO": {"algorithm.adv_estimator": "gae", f"{ACTOR}.use_kl_loss": True},
     "DAPO": {"algorithm.adv_estimator": "grpo"},
 }
+
+#: Pipeline and tensor sizes that are tried with Megatron, by their product; the smaller pipeline first.
+_LAYOUTS = sorted(product((1, 2, 4, 8, 16), (1, 2, 4, 8)), key=lambda sizes: (sizes[0] * sizes[1], sizes))
 
 
 @dataclass(frozen=True)
@@ -76,10 +97,11 @@ def task_settings(task: str) -> Mapping[str, Any] | None:
 
 
 def plan(request: Request, facts: Facts) -> Plan:
-    """The smallest number of GPUs, or for a given number the largest micro-batch. At the upper end of the range.
+    """The smallest number of GPUs, or for a given number the largest micro-batch, at the upper end of the range.
 
     Args:
         request: with a card; ``gpus`` None asks for the number.
+        facts: the registries.
 
     Raises:
         EstimateError: the request leaves no estimate on any number of GPUs.
@@ -101,10 +123,8 @@ def plan(request: Request, facts: Facts) -> Plan:
 def estimates(request: Request, facts: Facts, counts: tuple[int, ...]) -> Iterator[tuple[int, Estimate]]:
     """The estimate on each number of GPUs that the settings can be divided among."""
     for count in counts:
-        try:
+        with suppress(EstimateError):
             yield count, estimate(fitted(replace(request, gpus=count), facts), facts)
-        except EstimateError:
-            continue
 
 
 def fitted(request: Request, facts: Facts) -> Request:
@@ -140,6 +160,35 @@ def fitted(request: Request, facts: Facts) -> Request:
     ):
         config[budget] = sum(limits)
     return replace(request, config=config)
+
+
+def with_megatron(request: Request, facts: Facts) -> Iterator[Request]:
+    """The same run with Megatron, its memory optimisations on, by growing model-parallel sizes.
+
+    Sizes that do not divide the GPUs, the heads or the layers are left out; experts are spread as far as the
+    model-parallel size leaves room.
+    """
+    shape, gpus = facts.shape(request.model), request.gpus or 8
+    if shape is None:
+        return
+    moe = shape.architecture.moe
+    dropped = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
+    config = {key: value for key, value in request.config.items() if not key.startswith(dropped)}
+    for pipeline, tensor in sorted(
+        product((1, 2, 4, 8, 16), (1, 2, 4, 8)), key=lambda sizes: (sizes[0] * sizes[1], sizes)
+    ):
+        if gpus % (tensor * pipeline) or shape.heads % tensor or shape.layers < pipeline:
+            continue
+        expert = 1
+        while moe and not moe.num_experts % (2 * expert) and not gpus % (2 * expert * pipeline):
+            expert *= 2
+        sizes = {"tensor_model_parallel_size": tensor, "pipeline_model_parallel_size": pipeline}
+        if moe:
+            sizes |= {"expert_model_parallel_size": expert, "expert_tensor_parallel_size": 1}
+        layout = {
+            f"{role}.megatron.{name}": size for role in (ACTOR, "critic") for name, size in sizes.items()
+        }
+        yield replace(request, backend="megatron", config={**config, **_MEGATRON, **layout})
 
 
 def largest_micro_batch(request: Request, facts: Facts) -> tuple[int | None, str]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..diagnostics import Code, did_you_mean
-from ..memory.questions import Question
 from ..memory.shapes import AnalysisError
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from .estimate import Estimate
     from .facts import Facts
     from .fit import FitCell
+    from .request import Request
     from .versions import Version
 
 Answer = TypeVar("Answer", covariant=True)
@@ -39,11 +39,11 @@ class World:
     cases: Cases
 
 
-class EstimatorQuestion(Question[Answer]):
-    """A question whose answer takes more than the analysis."""
+class EstimatorQuestion(Generic[Answer]):
+    """Hashable, picklable, and without state of its own."""
 
-    def answer(self, analysis: Any) -> Answer:
-        """Compute the answer from a ``World``.
+    def answer(self, world: World) -> Answer:
+        """Compute the answer.
 
         Raises:
             AnalysisError: what is recorded has none.
@@ -57,20 +57,19 @@ class RunEstimate(EstimatorQuestion["Estimate"]):
 
     run: str
 
-    def answer(self, analysis: World) -> Estimate:
+    def answer(self, world: World) -> Estimate:
         """See ``estimate``; the run needs settings."""
         from .case import request_of_run
-        from .estimate import estimate
 
-        run = analysis.catalog.runs.get(self.run)
+        run = world.catalog.runs.get(self.run)
         if run is None:
-            hint = did_you_mean(self.run, analysis.catalog.runs)
+            hint = did_you_mean(self.run, world.catalog.runs)
             raise AnalysisError(
                 f"there is no run {self.run!r}; {hint or 'see the ids in runs/'}", Code.directive
             )
         if not run.settings:
             raise AnalysisError(f"the run {self.run!r} records no settings to estimate from", Code.directive)
-        return _estimated(lambda: estimate(request_of_run(run), analysis.facts))
+        return _estimated(request_of_run(run), world.facts)
 
 
 @dataclass(frozen=True)
@@ -91,15 +90,14 @@ class ModelEstimate(EstimatorQuestion["Estimate"]):
     config: tuple[tuple[str, Any], ...] = ()
     version: Version | None = None
 
-    def answer(self, analysis: World) -> Estimate:
+    def answer(self, world: World) -> Estimate:
         """See ``estimate``."""
-        from .estimate import estimate
         from .request import Request
         from .versions import CURRENT
 
         version = self.version or CURRENT
         request = Request(self.model, dict(self.config), self.gpus, self.gpu, version=version)
-        return _estimated(lambda: estimate(request, analysis.facts))
+        return _estimated(request, world.facts)
 
 
 @dataclass(frozen=True)
@@ -120,14 +118,14 @@ class Fit(EstimatorQuestion["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
     counts: tuple[int, ...]
     config: tuple[tuple[str, Any], ...] = ()
 
-    def answer(self, analysis: World) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
+    def answer(self, world: World) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
         """See ``fit.fit_table``."""
         from .fit import fit_table
 
         return fit_table(
-            analysis.facts,
-            analysis.catalog,
-            analysis.analysis,
+            world.facts,
+            world.catalog,
+            world.analysis,
             gpu=self.gpu,
             task=self.task,
             sizes=self.sizes,
@@ -140,19 +138,20 @@ class Fit(EstimatorQuestion["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
 class Accuracies(EstimatorQuestion["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
     """Every case, computed beside observed, and the summary of each group."""
 
-    def answer(self, analysis: World) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
+    def answer(self, world: World) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
         """In the order of the files."""
         from .backtest import score, summaries
 
-        scores = tuple(score(entry.case, analysis.facts) for entry in analysis.cases.by_id.values())
+        scores = tuple(score(entry.case, world.facts) for entry in world.cases.by_id.values())
         return scores, summaries(scores)
 
 
-def _estimated(compute: Any) -> Any:
+def _estimated(request: Request, facts: Facts) -> Estimate:
+    from .estimate import estimate
     from .request import EstimateError
 
     try:
-        return compute()
+        return estimate(request, facts)
     except EstimateError as error:
         first = error.issues[0]
         hint = f"; {first.hint}" if first.hint else ""

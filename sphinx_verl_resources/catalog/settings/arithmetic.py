@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Brackets inside brackets, and signs before signs.
-MAX_DEPTH = 20
+MAX_DEPTH = 12
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>[0-9][0-9A-Za-z_#@]{0,40})|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"

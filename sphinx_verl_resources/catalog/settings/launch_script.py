@@ -67,6 +67,8 @@ def read_script(text: str, shown: str) -> SettingsText:
         collector.fail(places.at(problem.at), Code.shell_syntax, problem.message, problem.hint)
     trainings = list(_trainings(commands)) or _with_settings(commands)
     if not trainings:
+        if problems:  # which are why
+            return collector.result()
         message = "no command that trains with verl was found"
         hint = "expected one such as python3 -m verl.trainer.main_ppo data.train_batch_size=256"
         collector.fail(places.at(0), Code.shell_syntax, message, hint)

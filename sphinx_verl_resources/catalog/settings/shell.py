@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .variables import Value
 
 #: Commands inside commands, calls of functions included.
-MAX_DEPTH = 40
+MAX_DEPTH = 60
 #: What a command costs, beside the characters that it makes.
 _STEP = 10
 
@@ -77,7 +77,7 @@ class _Reader:
         for node in body:
             if self._scope.ended:
                 break
-            status = self._run(node)
+            status = self._follow(node)
         return status
 
     @property
@@ -88,11 +88,7 @@ class _Reader:
     def _within(self, scope: Scope) -> Iterator[Scope]:
         """Let a scope hold what is set, and come back."""
         outer, self._expansion.scope = self._scope, scope
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise TooMuchError("commands are nested, or functions call each other, too deeply")
         yield scope
-        self._depth -= 1
         self._expansion.scope = outer
 
     def _way(self, body: Body) -> Scope:
@@ -101,15 +97,24 @@ class _Reader:
             self.run_all(body)
         return scope
 
-    def _run(self, node: Node) -> bool | None:
+    def _follow(self, node: Node) -> bool | None:
+        """Follow one command; whether it succeeds, None if that is not known."""
         self._expansion.budget.spend(_STEP)
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise TooMuchError("commands are nested, or functions call each other, too deeply")
+        status = self._run(node)
+        self._depth -= 1
+        return status
+
+    def _run(self, node: Node) -> bool | None:
         if isinstance(node, Simple):
             self.at = node.at
             return self._simple(node)
         if isinstance(node, Chain):
             return self._chain(node)
         if isinstance(node, Negated):
-            status = self._run(node.command)
+            status = self._follow(node.command)
             return None if status is None else not status
         if isinstance(node, If):
             self._if(node)
@@ -132,12 +137,12 @@ class _Reader:
         return None
 
     def _chain(self, node: Chain) -> bool | None:
-        status = self._run(node.first)
+        status = self._follow(node.first)
         for operator, command in node.rest:
             if status is not None and status != (operator == "&&"):
                 continue
             with self._within(Scope(self._scope)) as way:
-                following = self._run(command)
+                following = self._follow(command)
             ways = [way] if status is not None and not way.ended else [Scope(self._scope), way]
             self._scope.join(ways, self._condition(self.at))
             status = following if status is not None else None
@@ -200,16 +205,20 @@ class _Reader:
             return True
         fields = self._expansion.fields(node.words)
         name = known(fields[0].text) if fields else ""
-        if name is None or name not in self._functions:
-            return self._builtin(name or "", fields)
-        expansion, outer = self._expansion, self._expansion.arguments
-        expansion.arguments = fields[1:]
+        if name is not None and name in self._functions:
+            return self._call(name, fields[1:])
+        return self._builtin(name or "", fields)
+
+    def _call(self, name: str, arguments: tuple[Field, ...]) -> None:
+        """Follow a function, but not into a call of itself."""
+        body = self._functions.pop(name)
+        outer, self._expansion.arguments = self._expansion.arguments, arguments
         with self._within(Scope(self._scope)) as scope:
-            self._run(self._functions[name])
-        expansion.arguments = outer
-        scope.ended = False
+            self._follow(body)
+        self._expansion.arguments = outer
+        self._functions.setdefault(name, body)
+        scope.ended = False  # It may have returned.
         self._scope.join([scope], "")
-        return None
 
     def _builtin(self, name: str, fields: tuple[Field, ...]) -> bool | None:
         arguments = fields[1:]
