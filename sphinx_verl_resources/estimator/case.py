@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import Code
 from .estimate import Estimate, estimate
+from .planner import fitted
 from .request import EstimateError, Issue, Request
 from .training import Training, TrainingEstimate, estimate_training
-from .versions import CURRENT, OBSERVED, version_of
+from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on
 
 if TYPE_CHECKING:
     from ..catalog.models.case import Case
@@ -66,22 +67,34 @@ def _version(case: Case) -> Version:
     return _EARLY
 
 
-def request_of_run(run: Run) -> Request:
-    """A run of the catalog as a request; it ran with the verl of the day on which it was added."""
-    from .versions import version_on
+def request_of_run(run: Run, facts: Facts) -> Request:
+    """A run of the catalog as a request, with the verl of its time.
 
-    return Request(
+    A tested run has all of its settings. Of another the source quotes some: what depends on the number of GPUs
+    is then filled in as a plan would.
+    """
+    config = dict(run.settings)
+    if _has_own_rollout_gpus(run):
+        config.setdefault("trainer.v1.trainer_mode", "separate_async")
+    tested = run.kind == "tested"
+    request = Request(
         model=run.model,
-        config=dict(run.settings),
+        config=config,
         gpus=run.gpus.count,
         gpu=run.gpus.type,
         memory_gb=run.gpus.memory_gb,
-        version=version_on(run.added.isoformat()) if run.added else CURRENT,
+        version=version_on(run.added.isoformat()) if tested and run.added else DOCUMENTED,
         backend=run.train,
         engine=run.infer.engine if run.infer else None,
         task=run.task,
         partial=True,
     )
+    return request if tested else fitted(request, facts)
+
+
+def _has_own_rollout_gpus(run: Run) -> bool:
+    """Whether rollout and training are on GPUs of their own, as the name of the task says."""
+    return any(word in run.task.lower() for word in ("async", "one-step-off", "one step off"))
 
 
 def training_of(case: Case, record: TrainingRecord) -> Training:

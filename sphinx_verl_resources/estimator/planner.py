@@ -8,7 +8,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from .estimate import Estimate, estimate
+from .facts import capacity_of
 from .request import EstimateError, Request
+from .resolve import USUAL_CARD
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
 
 if TYPE_CHECKING:
@@ -144,9 +146,10 @@ def fitted(request: Request, facts: Facts) -> Request:
 
     key = f"{ROLLOUT}.tensor_model_parallel_size"
     shape, card = facts.shape(request.model), facts.gpus.get(request.gpu or "")
+    memory = capacity_of(card) if card else USUAL_CARD
     utilization = value(f"{ROLLOUT}.gpu_memory_utilization")
-    if key not in config and shape and card and isinstance(utilization, int | float):
-        room = card.memory_mib * 2**20 * utilization * _WEIGHTS_SHARE
+    if key not in config and shape and isinstance(utilization, int | float):
+        room = memory * utilization * _WEIGHTS_SHARE
         tensor = 1
         while 2 * shape.parameters / tensor > room and tensor < gpus and not gpus % (2 * tensor):
             tensor *= 2

@@ -69,7 +69,7 @@ class RunEstimate(EstimatorQuestion["Estimate"]):
             )
         if not run.settings:
             raise AnalysisError(f"the run {self.run!r} records no settings to estimate from", Code.directive)
-        return _estimated(request_of_run(run), world.facts)
+        return _estimated(request_of_run(run, world.facts), world.facts)
 
 
 @dataclass(frozen=True)

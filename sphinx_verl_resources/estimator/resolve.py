@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _BACKENDS = ("fsdp", "fsdp2", "megatron")
 #: Where nothing is said of the card, its memory is only used for the share that the rollout engine takes.
-_USUAL_CARD = 79.1 * GIB
+USUAL_CARD = 79.1 * GIB
 _ENGINES = ("vllm", "sglang", "trtllm", "hf")
 
 
@@ -92,12 +92,12 @@ def read_settings(request: Request, facts: Facts, read: Reader) -> Settings:
         version=request.version,
         gpus=gpus,
         nodes=nodes,
-        capacity=capacity if capacity is not None else _USUAL_CARD,
+        capacity=capacity if capacity is not None else USUAL_CARD,
         capacity_known=capacity is not None,
         sequences=read.whole("data.train_batch_size") * read.whole(f"{ROLLOUT}.n"),
         lengths=_lengths(request, read),
         remove_padding=read.flag(f"{MODEL}.use_remove_padding"),
-        padding_stated=read.is_set(f"{MODEL}.use_remove_padding") or not request.partial,
+        unstated=_unstated(request, read, backend) if request.partial else frozenset(),
         actor=actor,
         critic=critic,
         rollout=_rollout(request, read, gpus),
@@ -284,18 +284,34 @@ def _lengths(request: Request, read: Reader) -> Lengths:
     return Lengths(mean, max(mean, min(top, longest)), longest, known=True)
 
 
+def _unstated(request: Request, read: Reader, backend: Backend) -> frozenset[str]:
+    """What the quoted settings say nothing about, and scripts often set."""
+    part = "megatron" if backend == "megatron" else "fsdp_config"
+    keys = {
+        "padding": [f"{MODEL}.use_remove_padding"],
+        "recompute": [f"{ACTOR}.megatron.override_transformer_config.recompute_granularity"],
+        "offload": [f"{ACTOR}.{part}.{name}_offload" for name in ("param", "optimizer")],
+    }
+    return frozenset(name for name, found in keys.items() if not any(read.is_set(key) for key in found))
+
+
 def least(settings: Settings) -> Settings:
     """The settings at the lower end of the range: what is not known is as favourable as it may be.
 
     Lengths that are not known are the shortest of real data; what a source does not quote may have been set.
     """
-    lengths, megatron = settings.lengths, settings.actor.megatron
+    lengths, actor, open_ = settings.lengths, settings.actor, settings.unstated
     if not lengths.known:
         lengths = replace(lengths, mean=lengths.longest * TYPICAL_LENGTH.low, known=True)
-    actor = settings.actor
-    if not megatron.recompute_stated:
-        actor = replace(actor, megatron=replace(megatron, recompute=True))
-    remove_padding = settings.remove_padding or not settings.padding_stated
+    if "recompute" in open_ and actor.backend == "megatron":
+        actor = replace(actor, megatron=replace(actor.megatron, recompute=True))
+    if "offload" in open_:
+        offload = {"param_offload": True, "optimizer_offload": True}
+        if actor.backend == "megatron":
+            actor = replace(actor, megatron=replace(actor.megatron, **offload))
+        else:
+            actor = replace(actor, fsdp=replace(actor.fsdp, **offload))
+    remove_padding = settings.remove_padding or "padding" in open_
     return replace(settings, lengths=lengths, actor=actor, remove_padding=remove_padding)
 
 

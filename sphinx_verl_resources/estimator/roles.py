@@ -121,7 +121,7 @@ def _data_type(read: Reader, key: str, otherwise: int) -> int:
 
 
 #: Stands for the keys that another backend does not read.
-NO_MEGATRON = Megatron(1, 1, 1, 1, 1, True, False, False, 0.0, 12.0, False, True, 1, None, None, True)
+NO_MEGATRON = Megatron(1, 1, 1, 1, 1, True, False, False, 0.0, 12.0, False, 1, None, None, True)
 
 
 def read_megatron(read: Reader, role: str, gpus: int) -> Megatron:
@@ -136,7 +136,9 @@ def read_megatron(read: Reader, role: str, gpus: int) -> Megatron:
         _must_divide(
             read, f"{prefix}.tensor_model_parallel_size", tensor * pipeline * context, what, "TP × PP × CP"
         )
-    expert_tensor = read.optional(f"{prefix}.expert_tensor_parallel_size") or tensor
+    expert_tensor = read.optional(f"{prefix}.expert_tensor_parallel_size")
+    if expert_tensor is None:  # Megatron takes TP; where that cannot be, whoever ran it has set 1
+        expert_tensor = 1 if gpus % (expert * tensor * pipeline) else tensor
     if gpus % (expert * expert_tensor * pipeline):
         what = f"the {gpus} GPUs"
         key = f"{prefix}.expert_model_parallel_size"
@@ -160,7 +162,6 @@ def read_megatron(read: Reader, role: str, gpus: int) -> Megatron:
         cpu_optimizer=max(0.0, fraction),
         moment_bytes=_moment_bytes(read, f"{role}.optim"),
         recompute=granularity == "full" and method != "block",
-        recompute_stated=read.is_set(f"{transformer}.recompute_granularity"),
         recompute_layers=read.whole(f"{transformer}.recompute_num_layers"),
         first_layers=read.optional(f"{transformer}.num_layers_in_first_pipeline_stage"),
         last_layers=read.optional(f"{transformer}.num_layers_in_last_pipeline_stage"),

@@ -56,7 +56,6 @@ class Megatron:
         cpu_optimizer: share of the optimizer states that is kept and updated on the host.
         moment_bytes: per parameter: main parameter and both moments.
         recompute: layers are recomputed in the backward pass.
-        recompute_stated: whether that was said.
         first_layers, last_layers: layers of the first and last pipeline stage where they are set.
     """
 
@@ -71,7 +70,6 @@ class Megatron:
     cpu_optimizer: float
     moment_bytes: float
     recompute: bool
-    recompute_stated: bool
     recompute_layers: int
     first_layers: int | None
     last_layers: int | None
@@ -158,7 +156,7 @@ class Settings:
         capacity_known: whether it is.
         sequences: of one step.
         remove_padding: only real tokens are computed with.
-        padding_stated: whether that was said.
+        unstated: what a source that quotes only some settings leaves open: ``padding``, ``recompute``, ``offload``.
         reference: there is a reference policy that is not the actor itself.
         old_log_prob: the actor's log-probs are computed before the update.
         computes_entropy: the update computes the entropy of the logits.
@@ -174,7 +172,7 @@ class Settings:
     sequences: int
     lengths: Lengths
     remove_padding: bool
-    padding_stated: bool
+    unstated: frozenset[str]
     actor: Role
     critic: Role | None
     rollout: Rollout

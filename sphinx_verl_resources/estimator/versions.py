@@ -28,6 +28,9 @@ CURRENT: Version = RELEASES[-1][1]
 #: Taken for an observation that does not say: with one exception, all public ones are from 2025.
 OBSERVED: Version = (0, 4, 0)
 
+#: Taken for what verl's own documents of August 2026 report without a date: the release that was in use.
+DOCUMENTED: Version = (0, 8, 0)
+
 
 @dataclass(frozen=True)
 class Behaviour:

@@ -200,16 +200,18 @@ class _Reader:
 
     def _simple(self, node: Simple) -> bool | None:
         if node.declares or not node.words:
-            for assignment in node.assignments:
-                self._assign(assignment)
+            values = ((assignment.name, self._assigned(assignment)) for assignment in node.assignments)
+            # The arguments of a command are all filled in before it does something.
+            for name, value in list(values) if node.declares else values:
+                self._expansion.assign(name, value)
             return True
         fields = self._expansion.fields(node.words)
-        name = known(fields[0].text) if fields else ""
-        if name is not None and name in self._functions:
-            return self._call(name, fields[1:])
-        return self._builtin(name or "", fields)
+        command = known(fields[0].text) or "" if fields else ""
+        if command in self._functions:
+            return self._call(command, fields[1:])
+        return self._builtin(command, fields)
 
-    def _call(self, name: str, arguments: tuple[Field, ...]) -> None:
+    def _call(self, name: str, arguments: tuple[Field, ...]) -> bool | None:
         """Follow a function, but not into a call of itself."""
         body = self._functions.pop(name)
         outer, self._expansion.arguments = self._expansion.arguments, arguments
@@ -219,6 +221,7 @@ class _Reader:
         self._functions.setdefault(name, body)
         scope.ended = False  # It may have returned.
         self._scope.join([scope], "")
+        return None
 
     def _builtin(self, name: str, fields: tuple[Field, ...]) -> bool | None:
         arguments = fields[1:]
@@ -253,7 +256,8 @@ class _Reader:
         if name.isidentifier():
             self._expansion.assign(name, (Unknown(f"${name}", f"${name} is set when the script runs"),))
 
-    def _assign(self, assignment: Assignment) -> None:
+    def _assigned(self, assignment: Assignment) -> Value:
+        """What an assignment makes of its variable."""
         name, expansion = assignment.name, self._expansion
         value: Value = (Unknown(f"${name}", f"${name} is set word by word, which is not followed"),)
         if isinstance(assignment.value, tuple):
@@ -268,7 +272,7 @@ class _Reader:
             earlier = self._earlier(assignment) or ()
             if isinstance(earlier, tuple):
                 value = expansion.bounded((*earlier, *text)) if earlier else text
-        expansion.assign(name, value)
+        return value
 
     def _earlier(self, assignment: Assignment) -> Value | None:
         """What ``+=`` adds to."""

@@ -1,0 +1,236 @@
+"""What is read of a shell script is what bash does with it; what only a running shell knows is said to be unknown."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from sphinx_verl_resources.catalog.settings.shell import read_commands
+from sphinx_verl_resources.catalog.settings.variables import known, reason, written
+
+#: Scripts that call ``show``, and the words of all its calls.
+WORDS = [
+    ("show a b  c", ["a", "b", "c"]),
+    ("show a#b # c", ["a#b"]),
+    ("# show a\n\nshow b", ["b"]),
+    ("show 'a b' \"c d\" e\\ f ''", ["a b", "c d", "e f", ""]),
+    ("show 'a\nb'", ["a\nb"]),
+    ("show a'b'\"c\"d", ["abcd"]),
+    ('show "\\$A \\"b\\" \\c" \\$A', ['$A "b" \\c', "$A"]),
+    ("show $'it\\'s' $\"a b\"", ["it's", "a b"]),
+    ("show a \\\n  b \\\n\\\n  c", ["a", "b", "c"]),
+    ("show ab\\\ncd", ["abcd"]),
+    ("show a \\\n  # a comment ends the command \\\n  b=c\nshow d", ["a", "d"]),
+    ("show a 2>&1 >/dev/null b </dev/null c", ["a", "b", "c"]),
+    ("show a &>/dev/null; show b 2>/dev/null | cat", ["a", "b"]),
+    ("cat >/dev/null <<EOF\nshow a\n'\nEOF\nshow b", ["b"]),
+    ("cat >/dev/null <<-'EOF'\n\tshow a $(\n\tEOF\nshow b", ["b"]),
+    ("A=4; B=$A; show $A ${B} k=$A", ["4", "4", "k=4"]),
+    ("A='a  b'; show $A \"$A\" k=$A", ["a", "b", "a  b", "k=a", "b"]),
+    ("A=; show $A \"$A\" ''$A", ["", ""]),
+    ("A=\"x y\"; B=$A; A=\"$A z=1\"; show $A \"$B\"", ["x", "y", "z=1", "x y"]),
+    ("A=x; A+=y; export A+=z B=$A; show $A $B", ["xyz", "xy"]),
+    ("A=1; A=2 show $A", ["1"]),
+    ("A=2 true; show \"${A-unset}\"", ["unset"]),
+    ("declare -r A=1; readonly B=2; show $A $B", ["1", "2"]),
+    ("show ${X:-8} ${X-9} \"${X:-a b}\" ${X:-a b} ${X:-\"c d\"}", ["8", "9", "a b", "a", "b", "c d"]),
+    ("X=; show [${X:-8}] [${X-9}] [${X:+1}] [${X+2}]", ["[8]", "[]", "[]", "[2]"]),
+    ("X=7; show ${X:-8} ${X:+1} ${X:=3} ${X:?}", ["7", "1", "7", "7"]),
+    (": ${X:=8}; : \"${Y=9}\"; show $X $Y", ["8", "9"]),
+    ("show ${X:-${Y:-$((2 * 3))}} ${X:-'}'}", ["6", "}"]),
+    ("A=abc; show ${#A} ${A}d $A.d", ["3", "abcd", "abc.d"]),
+    ("show ${1:-x} \"$@\" $@ ${@:2} y", ["x", "y"]),
+    ("A=3; show $((A * 2)) $(( $A + ${B:-1} )) $(((A + 1) * 2))", ["6", "4", "8"]),
+    ("show $((7 / 2)) $((-7 / 2)) $((-7 % 3)) $((2 ** 3 ** 2)) $((2 + 3 * 4))", ["3", "-3", "-1", "512", "14"]),
+    ("show $((0x10 + 010)) $((3 > 2 && 1 != 1)) $((5 > 3 ? 5 : 3)) $((!0 + ~1))", ["24", "0", "5", "-1"]),
+    ("show $(( )) $((1 << 4 | 1)) $((8 >> 1 ^ 1)) $((7 & 3))", ["0", "17", "5", "3"]),
+    ("L=(a 'b c' # d\n  e=f); show \"${L[@]}\" ${#L[@]}", ["a", "b c", "e=f", "3"]),
+    ("L=(a 'b c'); show ${L[@]} \"${L[*]}\" ${L[1]} $L x${L[@]}y", ["a", "b", "c", "a b c", "b", "c", "a", "xa", "b", "cy"]),
+    ("L=(a); L+=(b c); L=(\"${L[@]}\" d); show \"${L[@]}\"", ["a", "b", "c", "d"]),
+    ("L=(); show \"${L[@]}\" ${L[@]+\"${L[@]}\"} x", ["x"]),
+    ("L=(a b); show ${L[@]+\"${L[@]}\"} \"${M[@]:-y}\"", ["a", "b", "y"]),
+    ("if [ -z \"$X\" ]; then X=1; else X=2; fi; show $X", ["1"]),
+    ("X=a; if [ \"$X\" = b ]; then show 1; elif [[ $X == a ]]; then show 2; else show 3; fi", ["2"]),
+    ("X=4; if [ $X -gt 3 ] && ! test -z \"$X\"; then show y; fi", ["y"]),
+    ("if ((2 > 1)); then show y; else show n; fi", ["y"]),
+    ("X=b; case \"$X\" in a|b) show 1;; *) show 2;; esac", ["1"]),
+    ("X=c; case $X in\n  a) show 1 ;;\n  # no\n  (*) show 2\nesac", ["2"]),
+    ("[ -n \"${X:-}\" ] && X=1; [ -n \"${X:-}\" ] || X=2; show $X", ["2"]),
+    ("true && A=1 || A=2; false || B=3; show $A $B", ["1", "3"]),
+    ("A=1; (A=2; show $A); { A=3; }; show $A", ["2", "3"]),
+    ("A=1; A=2 | cat; show $A", ["1"]),
+    ("f() { show \"$1\" \"${2:-x}\" $#; A=$2; }; f a; f b c; show $A", ["a", "x", "1", "b", "c", "2", "c"]),
+    ("function f { shift; show \"$@\"; return; show z; }; f a b c", ["b", "c"]),
+    ("A=1; unset A; show ${A:-2}", ["2"]),
+    ("if true; then\n  exit\nfi\nshow a", []),
+    ("set -euo pipefail; show a; exit 0; show b", ["a"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "words"), WORDS[:-2] + WORDS[-1:])
+def test_words(script, words):
+    commands, problems = read_commands(script)
+    shown = [command[1:] for command in commands if known(command[0].text) == "show"]
+    assert [known(field.text) for fields in shown for field in fields] == words
+    assert problems == []
+
+
+@pytest.mark.parametrize(("script", "words"), WORDS)
+def test_bash_agrees(script, words, tmp_path):
+    bash = shutil.which("bash")
+    if not bash:
+        pytest.skip("there is no bash")
+    path = tmp_path / "script.sh"
+    path.write_text('show() { for w in "$@"; do printf "%s\\0" "$w" >&3; done; }\nexec 3>"$OUT"\n' + script)
+    out = tmp_path / "out"
+    subprocess.run(
+        [bash, path], env={"OUT": str(out), "PATH": "/usr/bin:/bin"}, check=False, capture_output=True
+    )
+    assert out.read_text().split("\0")[:-1] == words
+
+
+def test_a_script_that_gives_up_is_read_as_if_it_went_on():
+    """The one deviation from bash: what is asked is what the script trains, not whether it would."""
+    commands, _ = read_commands('if [ -z "$MODEL" ]; then\n  echo "usage"; exit 1\nfi\nshow a')
+    assert [known(command[0].text) for command in commands] == ["echo", "show"]
+
+
+#: Scripts that call ``show`` with one word, what the word is as far as known, and why it is not.
+UNKNOWN = [
+    ("show $X/a", "$X/a", "$X is set nowhere in the script"),
+    ("A=$X/a; show k=$A", "k=$X/a", "$X is set nowhere in the script"),
+    ("show ${HOME:-/root}", "${HOME:-/root}", "$HOME is set nowhere in the script"),
+    ("A=~/a; show $A", "~/a", "$HOME is set nowhere in the script"),
+    ("show ${X:?}", "${X:?}", "$X has to be given when the script is started"),
+    ("show $1", "$1", "$1 is an argument of the script, which is not known"),
+    ("show $#", "$#", "$# is known only when the script runs"),
+    ("show a=$(nproc)", "a=$(nproc)", "the output of a command is not known"),
+    ("show a=`nproc`", "a=`nproc`", "the output of a command is not known"),
+    ("show $(echo \")\" ')' # )\n)", "$(echo \")\" ')' # )\n)", "the output of a command is not known"),
+    ("show <(ls)", "(ls)", "the output of a command is not known"),
+    ("A=a.b; show ${A%.b}", "${A%.b}", "this form of expansion is not followed"),
+    ("A=a.b; show ${A:0:1} ", "${A:0:1}", "this form of expansion is not followed"),
+    ("A=a; show ${!A}", "${!A}", "this form of expansion is not followed"),
+    ("L=(a b); show ${L[-1]}", "${L[-1]}", "one element of $L is not followed"),
+    ("L=(a b); L[0]=c; show ${L[0]}", "$L", "$L is set word by word, which is not followed"),
+    ("show $((X + 1))", "$((X + 1))", "in '$((X + 1))', $X is set nowhere in the script"),
+    ("X=$Y; show $((X + 1))", "$((X + 1))", "in '$((X + 1))', $Y is set nowhere in the script"),
+    ("X=a; show $((X + 1))", "$((X + 1))", "in '$((X + 1))', $X is 'a', which is no whole number"),
+    ("show $((1 / 0))", "$((1 / 0))", "in '$((1 / 0))', a number is divided by zero"),
+    ("X=1; (( X++ )); show $X", "$X", "$X is calculated when the script runs"),
+    ("X=1; Y=$(( X += 1 )); show $X", "$X", "$X is calculated when the script runs"),
+    ("read -r X; show $X", "$X", "$X is set when the script runs"),
+    ("printf -v X %d 3; show $X", "$X", "$X is set when the script runs"),
+    ("let X=3; show $X", "$X", "$X is set when the script runs"),
+    ("if nvidia-smi; then X=1; else X=2; fi\nshow $X", "$X", "$X depends on the condition in line 1"),
+    ("X=1\nif [ -f a ]; then X=2; fi\nshow $X", "$X", "$X depends on the condition in line 2"),
+    ("X=1\n[ -d a ] && X=2\nshow $X", "$X", "$X depends on the condition in line 2"),
+    ("case $(uname) in a) X=1;; *) X=2;; esac; show $X", "$X", "$X depends on the condition in line 1"),
+    ("for X in 1 2; do show $X; done", "$X", "$X is set in the loop in line 1"),
+    ("X=1; while a; do show $X; X=$((X + 1)); done", "$X", "$X is set in the loop in line 1"),
+    ("for ((X=0; X<3; X++)); do show $X; done", "$X", "$X is calculated when the script runs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "text", "why"), UNKNOWN)
+def test_unknown(script, text, why):
+    commands, problems = read_commands(script)
+    (fields,) = [command[1:] for command in commands if known(command[0].text) == "show"]
+    assert [(written(field.text), reason(field.text)) for field in fields] == [(text, why)]
+    assert known(fields[0].text) is None
+    assert problems == []
+
+
+def test_branches_that_agree_leave_no_doubt():
+    commands, _ = read_commands("if a; then X=1; Y=1; elif b; then X=1; Y=2; else X=1; fi; show $X $Y")
+    assert [known(field.text) for field in commands[-1]] == ["show", "1", None]
+
+
+def test_a_branch_that_gives_up_does_not_count():
+    commands, _ = read_commands("X=1; if a; then X=2; exit 1; fi; b || { X=3; exit; }; show $X")
+    assert [known(field.text) for field in commands[-1]] == ["show", "1"]
+
+
+def test_words_that_only_some_branches_add_have_unknown_values():
+    script = 'L=(a=1 b=2)\nif x; then L+=(b=3 c=4); else L+=(c=4 d=5); fi\nshow "${L[@]}" ${#L[@]}'
+    fields = read_commands(script)[0][-1]
+    assert [(written(field.text), known(field.text) is not None) for field in fields[1:]] == [
+        ("a=1", True), ("b=2", True), ("b=3", False), ("c=4", True), ("d=5", False), ("${#L[@]}", False),
+    ]  # fmt: skip
+    assert reason(fields[3].text) == "it depends on the condition in line 2"
+
+
+def test_words_added_in_a_loop():
+    fields = read_commands('L=(a=1); for i in 1 2; do L+=(b=$i); done; show "${L[@]}"')[0][-1]
+    assert [(written(field.text), known(field.text)) for field in fields[1:]] == [
+        ("a=1", "a=1"),
+        ("b=$i", None),
+    ]
+
+
+SYNTAX = [
+    ("show 'a", 5, "the quote that opens here is never closed"),
+    ('show "a', 5, "the quote that opens here is never closed"),
+    ("show $'a", 5, "the quote that opens here is never closed"),
+    ("show `a", 5, "the quote that opens here is never closed"),
+    ("show $(a", 5, "the bracket that opens here is never closed"),
+    ("show $((1 + 2)", 5, "the bracket that opens here is never closed"),
+    ("show ${a", 5, "the bracket that opens here is never closed"),
+    ("show ${a:-b", 5, "the brace that opens here is never closed"),
+    ("L=(a b", 2, "the bracket that opens here is never closed"),
+    ("L=(a ; b)", 5, "';' stands in an array"),
+    ("if a; then b", 0, "'if' has no 'fi'"),
+    ("while a; do b", 0, "'while' has no 'done'"),
+    ("case a in b) c", 0, "'case' has no 'esac'"),
+    ("case a in b; esac", 11, "a pattern of 'case' has no ')' behind it"),
+    ("{ a; ", 0, "'{' has no '}'"),
+    ("(a; ", 0, "'(' has no ')'"),
+    ("a; fi", 3, "'fi' closes nothing that is open"),
+    ("a )", 2, "')' closes nothing that is open"),
+    ("[[ a == b; a", 2, "'[[' has no ']]'"),
+    ("show a(b)", 6, "a bracket stands where none can"),
+    ("cat <<EOF\na\n", 4, "the text that begins here has no line 'EOF' at its end"),
+    ("$(( " * 30, 0, "the bracket that opens here is never closed"),
+    ("${A:-" * 30, 130, "it is nested deeper than 25 levels"),
+    ("{ " * 30, 51, "it is nested deeper than 25 levels"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "at", "message"), SYNTAX)
+def test_syntax(script, at, message):
+    problems = read_commands(script)[1]
+    assert (problems[0].at, problems[0].message) == (at, message)
+    assert problems[0].hint
+
+
+def test_reading_goes_on_behind_a_mistake():
+    commands, problems = read_commands("a; fi; ) ;; b | ; | c")
+    assert [known(command[0].text) for command in commands] == ["a", "b", "c"]
+    assert len(problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("A=xx\n" + "A=$A$A\n" * 1000, None),
+        ("A=$X\n" + "A=$A$A\n" * 1000, None),
+        ("L=(a)\n" + 'L=("${L[@]}" "${L[@]}")\n' * 20, None),
+        ("L=(a)\n" + 'L=("${L[@]}" "${L[@]}")\n' * 1000, "it expands to more than a launch script ever does"),
+        ("A=" + "x" * 90_000 + "\n" + "show $A\n" * 50, "it expands to more than a launch script ever does"),
+        ("for a in b; do " * 20 + "c; " + "done; " * 20, "it expands to more than a launch script ever does"),
+        ("".join(f"f{i}() {{ f{i + 1}; f{i + 1}; }}\n" for i in range(25)) + "f0", "it expands to more than a launch script ever does"),
+        ("".join(f"f{i}() {{ f{i + 1}; }}\n" for i in range(99)) + "f0", "commands are nested, or functions call each other, too deeply"),
+        ("f() { f; f; }; f", None),
+    ],
+)  # fmt: skip
+def test_growth_is_bounded(script, message):
+    _, problems = read_commands(script)
+    assert [problem.message for problem in problems] == ([message] if message else [])
+
+
+def test_a_value_that_grows_too_long_is_unknown():
+    commands, _ = read_commands("A=xx\n" + "A=$A$A\n" * 30 + "show k=$A")
+    assert reason(commands[-1][1].text) == "it is longer than 100000 characters"
+    assert written(commands[-1][1].text).startswith("k=")
