@@ -8,9 +8,11 @@ from .constants import (
     ENTROPY,
     FUSED_KERNEL_TOKENS,
     LOGITS_COPY,
+    LOGITS_EAGER,
     LOGITS_ENTROPY,
     LOGITS_ENTROPY_RECOMPUTED,
     LOGITS_OLD,
+    LOGITS_OLD_EAGER,
     LOGITS_PLAIN,
     LOGITS_REFERENCE,
 )
@@ -42,7 +44,7 @@ def update_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
         whole = _logits(shape, settings, tokens, LOGITS_PLAIN, copy)
         return (whole, *_entropy_chunk(shape, settings, tokens), _hidden(shape, tokens))
     else:
-        constant = LOGITS_ENTROPY
+        constant = LOGITS_ENTROPY if settings.compiled_entropy else LOGITS_EAGER
     return _logits(shape, settings, tokens, constant, copy), _hidden(shape, tokens)
 
 
@@ -56,7 +58,8 @@ def old_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
     if settings.entropy_chunk:
         whole = _logits(shape, settings, tokens, LOGITS_REFERENCE, copy)
         return (whole, *_entropy_chunk(shape, settings, tokens))
-    return (_logits(shape, settings, tokens, LOGITS_OLD, copy),)
+    constant = LOGITS_OLD if settings.compiled_entropy else LOGITS_OLD_EAGER
+    return (_logits(shape, settings, tokens, constant, copy),)
 
 
 def reference_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:

@@ -112,6 +112,7 @@ def read_settings(request: Request, facts: Facts, read: Reader) -> Settings:
         computes_entropy=not _is_easyr1(request) and (entropy or does.entropy_always),
         entropy_chunk=read.whole(f"{ACTOR}.entropy_from_logits_chunk_size") if chunked else 0,
         entropy_recomputed=recomputed,
+        compiled_entropy=_compiles(read),
         fused_kernels=read.flag(f"{MODEL}.use_fused_kernels") or read.flag(f"{MODEL}.use_liger"),
         entropy_free=_is_easyr1(request),
         counter_leaves_pool_out=_is_easyr1(request) or not does.engine_in_process,
@@ -125,6 +126,12 @@ def _as_verl(request: Request) -> Mapping[str, Any]:
         return request.config
     optimizer = {f"{ACTOR}.optim.optimizer": "adamw_bf16"} if "adamw_bf16" in mode else {}
     return {**request.config, f"{ACTOR}.fsdp_config.model_dtype": "bf16", **optimizer}
+
+
+def _compiles(read: Reader) -> bool:
+    """torch.compile is on unless it is switched off, under its older name or its newer one."""
+    keys = (f"{ACTOR}.use_torch_compile", f"{ACTOR}.fsdp_config.use_torch_compile")
+    return not any(read.is_set(key) and not read.flag(key) for key in keys)
 
 
 def _is_easyr1(request: Request) -> bool:

@@ -160,6 +160,7 @@ class Settings:
         reference: there is a reference policy that is not the actor itself.
         old_log_prob: the actor's log-probs are computed before the update.
         computes_entropy: the update computes the entropy of the logits.
+        compiled_entropy: torch.compile makes one kernel of it.
         entropy_free: a fork that never computes it.
         counter_leaves_pool_out: PyTorch's counter of the training process does not include the rollout pool.
     """
@@ -185,6 +186,7 @@ class Settings:
     computes_entropy: bool
     entropy_chunk: int
     entropy_recomputed: bool
+    compiled_entropy: bool
     fused_kernels: bool
     entropy_free: bool
     counter_leaves_pool_out: bool

@@ -15,7 +15,7 @@ from .yaml_text import read_yaml_settings
 
 #: The first line that is not empty, nor a comment.
 _FIRST = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*")
-_YAML = re.compile(r"[ \t]*(?:---|-[ \t]|\{\s*)?['\"]?[\w.+/-]+['\"]?[ \t]*:(?!\S)|---|\[|\{\s*\}")
+_YAML = re.compile(r"[ \t]*(?:\{\s*)?['\"]?[\w.+/-]+['\"]?[ \t]*:(?!\S)|[ \t]*-[ \t]|---|\{\s*\}")
 #: A command that a line begins with, or a module that Python is to run.
 _SCRIPT = re.compile(
     r"^[ \t]*(?:set|export|source|if|for|while|case|function|cd|ray|python3?|torchrun|bash|srun)"
