@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
 
 .DEFAULT_GOAL := help
-.PHONY: help html check test matrix benchmark schema lint format clean
+.PHONY: help html check test matrix benchmark oracle schema lint format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -37,6 +37,16 @@ matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an
 
 benchmark: $(BIN)/.ready  ## print the speed table
 	$(BIN)/python tests/benchmarks/tables.py
+
+# The oracle has an environment of its own, since PyTorch is large. Where another index has its CPU build:
+# make oracle ORACLE_PIP='--index-url https://download.pytorch.org/whl/cpu --extra-index-url https://pypi.org/simple'
+ORACLE_PIP ?=
+
+oracle: $(BIN)/.ready  ## trace training steps with PyTorch (an environment of its own) and compare the estimator
+	$(PYTHON) -m venv .venv-oracle
+	.venv-oracle/bin/python -m pip install --quiet --disable-pip-version-check $(ORACLE_PIP) -r tests/oracle/requirements.txt
+	.venv-oracle/bin/python tests/oracle/trace.py
+	$(BIN)/python tests/oracle/compare.py
 
 schema: $(BIN)/.ready  ## write data/schema from the models
 	$(BIN)/verl-resources schema --output data/schema

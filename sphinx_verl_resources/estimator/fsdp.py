@@ -164,18 +164,26 @@ class FsdpRole:
                 ("layers", float(shape.layers)),
             )
             return (part(self.prefix + "layer-inputs", label, "exact", variables, 2),)
-        width = shape.lora_saved if self.role.lora_rank else shape.saved
-        variables = (("tokens", tokens), ("bytes a layer keeps", width), ("layers", float(shape.layers)))
+        variables = (
+            ("tokens", tokens),
+            ("bytes a layer keeps", self._widths()[1]),
+            ("layers", float(shape.layers)),
+        )
         return (part(self.prefix + "activations", self._label("activations"), "exact", variables, unit=""),)
 
     def working(self, tokens: float) -> Parts:
         """What the layer at work in the backward pass has alive."""
-        shape = self.shape
-        width = shape.lora_working if self.role.lora_rank else shape.working
+        working, saved = self._widths()
         if not self.role.checkpointing and not self.role.activation_offload:
-            width = max(0.0, width - (shape.lora_saved if self.role.lora_rank else shape.saved))
+            working = max(0.0, working - saved)
         label = self._label("layer at work, activations")
-        return (per_token(self.prefix + "working-set", label, "exact", tokens, width, "bytes of a layer"),)
+        return (per_token(self.prefix + "working-set", label, "exact", tokens, working, "bytes of a layer"),)
+
+    def _widths(self) -> tuple[float, float]:
+        """Bytes a token that the layer at work has alive, and that a layer keeps."""
+        if self.role.lora_rank:
+            return self.shape.adapted(self.role.targets)
+        return self.shape.working, self.shape.saved
 
     def forward(self, tokens: float) -> Parts:
         """What the layer at work has alive without gradients."""

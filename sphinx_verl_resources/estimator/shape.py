@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .constants import EXPERT_IMBALANCE
 from .parameters import count_parameters, critic_parameters
 from .widths import layer_widths
 
 if TYPE_CHECKING:
     from ..catalog.models.architecture import Architecture
+    from .lora import Targets
+
+#: The matrices of attention, as PEFT names them.
+_ATTENTION = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +34,7 @@ class Shape:
         saved: kept by a layer that is not recomputed.
         lora_working: live likewise with adapters in fp32 on every matrix.
         lora_saved: kept likewise.
+        lora_attention_working, lora_attention_saved: with adapters on the matrices of attention alone.
         forward: live in a layer without gradients.
     """
 
@@ -48,18 +54,30 @@ class Shape:
     saved: float
     lora_working: float
     lora_saved: float
+    lora_attention_working: float
+    lora_attention_saved: float
     forward: float
 
+    def adapted(self, targets: Targets) -> tuple[float, float]:
+        """Working and kept widths with adapters on some matrices: on attention alone, or on the MLP too."""
+        if targets == "all-linear" or not _ATTENTION.issuperset(targets):
+            return self.lora_working, self.lora_saved
+        return self.lora_attention_working, self.lora_attention_saved
 
-def shape_of(architecture: Architecture) -> Shape:
+
+def shape_of(architecture: Architecture, imbalance: float = EXPERT_IMBALANCE.value) -> Shape:
     """The shape of a model.
+
+    Args:
+        architecture: its facts.
+        imbalance: tokens of the fullest group of experts over the mean.
 
     >>> from sphinx_verl_resources.cli.data import load_paths
     >>> shape_of(load_paths([]).architectures.get("Qwen/Qwen2.5-7B")).unit
     233057792
     """
     counts = count_parameters(architecture)
-    widths = layer_widths(architecture)
+    widths = layer_widths(architecture, imbalance)
     return Shape(
         architecture=architecture,
         parameters=counts.total,
@@ -77,5 +95,7 @@ def shape_of(architecture: Architecture) -> Shape:
         saved=widths["saved"],
         lora_working=widths["lora_working"],
         lora_saved=widths["lora_saved"],
+        lora_attention_working=widths["lora_attention_working"],
+        lora_attention_saved=widths["lora_attention_saved"],
         forward=widths["forward"],
     )

@@ -149,7 +149,7 @@ def _activations(shape: Shape, training: Training) -> tuple[Component, Component
     if training.lora_rank and training.autocast and fused:
         working *= LORA_INPUTS.value
     elif training.lora_rank and not fused:
-        working, saved = shape.lora_working, shape.lora_saved
+        working, saved = shape.adapted(training.targets)
     elif fused and not training.lora_rank:  # fused norms keep no copies in fp32
         working, saved = working - 8 * shape.hidden, saved - 8 * shape.hidden
     if "compile" in training.kernels:

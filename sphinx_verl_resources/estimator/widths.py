@@ -16,7 +16,7 @@ from .matrices import layer_kinds, shared_width
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..catalog.models.architecture import Architecture
+    from ..catalog.models.architecture import Architecture, Moe
 
 #: What a coefficient stands before.
 SYMBOLS: Mapping[str, str] = {
@@ -72,6 +72,8 @@ DENSE = {
     "saved": Width((("forward", {"h": 16, "f": 8, **_KEPT}),)),
     "lora_working": Width((("MLP", {"h": 28, "f": 14, "q": 6, "k": 4}),)),
     "lora_saved": Width((("forward", {"h": 16, "f": 8, "q": 6, "k": 4}),)),
+    "lora_attention_working": Width((("MLP", {"h": 16, "f": 12, "q": 6, "k": 4}),)),
+    "lora_attention_saved": Width((("forward", {"h": 12, "f": 6, "q": 6, "k": 4}),)),
     "forward": Width(
         (
             ("MLP", {"h": 8, "f": 6}),
@@ -91,6 +93,10 @@ QK_NORM = {
         )
     ),
     "saved": Width((("forward", {"h": 16, "f": 8, **_KEPT_QK}),)),
+    "lora_working": Width((("MLP", {"h": 28, "f": 14, "q": 12, "k": 10, "a": 8, "g": 4}),)),
+    "lora_saved": Width((("forward", {"h": 16, "f": 8, "q": 12, "k": 10, "a": 8, "g": 4}),)),
+    "lora_attention_working": Width((("MLP", {"h": 16, "f": 12, "q": 12, "k": 10, "a": 8, "g": 4}),)),
+    "lora_attention_saved": Width((("forward", {"h": 12, "f": 6, "q": 12, "k": 10, "a": 8, "g": 4}),)),
     "forward": Width(
         (
             ("MLP", {"h": 8, "f": 6}),
@@ -115,14 +121,22 @@ EXPERTS = {
         )
     ),
     "saved": Width((("forward", {"h": 16, "x": 4, "e": 8, "f": 8, **_ROUTED}),)),
+    "lora_attention_working": Width((("experts", {"h": 18, "x": 10, "e": 14, "f": 12, **_ROUTED}),)),
+    "lora_attention_saved": Width((("forward", {"h": 16, "x": 4, "e": 8, "f": 8, **_ROUTED}),)),
     "lora_working": Width((("experts", {"h": 28, "x": 10, "e": 14, "f": 14, **_ROUTED}),)),
     "lora_saved": Width((("forward", {"h": 16, "x": 4, "e": 8, "f": 8, **_ROUTED}),)),
     "forward": Width((("gather", {"h": 8, "x": 8, "f": 6}), ("experts", {"h": 8, "x": 2, "e": 8, "f": 6}))),
 }
 
 
-def layer_widths(architecture: Architecture) -> Mapping[str, float]:
+def layer_widths(
+    architecture: Architecture, imbalance: float = EXPERT_IMBALANCE.value
+) -> Mapping[str, float]:
     """Bytes a token of the widest layer, by the names of ``DENSE``.
+
+    Args:
+        architecture: of the model.
+        imbalance: tokens of the fullest group of experts over the mean.
 
     >>> from sphinx_verl_resources.cli.data import load_paths
     >>> widths = layer_widths(load_paths([]).architectures.get("meta-llama/Meta-Llama-3-8B"))
@@ -130,16 +144,16 @@ def layer_widths(architecture: Architecture) -> Mapping[str, float]:
     (266368, 200832)
     """
     dense = FOUR_NORMS if architecture.norms_per_layer >= 4 else QK_NORM if architecture.qk_norm else DENSE
-    choices = [(dense, layer_sizes(architecture, experts=False))] if _has_dense(architecture) else []
+    choices = [(dense, layer_sizes(architecture))] if _has_dense(architecture) else []
     if architecture.moe:
-        choices.append((EXPERTS, layer_sizes(architecture, experts=True)))
+        choices.append((EXPERTS, _expert_sizes(architecture, architecture.moe, imbalance)))
     return {name: max(widths[name].value(sizes) for widths, sizes in choices) for name in DENSE}
 
 
-def layer_sizes(architecture: Architecture, *, experts: bool) -> Mapping[str, float]:
-    """What the symbols stand for in one model; a layer with experts has shared ones as its MLP."""
+def layer_sizes(architecture: Architecture) -> Mapping[str, float]:
+    """What the symbols stand for in the dense layers of one model."""
     query, key = _attention_widths(architecture)
-    sizes: dict[str, float] = {
+    return {
         "h": architecture.hidden_size,
         "f": architecture.intermediate_size or 0,
         "q": query,
@@ -150,16 +164,18 @@ def layer_sizes(architecture: Architecture, *, experts: bool) -> Mapping[str, fl
         "e": 0,
         "n": 0,
     }
-    moe = architecture.moe
-    if experts and moe:
-        fullest = moe.experts_per_token * EXPERT_IMBALANCE.value
-        sizes.update(
-            f=shared_width(moe),
-            x=fullest * architecture.hidden_size,
-            e=fullest * moe.moe_intermediate_size,
-            n=moe.num_experts,
-        )
-    return sizes
+
+
+def _expert_sizes(architecture: Architecture, moe: Moe, imbalance: float) -> Mapping[str, float]:
+    """The same in layers with experts, whose shared experts are the MLP."""
+    fullest = moe.experts_per_token * imbalance
+    return {
+        **layer_sizes(architecture),
+        "f": shared_width(moe),
+        "x": fullest * architecture.hidden_size,
+        "e": fullest * moe.moe_intermediate_size,
+        "n": moe.num_experts,
+    }
 
 
 def _has_dense(architecture: Architecture) -> bool:

@@ -553,6 +553,7 @@ def test_any_text(text):
 
 
 @given(st.lists(PIECES, max_size=60).map("".join))
+@example("a ` -m verl.trainer.main_ppo b.c=1 `")
 @example("A=$A$A\n" * 30 + "python3 -m verl.trainer.main_ppo a.b=$A")
 @settings(max_examples=300, deadline=1000)
 def test_any_script(text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from ...diagnostics import Code
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 #: Characters; a real script has a hundredth of this.
 MAX_LENGTH = 1 << 18
+
+#: Texts handed to another shell that are looked into.
+_MAX_TEXTS = 3
 
 #: Options of Hydra that take the next word; the others stand alone.
 _OPTIONS = frozenset({"--config-path", "-cp", "--config-dir", "-cd", "--package", "-p", "--cfg", "-c"})
@@ -65,7 +69,7 @@ def read_script(text: str, shown: str) -> SettingsText:
     commands, problems = read_commands(text)
     for problem in problems:
         collector.fail(places.at(problem.at), Code.shell_syntax, problem.message, problem.hint)
-    trainings = list(_trainings(commands)) or _with_settings(commands)
+    trainings = _trainings(commands) or _trainings(_inner_commands(commands)) or _with_settings(commands)
     if not trainings:
         if problems:  # which are why
             return collector.result()
@@ -115,35 +119,33 @@ def read_words(collector: Collector, words: Iterable[Field], places: Places) -> 
                 collector.warn(place, Code.unresolved, message, "write the settings out")
 
 
-def _trainings(commands: Iterable[_Command]) -> Iterator[tuple[_Command, Sequence[Field]]]:
+def _trainings(commands: Iterable[_Command]) -> list[tuple[_Command, Sequence[Field]]]:
     """The commands that train with verl, each with the words behind the name of the program."""
+    found: list[tuple[_Command, Sequence[Field]]] = []
     for command in commands:
-        texts = [known(field.text) or "" for field in command]
-        for index, word in enumerate(texts):
-            as_module = index > 0 and texts[index - 1] == "-m"
-            if (as_module or word.endswith(".py")) and _trains(word.removesuffix(".py").replace("/", ".")):
-                yield command, command[index + 1 :]
+        words = [known(field.text) or "" for field in command]
+        for index, (before, word) in enumerate(pairwise(words), 2):
+            if (before == "-m" or word.endswith(".py")) and _trains(word.removesuffix(".py")):
+                found.append((command, command[index:]))
                 break
-        else:
-            yield from _trainings(_inner_commands(command))
+    return found
 
 
 def _trains(module: str) -> bool:
     """Whether a module is one of verl's programs that train, or of a recipe's."""
-    package, _, name = module.rpartition(".")
+    package, _, name = module.replace("/", ".").rpartition(".")
     if name.startswith(("main_eval", "main_generation")):
         return False
     is_main = name.startswith("main_") or name.endswith("_main") or "sft_trainer" in name
     return is_main or (name == "main" and "verl" in package.split("."))
 
 
-def _inner_commands(command: _Command) -> Iterator[_Command]:
+def _inner_commands(commands: Iterable[_Command]) -> Iterator[_Command]:
     """The commands in a text that is handed to another shell, as in ``bash -c "…"``."""
-    for field in command:
-        text = written(field.text)
-        if " -m " in text and ("verl" in text or "main_" in text):
-            for inner in read_commands(text)[0]:
-                yield tuple(Field(word.text, field.at) for word in inner)
+    texts = ((written(field.text), field.at) for command in commands for field in command)
+    for text, at in islice((item for item in texts if " -m " in item[0]), _MAX_TEXTS):
+        for command in read_commands(text)[0]:
+            yield tuple(Field(field.text, at) for field in command)
 
 
 def _with_settings(commands: Iterable[_Command]) -> list[tuple[_Command, Sequence[Field]]]:
