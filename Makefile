@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
 
 .DEFAULT_GOAL := help
-.PHONY: help html check test matrix benchmark oracle schema lint format clean
+.PHONY: help html check test matrix benchmark accuracy oracle schema lint format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -47,6 +47,9 @@ oracle: $(BIN)/.ready  ## trace training steps with PyTorch (an environment of i
 	.venv-oracle/bin/python -m pip install --quiet --disable-pip-version-check $(ORACLE_PIP) -r tests/oracle/requirements.txt
 	.venv-oracle/bin/python tests/oracle/trace.py
 	$(BIN)/python tests/oracle/compare.py
+
+accuracy: $(BIN)/.ready  ## write data/accuracy.yaml from the cases
+	@$(BIN)/verl-resources backtest --data data --record data/accuracy.yaml
 
 schema: $(BIN)/.ready  ## write data/schema from the models
 	$(BIN)/verl-resources schema --output data/schema

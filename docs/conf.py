@@ -10,10 +10,12 @@ version = release = __version__
 author = "The sphinx-verl-resources authors"
 copyright = "2026, The sphinx-verl-resources authors"
 
-extensions = ["myst_parser", "reference_lists", "sphinx_verl_resources"]
+extensions = ["myst_parser", "reference_lists", "estimator_lists", "sphinx_verl_resources"]
 exclude_patterns = ["_build"]
 html_theme = "sphinx_rtd_theme"
 html_title = project
+html_static_path = ["_static"]
+html_css_files = ["docs.css"]
 # Sphinx keeps its doctrees in the output folder by default, where its EPUB builder wonders about them.
 suppress_warnings = ["epub.unknown_project_files"]
 myst_enable_extensions = ["colon_fence"]

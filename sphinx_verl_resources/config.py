@@ -51,6 +51,15 @@ class VerlConfig:
         },
     )
 
+    estimator_page: str = field(
+        default="verl-estimator",
+        metadata={
+            "help": "Where remarks send readers for what verl itself does: a label of this documentation, or "
+            "an address. While the label does not exist, nothing is linked.",
+            "types": (str,),
+        },
+    )
+
     @property
     def links(self) -> Links:
         """The link templates; a broken one gives way to its default."""
@@ -68,6 +77,8 @@ class VerlConfig:
 
 SCRIPT_FIELDS = frozenset({"ref", "path"})
 COMMIT_FIELDS = frozenset({"ref"})
+#: The values that name a place to link.
+LABELS = ("add_run", "estimator_page")
 
 
 def register_config(app: Sphinx) -> None:
@@ -89,7 +100,7 @@ def read_config(config: Config) -> VerlConfig:
     values = {item.name: getattr(config, PREFIX + item.name) for item in fields(VerlConfig)}
     data = values["data"]
     values["data"] = list(data) if isinstance(data, (list, tuple)) else [data]
-    for name in ("script_url", "commit_url", "add_run"):
+    for name in ("script_url", "commit_url", *LABELS):
         values[name] = str(values[name])
     return VerlConfig(**values)
 

@@ -12,12 +12,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from sphinx.domains import Domain
+from sphinx.errors import NoUri
+from sphinx.util.nodes import make_refnode
 
 from . import __version__
 from .catalog.figures import FIGURES
 from .catalog.files import bundled_directory, configured_directory, take_snapshot
 from .catalog.links import is_address
-from .config import VerlConfig, conf_place, config_problems, read_config
+from .catalog.names import row_id
+from .config import LABELS, PREFIX, VerlConfig, conf_place, config_problems, read_config
 from .diagnostics import Code, Diagnostic
 from .estimator.questions import EstimatorQuestion
 from .logs import log_diagnostic
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from docutils.nodes import Element
+    from docutils.nodes import Element, reference
     from sphinx.addnodes import pending_xref
     from sphinx.builders import Builder
     from sphinx.environment import BuildEnvironment
@@ -76,8 +79,15 @@ class ConfigUse:
     name: str
 
 
-#: Questions about the runs, about conf.py, and about the memory analysis.
-Use = RunsUse | KnownUse | FigureUse | ConfigUse | Question[Any] | EstimatorQuestion[Any]
+@dataclass(frozen=True)
+class RowUse:
+    """A page links the row of a run, on whatever page it stands."""
+
+    run: str
+
+
+#: Questions about the runs, about conf.py, about the memory analysis and about the estimator.
+Use = RunsUse | KnownUse | FigureUse | ConfigUse | RowUse | Question[Any] | EstimatorQuestion[Any]
 
 
 class VerlDomain(Domain):
@@ -89,16 +99,18 @@ class VerlDomain(Domain):
     #: ``state``: of all data and configuration, when the answers were last known to be right.
     #: ``problems``: what was wrong with them then.
     #: ``analysis_problems``: what was wrong with the analysis; None where no page used it.
+    #: ``rows``: per document, the ids of the runs that have a row in it.
     #: ``written``: per output, the answers that each document showed when it was last written.
     initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
         "uses": {},
         "state": "",
         "problems": (),
         "analysis_problems": None,
+        "rows": {},
         "written": {},
     }
     #: Raise when the shape of ``initial_data`` or of a question changes, or the meaning of a fingerprint.
-    data_version = 4
+    data_version = 5
 
     #: The directory of conf.py.
     confdir: Path
@@ -184,7 +196,8 @@ class VerlDomain(Domain):
         for problem in self.data["problems"]:
             log_diagnostic(problem, self.env.config)
         self._report_analysis()
-        self._check_add_run()
+        for name in LABELS:
+            self._check_label(name)
 
     def _report_analysis(self) -> None:
         """The same for the analysis, which costs nothing where no page shows any of it."""
@@ -202,13 +215,13 @@ class VerlDomain(Domain):
         for problem in self.data["analysis_problems"]:
             log_diagnostic(problem, self.env.config)
 
-    def _check_add_run(self) -> None:
+    def _check_label(self, name: str) -> None:
         """A label that somebody chose must exist, which is known when all pages have been read."""
-        target = self.settings.add_run
+        target = getattr(self.settings, name)
         labels = self.env.domains["std"].anonlabels
-        if target != VerlConfig().add_run and not is_address(target) and target.lower() not in labels:
-            message = f"verl_resources_add_run: {target!r} is neither an address nor a label"
-            place = conf_place(self.confdir, "add_run")
+        if target != getattr(VerlConfig(), name) and not is_address(target) and target.lower() not in labels:
+            message = f"{PREFIX}{name}: {target!r} is neither an address nor a label"
+            place = conf_place(self.confdir, name)
             hint = "write https://…, or put the label before a heading"
             log_diagnostic(Diagnostic(place, Code.config, message, hint), self.env.config)
 
@@ -227,7 +240,8 @@ class VerlDomain(Domain):
         self.note_use(question)
         answer = self._answer(question)
         if isinstance(answer, AnalysisError):
-            raise AnalysisError(str(answer), answer.code)
+            # Without the way that it took when it was asked before.
+            raise answer.with_traceback(None)
         return cast("Answer", answer)
 
     def outdated(self) -> set[str]:
@@ -248,7 +262,7 @@ class VerlDomain(Domain):
         """
         written = self.data["written"].get(output, {})
         now = {
-            doc: _digest(sorted(f"{use} {seen}" for use, seen in uses.items()))
+            doc: _digest(sorted(f"{use} {seen} {self._link(use, doc)}" for use, seen in uses.items()))
             for doc, uses in self.uses.items()
         }
         self.data["written"][output] = now
@@ -260,6 +274,8 @@ class VerlDomain(Domain):
         return f"{__version__} {self.snapshot.digest} {self.settings}"
 
     def _fingerprint(self, use: Use) -> str:
+        if isinstance(use, RowUse):
+            return ""  # where the row stands is known when all pages have been read, see ``unwritten``
         if isinstance(use, ConfigUse):
             return repr(getattr(self.settings, use.name))
         if isinstance(use, FigureUse):
@@ -289,17 +305,54 @@ class VerlDomain(Domain):
                 self._answers[question] = error
         return self._answers[question]
 
+    # -- where the rows of runs stand
+
+    def note_rows(self, runs: Iterable[str]) -> None:
+        """Remember that the document being read has a row for each of these runs."""
+        rows: dict[str, set[str]] = self.data["rows"]
+        rows.setdefault(self.env.docname, set()).update(runs)
+
+    def row_page(self, run: str, docname: str) -> str | None:
+        """The document to link for a run from ``docname``: itself, or the one with most rows; or None."""
+        rows: dict[str, set[str]] = self.data["rows"]
+        found = [name for name, runs in rows.items() if run in runs]
+        return min(found, key=lambda name: (name != docname, -len(rows[name]), name), default=None)
+
+    def _link(self, use: Use, docname: str) -> str | None:
+        return self.row_page(use.run, docname) if isinstance(use, RowUse) else None
+
     # -- what Sphinx asks of a domain
 
     def clear_doc(self, docname: str) -> None:
         """Forget what a document used."""
         self.uses.pop(docname, None)
+        self.data["rows"].pop(docname, None)
 
     def merge_domaindata(self, docnames: Iterable[str], otherdata: dict[str, Any]) -> None:
         """Take over what another process has read."""
         for docname in docnames:
-            if docname in otherdata["uses"]:
-                self.uses[docname] = otherdata["uses"][docname]
+            for kept in ("uses", "rows"):
+                if docname in otherdata[kept]:
+                    self.data[kept][docname] = otherdata[kept][docname]
+
+    def resolve_xref(
+        self,
+        env: BuildEnvironment,
+        fromdocname: str,
+        builder: Builder,
+        typ: str,
+        target: str,
+        node: pending_xref,
+        contnode: Element,
+    ) -> reference | None:
+        """A link to the row of a run; None where this output has none."""
+        page = self.row_page(target, fromdocname)
+        try:
+            if page is not None:
+                return make_refnode(builder, fromdocname, page, row_id(target), contnode)
+        except NoUri:
+            pass  # this output leaves the page out
+        return None
 
     def resolve_any_xref(
         self,

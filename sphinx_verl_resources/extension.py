@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 from . import __version__
 from .assets import add_static_path, link_style_sheet
 from .config import register_config
+from .directives.accuracy import VerlAccuracy
 from .directives.advice import VerlAnalysis, VerlConfigAdvice
 from .directives.contribute import link_upstream
+from .directives.fit import VerlFit
+from .directives.links import replace_missing
 from .directives.memory import VerlMemory, VerlMemorySummary
 from .directives.printed import VerlPublished, VerlRequirements
 from .directives.roles import DataRole, MemoryRole
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 #: Raise when what is kept in pickled doctrees changes: our nodes and their attributes. What the domain keeps
 #: has a number of its own, ``VerlDomain.data_version``.
-ENV_VERSION = 2
+ENV_VERSION = 3
 
 DIRECTIVES = {
     "verl-runs": VerlRuns,
@@ -46,6 +49,8 @@ DIRECTIVES = {
     "verl-requirements": VerlRequirements,
     "verl-config": VerlConfigAdvice,
     "verl-analysis": VerlAnalysis,
+    "verl-fit": VerlFit,
+    "verl-accuracy": VerlAccuracy,
 }
 POST_TRANSFORMS = (
     DrawCharts,
@@ -76,6 +81,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.connect("env-get-outdated", find_outdated)
     app.connect("env-updated", report)
     app.connect("missing-reference", link_upstream)
+    app.connect("missing-reference", replace_missing)
     app.connect("html-page-context", link_style_sheet)
     return {
         "version": __version__,

@@ -9,6 +9,7 @@ from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from .catalog.names import row_id
 from .diagnostics import Code
 from .directives.base import set_caption
 from .directives.runs import SECTION_SIZE, verl_runs
@@ -16,7 +17,6 @@ from .domain import VerlDomain
 from .logs import log_at
 from .render.marks import verl_marks, verl_remarks
 from .render.remarks import Numbering
-from .render.runs import row_id
 from .render.waterfall_chart import CHART_CLASS
 
 if TYPE_CHECKING:
@@ -164,7 +164,13 @@ class RenderRuns(PagesApart):
         runs = [domain.catalog.runs[run_id] for run_id in node["runs"]]
         links = domain.settings.links
         group, notes = runs_rows(
-            runs, node["columns"], links, anchors=anchors, targets=targets, number=number
+            runs,
+            node["columns"],
+            links,
+            computed=node["computed"],
+            anchors=anchors,
+            targets=targets,
+            number=number,
         )
         table = node.parent
         node.replace_self(group)

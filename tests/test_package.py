@@ -37,7 +37,7 @@ LAYERS = {
         "logs",
         "directives",
     },
-    "transforms": {"diagnostics", "render", "domain", "directives", "logs"},
+    "transforms": {"diagnostics", "catalog", "render", "domain", "directives", "logs"},
     "latex": {"transforms", "units"},
     "latex_formulas": {"render", "transforms"},
     "assets": set(),

@@ -12,6 +12,7 @@ from sphinx_verl_resources.catalog.fields import recorded_fields
 from sphinx_verl_resources.catalog.schema import MODELS, schema
 from sphinx_verl_resources.config import PREFIX, VerlConfig
 from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.render.runs import COMPUTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,6 +62,8 @@ class Fields(ReferenceList):
     def items(self) -> Iterator[tuple[str, str, str]]:
         for name, heading in recorded_fields().items():
             yield name, "", f"Heading: {heading}."
+        for name, heading in COMPUTED.items():
+            yield name, "(computed, for columns only)", f"Heading: {heading}."
 
 
 class Config(ReferenceList):

@@ -88,6 +88,11 @@ def size_slug(size: str) -> str:
     return f"size-{size.lower().replace('.', '-')}"
 
 
+def row_id(run_id: str) -> str:
+    """The id of a run's row."""
+    return f"run-{run_id}"
+
+
 def fold(name: str) -> str:
     """A name without what people vary: case, spaces, hyphens, underscores."""
     return name.casefold().translate(_SEPARATORS)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Severity
-from ..memory.printed import analysis_problems
-from .data import add_path_argument, default_paths, enclosing_data_directory, load_all
+from .data import add_path_argument, default_paths, enclosing_data_directory, load_checked
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
 
 NAME = "check"
-HELP = "check run files and registries"
+HELP = "check run files, registries and cases"
 EXAMPLES = """\
 examples:
   verl-resources check                 check ./data, or the data directory that one is in
@@ -39,9 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check and report."""
     directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
-    catalog, analysis = load_all(directories)
-    found = sorted((*catalog.diagnostics, *analysis_problems(analysis)), key=lambda problem: problem.sort_key)
-    problems = [problem for problem in found if _is_asked_for(problem, options.paths)]
+    catalog, found = load_checked(directories)
+    problems = sorted(
+        (problem for problem in found if _is_asked_for(problem, options.paths)),
+        key=lambda problem: problem.sort_key,
+    )
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     if options.format == "json":
         print(json.dumps([_plain(problem) for problem in problems], indent=2))

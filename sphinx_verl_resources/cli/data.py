@@ -7,9 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..catalog.analysis import load_analysis
-from ..catalog.files import DATA_NAMES, RUNS, bundled_directory, configured_directory, take_snapshot
+from ..catalog.cases import load_cases
+from ..catalog.files import (
+    ACCURACY,
+    ARCHITECTURES,
+    CONFIG_KEYS,
+    DATA_NAMES,
+    GPUS,
+    RUNS,
+    bundled_directory,
+    configured_directory,
+    read_data_file,
+    take_snapshot,
+)
 from ..catalog.load import load_catalog
-from ..diagnostics import Location
+from ..catalog.registries import load_accuracy, load_architectures, load_config_keys, load_gpus
+from ..catalog.yaml_data import printable
+from ..diagnostics import Location, Severity
+from ..estimator.facts import Facts
+from ..memory.printed import analysis_problems
 
 if TYPE_CHECKING:
     import argparse
@@ -17,8 +33,8 @@ if TYPE_CHECKING:
 
     from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
-    from ..catalog.files import Snapshot
-    from ..estimator.facts import Facts
+    from ..catalog.files import DataFile, Snapshot
+    from ..diagnostics import Diagnostic
 
 
 def add_path_argument(
@@ -51,7 +67,7 @@ def load_paths(names: Sequence[str]) -> Catalog:
     Raises:
         OSError: a path is no data directory.
     """
-    return load_catalog(_snapshot(names))
+    return load_catalog(read_snapshot(names))
 
 
 def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
@@ -60,9 +76,22 @@ def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
     Raises:
         OSError: a path is no data directory.
     """
-    snapshot = _snapshot(names)
+    snapshot = read_snapshot(names)
     catalog = load_catalog(snapshot)
     return catalog, load_analysis(snapshot, catalog)
+
+
+def load_checked(names: Sequence[str]) -> tuple[Catalog, list[Diagnostic]]:
+    """The catalog, and everything that is wrong with it and with what else the directories hold.
+
+    Raises:
+        OSError: a path is no data directory.
+    """
+    snapshot = read_snapshot(names)
+    catalog = load_catalog(snapshot)
+    problems = [*catalog.diagnostics, *analysis_problems(load_analysis(snapshot, catalog))]
+    load_accuracy(snapshot.registries[ACCURACY], problems)
+    return catalog, [*problems, *load_cases(snapshot.cases).diagnostics]
 
 
 def load_facts(names: Sequence[str]) -> Facts:
@@ -71,22 +100,75 @@ def load_facts(names: Sequence[str]) -> Facts:
     Raises:
         OSError: a path is no data directory.
     """
-    from ..estimator.facts import load_facts as load
-
-    snapshot = _snapshot(names)
-    catalog = load_catalog(snapshot)
-    return load(snapshot, catalog, load_analysis(snapshot, catalog))[0]
+    return facts_of(read_snapshot(names))[0]
 
 
-def _snapshot(names: Sequence[str]) -> Snapshot:
+def facts_of(snapshot: Snapshot) -> tuple[Facts, list[Diagnostic]]:
+    """What estimates are computed from, and what is wrong with it. Runs and the analysis are not read."""
+    problems = [problem for problem in snapshot.problems if problem.severity is Severity.ERROR]
+    registries = snapshot.registries
+    facts = Facts(
+        load_gpus(registries[GPUS], problems),
+        load_architectures(registries[ARCHITECTURES], problems),
+        load_config_keys(registries[CONFIG_KEYS], problems),
+        load_accuracy(registries[ACCURACY], problems),
+    )
+    return facts, sorted(problems, key=lambda problem: problem.sort_key)
+
+
+def add_data_option(parser: argparse.ArgumentParser) -> None:
+    """The registries and cases that a command works with, where its arguments are something else."""
+    parser.add_argument(
+        "--data",
+        action="append",
+        metavar="PATH",
+        help="data directory, may be given several times; default: ./data where it holds data, else the one "
+        "that one is in, on top of the dataset that comes with the package",
+    )
+
+
+def data_snapshot(given: Sequence[str] | None) -> Snapshot:
+    """What ``--data`` names, or else the usual directory; a folder ``data`` of another kind does not count.
+
+    Raises:
+        OSError: a path is no data directory.
+    """
+    return read_snapshot(given or [name for name in default_paths() if _holds_data(name)])
+
+
+def read_file(name: str) -> DataFile:
+    """A file that the user names.
+
+    Raises:
+        OSError: it cannot be read; the message begins with its name.
+    """
+    shown = printable(name)
+    try:
+        return read_data_file(Path(name), shown)
+    except OSError as error:
+        raise OSError(f"{shown}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:  # a name that no file can have
+        raise OSError(f"{shown}: {error}") from None
+
+
+def read_snapshot(names: Sequence[str]) -> Snapshot:
+    """The files of data directories.
+
+    Raises:
+        OSError: a path is no data directory.
+    """
     for name in names:
         if not Path(name).is_dir():
             raise NotADirectoryError(
                 f"{name}: no such directory; name a data directory, the one that holds runs/"
             )
-        if not any((Path(name) / part).exists() for part in DATA_NAMES):
+        if not _holds_data(name):
             raise NotADirectoryError(
                 f"{name}: holds no data; name a data directory, the one that holds runs/"
             )
     directories = [configured_directory(name, Path.cwd()) for name in names]
     return take_snapshot(bundled_directory(), directories, Location("command line"))
+
+
+def _holds_data(name: str) -> bool:
+    return any((Path(name) / part).exists() for part in DATA_NAMES)

@@ -1,6 +1,6 @@
 """Reading the command line and calling the command that it names.
 
-Exit codes, for every command: 0 good, 1 problems found, 2 could not run.
+Exit codes, for every command: 0 good, 1 problems found or does not fit, 2 could not run.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from . import check, schema, table
+from . import backtest, check, estimate, plan, schema, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (check, table, schema)
+COMMANDS = (check, table, estimate, plan, backtest, schema)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = io.StringIO()
     try:
         with contextlib.redirect_stdout(output):
-            options = _parser().parse_args(arguments)
+            options = _parsed(arguments)
             code: int = options.run(options)
     except SystemExit:  # --help and --version
         _write(output.getvalue())
@@ -39,6 +39,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     _write(output.getvalue())
     return code
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options; words may stand before, between and behind them, which argparse alone does not take."""
+    parser = _parser()
+    options, more = parser.parse_known_args(arguments)
+    taken = next((name for name in ("settings", "paths") if hasattr(options, name)), None)
+    if more and (taken is None or any(word.startswith("-") for word in more)):
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    if taken:
+        setattr(options, taken, [*getattr(options, taken), *more])
+    return options
 
 
 def _write(text: str) -> None:
@@ -55,8 +67,8 @@ def _write(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="verl-resources",
-        description="Check, show and describe the recorded hardware runs of verl's documentation.",
-        epilog="Exit codes: 0 good, 1 problems found, 2 could not run.",
+        description="Check and show the recorded hardware runs of verl's documentation, estimate GPU memory.",
+        epilog="Exit codes: 0 good, 1 problems found or does not fit, 2 could not run.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

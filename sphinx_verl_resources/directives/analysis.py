@@ -10,6 +10,7 @@ from ..domain import ConfigUse, VerlDomain
 from ..memory.questions import FilesWithErrors, IsName, RemarksOn
 from ..render.remarks import remark_list
 from .base import VerlDirective
+from .links import link_if_any
 from .options import OptionError, phrases
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
 #: The flag that leaves remarks out.
 NO_REMARKS = "no-remarks"
+#: Said below remarks, as a link.
+ESTIMATOR = "The estimator computes what verl really does, phase by phase."
 
-
-_NOT_USED = " has errors; what is wrong in it is not used here. The build log says more."
+NOT_USED = " has errors; what is wrong in it is not used here. The build log says more."
 
 
 class AnalysisDirective(VerlDirective):
@@ -35,7 +37,7 @@ class AnalysisDirective(VerlDirective):
     def run(self) -> list[nodes.Node]:
         """The content, below a box for each file that could not be used as it is."""
         boxes: list[nodes.Node] = [
-            self.problem(nodes.literal("", name), nodes.Text(_NOT_USED))
+            self.problem(nodes.literal("", name), nodes.Text(NOT_USED))
             for name in self.ask(FilesWithErrors())
         ]
         return [*boxes, *super().run()]
@@ -72,6 +74,8 @@ class AnalysisDirective(VerlDirective):
             for subject in remark.about:
                 marks.setdefault(subject, []).append(remark.name)
         domain.note_use(ConfigUse("script_url"))
-        content = remark_list(found, verl, domain.settings.links)
+        domain.note_use(ConfigUse("estimator_page"))
+        more = link_if_any(domain.settings.estimator_page, ESTIMATOR, self.env.docname)
+        content = remark_list(found, verl, domain.settings.links, more)
         self.set_source_info(content)
         return marks, [content]

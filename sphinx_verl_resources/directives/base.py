@@ -33,16 +33,25 @@ class VerlDirective(SphinxDirective):
         problems = Problems()
         given = usable(self.options, self.option_spec, problems)
         with problems.noted():
-            if self.content:
-                raise OptionError("the directive takes options and an argument, and no text")
+            self.check_text()
         content: list[nodes.Node] = []
         with problems.noted():
             content = self.show(given, problems)
         if not problems:
             return content
         for problem in problems:
-            log_at(self.get_location(), problem.code, f"{self.name}: {problem}", self.config)
+            place = getattr(problem, "place", "") or self.get_location()
+            log_at(place, problem.code, f"{self.name}: {problem}", self.config)
         return [self.problem(nodes.Text(f"{self.name}: {problem}")) for problem in problems]
+
+    def check_text(self) -> None:
+        """Look at what stands below the options.
+
+        Raises:
+            OptionError: something does, and the directive has no use for it.
+        """
+        if self.content:
+            raise OptionError("the directive takes options and an argument, and no text")
 
     def show(self, given: Mapping[str, str], problems: Problems) -> list[nodes.Node]:
         """The content; what is wrong with the options is added to ``problems``.

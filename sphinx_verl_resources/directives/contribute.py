@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from docutils import nodes
-from sphinx import addnodes
 
-from ..catalog.links import is_address
+from .links import link_to
 
 if TYPE_CHECKING:
+    from sphinx import addnodes
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
@@ -19,21 +19,9 @@ UPSTREAM_SCRIPTS = "https://github.com/verl-project/verl/blob/main/examples/tuni
 
 def contribute_link(target: str, docname: str) -> nodes.Element:
     """A link to ``target``: an address, or a label that may or may not exist."""
-    text = "Add the first one."
-    if is_address(target):
-        return nodes.reference("", text, refuri=target)
-    reference = addnodes.pending_xref(
-        "",
-        nodes.inline("", text),
-        refdomain="std",
-        reftype="ref",
-        reftarget=target.lower(),
-        refexplicit=True,
-        refwarn=False,
-        refdoc=docname,
-    )
-    reference["verl_contribute"] = True
-    return reference
+    link = link_to(target, "Add the first one.", docname)
+    link["verl_contribute"] = True
+    return link
 
 
 def link_upstream(

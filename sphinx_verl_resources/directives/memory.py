@@ -1,10 +1,11 @@
-"""``.. verl-memory::``: where the memory of a model goes, by the analysis."""
+"""``.. verl-memory::``: where the memory goes, by the analysis of a model or the estimate of a run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
 
 from ..catalog.names import ASSUMED_SUBJECTS, COMPONENTS, TOTAL
 from ..diagnostics import Code
@@ -23,7 +24,8 @@ from ..render.memory import (
 from ..render.waterfall_chart import waterfall_chart
 from . import options
 from .analysis import NO_REMARKS, AnalysisDirective
-from .base import TABLE_OPTIONS
+from .base import TABLE_OPTIONS, VerlDirective
+from .estimate import ASKING, VerlEstimate
 from .options import OptionError
 
 if TYPE_CHECKING:
@@ -37,12 +39,41 @@ if TYPE_CHECKING:
 PIECES = ("specification", "formulas", "chart", "table")
 
 
-class VerlMemory(AnalysisDirective):
+class VerlMemory(SphinxDirective):
+    """The estimate of a run or of settings, where an option asks for it, or else the analysis of a model."""
+
+    has_content = VerlDirective.has_content
+    optional_arguments = VerlDirective.optional_arguments
+    final_argument_whitespace = VerlDirective.final_argument_whitespace
+    option_spec: ClassVar[OptionSpec] = options.AnyOption()
+
+    def run(self) -> list[nodes.Node]:
+        """Leave it to one of the two."""
+        form = VerlEstimate if set(ASKING).intersection(self.options) else ModelAnalysis
+        return form(
+            self.name,
+            self.arguments,
+            self.options,
+            self.content,
+            self.lineno,
+            self.content_offset,
+            self.block_text,
+            self.state,
+            self.state_machine,
+        ).run()
+
+
+class ModelAnalysis(AnalysisDirective):
     """Components, chain and running totals of one model."""
 
     option_spec: ClassVar[OptionSpec] = options.AnyOption.of(
         *LIMITS, "steps", "show", "gib", NO_REMARKS, *TABLE_OPTIONS
     )
+
+    def check_text(self) -> None:
+        """Settings belong to an estimate."""
+        if self.content:
+            raise OptionError("settings go with :model: and :gpus:, and a model by its size has none")
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The pieces asked for, in the order asked for."""
@@ -56,7 +87,7 @@ class VerlMemory(AnalysisDirective):
         with problems.noted():
             self._check_combination(given, pieces, steps)
         if not self.arguments:
-            hint = "name a size class or a model, as in '.. verl-memory:: 8B'"
+            hint = "name a size class or a model, as in '.. verl-memory:: 8B', or a run with :run:"
             raise OptionError(hint, Code.unknown_size)
         name = " ".join(self.arguments[0].split())
         if problems:

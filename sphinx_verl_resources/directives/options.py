@@ -14,6 +14,7 @@ from ..catalog.names import SIZES, sizes_hint
 from ..catalog.selection import allowed_values, is_known
 from ..diagnostics import Code, did_you_mean, nearest, suggest_or
 from ..memory.shapes import AnalysisError
+from ..render.runs import COMPUTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 
 
 class OptionError(ValueError):
-    """An argument or option that cannot be used."""
+    """An argument, option or setting that cannot be used; ``place`` is empty for that of the directive."""
 
-    def __init__(self, message: str, code: Code = Code.directive) -> None:
+    def __init__(self, message: str, code: Code = Code.directive, place: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.place = place
 
 
 class Problems(list["OptionError | AnalysisError"]):
@@ -120,7 +122,7 @@ def columns(text: str) -> tuple[str, ...]:
     """
     found: list[str] = []
     for word in words(text):
-        name = _field(word, "columns")
+        name = _computed(word) or _field(word, "columns")
         if name in found:
             raise OptionError(f":columns: the field {word!r} stands there twice")
         found.append(name)
@@ -159,7 +161,17 @@ def filter_values(catalog: Catalog, name: str, text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _computed(word: str) -> str | None:
+    """The column that is computed and not recorded, None for any other."""
+    name = word.lower()
+    if name.startswith("estimate.") and name not in COMPUTED:
+        raise OptionError(f":columns: unknown field {word!r}; {did_you_mean(name, COMPUTED)}")
+    return name if name in COMPUTED else None
+
+
 def _field(word: str, option: str) -> str:
+    if _computed(word):
+        raise OptionError(f":{option}: {word!r} is computed; name a field of the run files")
     try:
         return field_name(word)
     except UnknownFieldError as error:
@@ -187,6 +199,37 @@ def count(given: Mapping[str, str], name: str, most: int) -> int | None:
     if not re.fullmatch(r"[0-9]{1,30}", text) or not 1 <= int(text) <= most:
         raise OptionError(f":{name}: must be a whole number from 1 to {most:,}, got {given[name]!r}")
     return int(text)
+
+
+def count_list(given: Mapping[str, str], name: str, most: int) -> tuple[int, ...] | None:
+    """Whole numbers from 1 to ``most``, in the order given; None where the option is not given.
+
+    Raises:
+        OptionError: something else stands there, nothing does, or a number does twice.
+    """
+    if name not in given:
+        return None
+    found: list[int] = []
+    for word in words(given[name]):
+        number = count({name: word}, name, most) or 0
+        if number in found:
+            raise OptionError(f":{name}: {word} stands there twice")
+        found.append(number)
+    if not found:
+        raise OptionError(f":{name}: name at least one number")
+    return tuple(found)
+
+
+def resource(given: Mapping[str, str], name: str, most: int) -> tuple[int, str]:
+    """How many GPUs and which, written as ``8*H100``.
+
+    Raises:
+        OptionError: it is written otherwise.
+    """
+    match = re.fullmatch(r"\s*(\S+?)\s*[*x×]\s*([^\s*×].*?)\s*", given[name])
+    if match is None:
+        raise OptionError(f":{name}: write how many GPUs and which, as in 8*H100, and not {given[name]!r}")
+    return count({name: match[1]}, name, most) or 0, match[2]
 
 
 def choices(

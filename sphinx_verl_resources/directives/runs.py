@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 from docutils import nodes
 
 from ..catalog import selection
-from ..catalog.fields import PAGE_COLUMNS
+from ..catalog.fields import NOT_RECORDED, PAGE_COLUMNS
 from ..catalog.names import size_slug
 from ..catalog.selection import RunQuery
 from ..diagnostics import Code, Severity, nearest
 from ..domain import ConfigUse, KnownUse, RunsUse, VerlDomain
 from ..logs import log_at
-from ..render.runs import TABLE_CLASS, templates_used
+from ..memory.shapes import AnalysisError
+from ..render.runs import COMPUTED, TABLE_CLASS, templates_used
 from ..render.table import one_cell
 from . import options
 from .base import TABLE_OPTIONS, VerlDirective, free_id
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 
 
 class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
-    """The inside of a table, still to be made; the attributes are plain lists of strings.
+    """The inside of a table, still to be made; the attributes are plain lists of strings, and a mapping.
 
     Attributes:
         runs: ids of the rows, in order.
         columns: field names.
+        computed: by id, the texts of the columns that are computed.
     """
 
 
@@ -152,13 +154,27 @@ class VerlRuns(VerlDirective):
         """The files that are missing from the table, then the table or what stands instead of it."""
         content: list[nodes.Node] = [self._broken(file) for file in broken]
         if runs:
-            rows = verl_runs("", runs=[run.id for run in runs], columns=list(columns))
+            ids = [run.id for run in runs]
+            VerlDomain.of(self.env).note_rows(ids)
+            asked = runs if COMPUTED.keys() & set(columns) else ()
+            computed = {run.id: self._computed(run) for run in asked}
+            rows = verl_runs("", runs=ids, columns=list(columns), computed=computed)
             content.append(self._runs_table(rows))
         elif not broken or "caption" in self.options:
             empty = self._empty(size or ", ".join(query.sizes), filtered=bool(query.filters))
             # What refers to a caption must not lose its target with the last row.
             content.append(self._runs_table(one_cell(empty)) if "caption" in self.options else empty)
         return content
+
+    def _computed(self, run: Run) -> dict[str, str]:
+        """What the estimator says of a run, for the columns that show it."""
+        from ..estimator.questions import RunEstimate
+        from ..render.estimate import run_texts
+
+        try:
+            return run_texts(VerlDomain.of(self.env).ask(RunEstimate(run.id)))
+        except AnalysisError:
+            return dict.fromkeys(COMPUTED, "not computed" if run.settings else NOT_RECORDED)
 
     def _runs_table(self, inside: nodes.Element) -> nodes.table:
         return self.table(TABLE_CLASS, inside, "", with_options="caption" in self.options)

@@ -61,10 +61,11 @@ class Score:
 
     @property
     def deviation(self) -> float | None:
-        """Computed over observed, less one; None where either is missing."""
+        """Computed over observed, less one; None where either is missing or no measure."""
         if self.computed is None or not self.observed:
             return None
-        return self.computed / self.observed - 1
+        found = self.computed / self.observed - 1
+        return found if math.isfinite(found) else None
 
     @property
     def inside(self) -> bool | None:

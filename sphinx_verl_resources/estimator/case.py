@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import Code
 from .estimate import Estimate, estimate
-from .planner import fitted
+from .layouts import fitted
 from .request import EstimateError, Issue, Request
 from .training import Training, TrainingEstimate, estimate_training
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .constants import CUDA_GRAPHS, POOL_OFFSET
+from .constants import CONTEXT, CUDA_GRAPHS, POOL_OFFSET
 from .kv_cache import kv_cache_bytes_per_token
 from .parts import fixed, part
 from .versions import behaviour
@@ -17,15 +17,22 @@ if TYPE_CHECKING:
 Parts = tuple["Component", ...]
 
 
-def awake(settings: Settings, before: float) -> Parts:
+def awake(shape: Shape, settings: Settings, before: float) -> Parts:
     """The whole budget: weights, activations of its profiling run, and KV cache for the rest.
 
     Args:
+        shape: of the model.
         settings: of the run.
         before: bytes that others hold when the engine starts; SGLang's share is one of what is left.
     """
     rollout, capacity = settings.rollout, settings.capacity
     label = "Rollout engine: weights and KV cache"
+    if rollout.engine == "trtllm":  # its share is that of the KV cache alone
+        weights = engine_weights(shape, settings)
+        free = max(0.0, capacity - before - weights.size)
+        variables = (("free memory", free), ("utilization", rollout.utilization))
+        cache = part("rollout-pool", "Rollout engine: KV cache", "assumed", variables, unit="")
+        return weights, cache, *graphs(settings)
     if rollout.engine == "vllm" and not behaviour(settings.version).engine_takes_free_memory:
         variables = (("memory of the GPU", capacity), ("utilization", rollout.utilization))
         pool = part("rollout-pool", label, "exact", variables, unit="")
@@ -42,19 +49,23 @@ def graphs(settings: Settings) -> Parts:
     return (fixed("cuda-graphs", "CUDA graphs", "assumed", CUDA_GRAPHS.value, "CUDA graphs"),)
 
 
-def asleep(settings: Settings) -> Parts:
+def asleep(shape: Shape, settings: Settings) -> Parts:
     """What stays while others work: graphs, and everything if the engine does not sleep at all."""
-    if settings.rollout.separate:
+    rollout = settings.rollout
+    if rollout.separate:
         return ()
-    if settings.rollout.frees_cache:
-        return graphs(settings)
-    return awake(settings, 0.0)
+    if not rollout.frees_cache:
+        return awake(shape, settings, 0.0)
+    if rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora:
+        return engine_weights(shape, settings), *graphs(settings)  # the base model stays below the adapters
+    return graphs(settings)
 
 
 def engine_weights(shape: Shape, settings: Settings) -> Component:
-    """One share of the engine's copy of the weights."""
+    """One share of the engine's copy of the weights; its copies share out the experts."""
     rollout = settings.rollout
-    variables = (("parameters", float(shape.parameters)),)
+    count = shape.parameters - shape.expert_parameters * (1 - 1 / rollout.data)
+    variables = (("parameters", count),)
     return part(
         "rollout-weights",
         "Rollout engine: weights",
@@ -75,11 +86,13 @@ def counted_pool(settings: Settings) -> float:
 
 
 def cache_tokens(shape: Shape, settings: Settings) -> float:
-    """Tokens that the KV cache of one engine has room for.
+    """Tokens that the KV cache of one engine has room for, beside weights and what a first, full step takes.
 
     Too few slow a run down; only fewer than one sequence needs stop it.
     """
     rollout = settings.rollout
-    room = settings.capacity * rollout.utilization - engine_weights(shape, settings).size - POOL_OFFSET.value
+    room = settings.capacity * rollout.utilization - engine_weights(shape, settings).size
+    room -= CONTEXT.value + rollout.batched_tokens * shape.forward / rollout.tensor
+    room -= rollout.sequences * shape.vocabulary * 4
     each = kv_cache_bytes_per_token(shape.architecture, rollout.tensor)
     return max(0.0, room) / each if each else float("inf")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .engine import counted_pool
 from .host import host_memory
+from .keys import in_todays_names
 from .peaks import Peaks
 from .phases import phases_of
 from .ranges import kind_of
@@ -51,7 +52,8 @@ class Estimate(Peaks):
     @cached_property
     def low(self) -> float:
         """The lower end of the peak: tensors alone, and what is not known as favourable as it may be."""
-        return self.range.low * max(phase.allocated for phase in self._least)
+        # Never above the peak, whatever contradicts itself in what was observed.
+        return min(self.peak, self.range.low * max(phase.allocated for phase in self._least))
 
     @cached_property
     def logged(self) -> float:
@@ -66,7 +68,7 @@ class Estimate(Peaks):
     def logged_range(self) -> tuple[float, float]:
         """Both ends of the range of what verl prints, in bytes."""
         least_logged = counted_pool(self.settings) + max(phase.counted for phase in self._least)
-        return self.range.low * least_logged, self.range.high * self.logged
+        return min(self.logged, self.range.low * least_logged), self.range.high * self.logged
 
     @cached_property
     def _least(self) -> tuple[Phase, ...]:
@@ -109,7 +111,10 @@ def estimate(request: Request, facts: Facts) -> Estimate:
     >>> found.binding.name
     'update-forward'
     """
+    config = in_todays_names(request.config, facts.renamed)
+    if config is not request.config:
+        request = replace(request, config=config)
     shape, settings, issues = resolve(request, facts)
     return Estimate(
-        shape, settings, kind_of(shape, settings, facts), issues, unsupported_keys(request, facts)
+        shape, settings, kind_of(shape, settings, facts), issues, unsupported_keys(request, settings, facts)
     )

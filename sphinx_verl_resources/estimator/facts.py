@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.files import ACCURACY
 from ..catalog.registries import load_accuracy
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
+from .keys import defaults_in, renamed_keys
 from .ranges import Range
 from .shape import shape_of
-from .versions import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,18 +57,13 @@ class Facts:
     def defaults(self, version: Version) -> Mapping[str, Any]:
         """Verl's defaults in a version, by dotted key."""
         if version not in self._defaults:
-            self._defaults[version] = {key.name: _default(key, version) for key in self.config_keys}
+            self._defaults[version] = defaults_in(self.config_keys, version)
         return self._defaults[version]
 
-
-def _default(key: ConfigKey, version: Version) -> Any:
-    """The default in force; that of the oldest change recorded for what is older still."""
-    default = key.default_changes[0].default if key.default_changes else key.default
-    for change in key.default_changes:
-        since = version_of(change.since)
-        if since and since <= version:
-            default = change.default
-    return default
+    @cached_property
+    def renamed(self) -> Mapping[str, str]:
+        """Names that keys of verl had before, and what they are called now."""
+        return renamed_keys(self.config_keys)
 
 
 def capacity_of(gpu: Gpu) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ..lazy import lazy
 from .lora import lora_parameters
 from .parts import part, per_token, states
 
@@ -44,24 +45,36 @@ class FsdpRole:
         return self.role.fsdp.shard
 
     @property
+    def stage_index(self) -> int:
+        """There are no stages."""
+        return 0
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the vocabulary-wide outputs come out here."""
+        return True
+
+    @property
     def on_host(self) -> bool:
         """FSDP2's offload policy: the states never come to the GPU as a whole."""
         return self.role.fsdp.offload_policy and self.role.backend == "fsdp2"
 
+    @lazy
     def idle(self) -> Parts:
         """What stays on the GPU while the role does nothing, from the first update on."""
         fsdp = self.role.fsdp
-        weights = () if fsdp.param_offload else self.weights()
-        return weights + (() if fsdp.optimizer_offload else self.optimizer())
+        weights = () if fsdp.param_offload else self.weights
+        return weights + (() if fsdp.optimizer_offload else self.optimizer)
 
     def evaluating(self) -> Parts:
         """The states during a pass without gradients."""
-        return self.weights() + (() if self.role.fsdp.optimizer_offload else self.optimizer())
+        return self.weights + (() if self.role.fsdp.optimizer_offload else self.optimizer)
 
     def updating(self) -> Parts:
         """The states during an update; those that were offloaded are loaded for the whole of it."""
-        return self.weights() + self.optimizer()
+        return self.weights + self.optimizer
 
+    @lazy
     def weights(self) -> Parts:
         """The sharded parameters, adapters among them."""
         if self.on_host:
@@ -69,12 +82,14 @@ class FsdpRole:
         count = self.parameters + (self.trained if self.role.lora_rank else 0)
         return (self._states("weights", "weights", count, self.role.fsdp.parameter_bytes),)
 
+    @lazy
     def gradients(self) -> Parts:
-        """The sharded gradients."""
+        """The sharded gradients, which exist in an update only."""
         if self.on_host:
             return ()
         return (self._states("gradients", "gradients", self.trained, self.role.fsdp.parameter_bytes),)
 
+    @lazy
     def optimizer(self) -> Parts:
         """The states of Adam."""
         if self.on_host:
@@ -89,8 +104,11 @@ class FsdpRole:
             self._states("step-buffer", "buffer of the step", self.trained, self.role.fsdp.parameter_bytes),
         )
 
-    def whole_gradients(self, element_bytes: int) -> Parts:
-        """Gradients that are not divided until the last micro-batch."""
+    def carried(self, *, whole: bool) -> Parts:
+        """Gradients that earlier micro-batches leave behind, divided among the GPUs or not."""
+        if not whole:
+            return self.gradients
+        element_bytes = 2 if self.role.backend == "fsdp" else 4
         label, symbol = self._label("undivided gradients"), "trained parameters"
         return (
             part(
@@ -102,10 +120,12 @@ class FsdpRole:
             ),
         )
 
+    @lazy
     def root(self) -> Parts:
         """Embedding, head and last norm, whole from the first forward to the end of the backward pass."""
-        if self.shard == 1 and not self.on_host:
-            return ()
+        return self._root() if self._gathers else ()
+
+    def _root(self) -> Parts:
         count = self.shape.root - (self.shape.parameters - self.parameters)
         label = self._label("embedding and head, gathered")
         return (
@@ -114,16 +134,32 @@ class FsdpRole:
             ),
         )
 
+    @lazy
     def layer(self) -> Parts:
-        """The layer at work, or with no resharding after the forward pass all of them."""
-        if self.shard == 1 and not self.on_host:
+        """The layer at work, or without resharding after the forward pass all of them."""
+        if not self._gathers:
             return ()
-        if not self.role.fsdp.reshard:
-            count = self.parameters - self.shape.root
-            label = self._label("layers, gathered")
-            return (
-                part(self.prefix + "gathered-layers", label, "exact", (("parameters of layers", count),), 2),
-            )
+        return self._layer() if self.role.fsdp.reshard else self.whole_layers
+
+    @lazy
+    def whole_layers(self) -> Parts:
+        """The layers that stay whole from the forward pass on, where nothing is resharded after it."""
+        if self.role.fsdp.reshard or not self._gathers:
+            return ()
+        count = self.shape.parameters - self.shape.root
+        label = self._label("layers, gathered")
+        return (part(self.prefix + "gathered-layers", label, "exact", (("parameters of layers", count),), 2),)
+
+    def streamed(self) -> Parts:
+        """What a frozen copy of the model that lies on the host has on the GPU at any time."""
+        return self._root() + self._layer()
+
+    @property
+    def _gathers(self) -> bool:
+        """With one GPU everything is there already, unless the states lie on the host."""
+        return self.shard > 1 or self.on_host
+
+    def _layer(self) -> Parts:
         label = self._label("layer at work, gathered")
         return (
             part(
@@ -152,30 +188,29 @@ class FsdpRole:
 
     def kept(self, tokens: float) -> Parts:
         """What the forward pass keeps for the backward pass."""
+        return self._kept(tokens, 0)
+
+    def behind(self, tokens: float) -> Parts:
+        """What is still kept of it while the last layer is at work, whose own tensors ``working`` counts."""
+        return self._kept(tokens, 0 if self.role.checkpointing else 1)
+
+    def _kept(self, tokens: float, without: int) -> Parts:
         shape = self.shape
-        if self.role.activation_offload and shape.layers >= 3:
-            label, symbol = self._label("inputs of two layers"), "hidden size"
-            return (per_token(self.prefix + "layer-inputs", label, "exact", tokens, shape.hidden, symbol, 4),)
-        if self.role.checkpointing:
-            label = self._label("layer inputs")
-            variables = (
-                ("tokens", tokens),
-                ("hidden size", float(shape.hidden)),
-                ("layers", float(shape.layers)),
-            )
-            return (part(self.prefix + "layer-inputs", label, "exact", variables, 2),)
-        variables = (
-            ("tokens", tokens),
-            ("bytes a layer keeps", self._widths()[1]),
-            ("layers", float(shape.layers)),
+        offloads = self.role.activation_offload and shape.layers >= 3
+        layers = (
+            "layers on the GPU" if offloads else "layers",
+            (2.0 if offloads else shape.layers) - without,
         )
+        if self.role.checkpointing:
+            variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), layers)
+            return (part(self.prefix + "layer-inputs", self._label("layer inputs"), "exact", variables, 2),)
+        variables = (("tokens", tokens), ("bytes a layer keeps", self._widths()[1]), layers)
         return (part(self.prefix + "activations", self._label("activations"), "exact", variables, unit=""),)
 
     def working(self, tokens: float) -> Parts:
         """What the layer at work in the backward pass has alive."""
         working, saved = self._widths()
-        if not self.role.checkpointing and not self.role.activation_offload:
-            working = max(0.0, working - saved)
+        working = max(working, saved)
         label = self._label("layer at work, activations")
         return (per_token(self.prefix + "working-set", label, "exact", tokens, working, "bytes of a layer"),)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..memory.breakdown import Breakdown, Change, Component, Formula
 from .constants import HOST_BASE
-from .fsdp import FsdpRole, actor_of, critic_of
-from .megatron import megatron_roles
-from .parts import fixed, part
+from .engine import engine_weights
+from .fsdp import FsdpRole
+from .parts import fixed, part, size_of
+from .phases import roles_of
+from .tokens import update_tokens
 from .versions import behaviour
 
 if TYPE_CHECKING:
@@ -20,91 +23,80 @@ Parts = tuple[Component, ...]
 
 
 def host_memory(shape: Shape, settings: Settings) -> Breakdown:
-    """What one node holds in host memory. Sizes are bytes per node.
+    """What the fullest node holds in host memory. Sizes are bytes per node.
 
-    Offloaded states of every GPU of the node, the reference policy, sleeping weights of the rollout engine
-    where its version keeps them, and what Ray, data and Python take.
+    Offloaded states of every GPU of the node, the reference policy, activations, sleeping weights of the
+    rollout engine where its version keeps them, and what Ray, data and Python take.
     """
+    found: Parts = ()
+    for stages in roles_of(shape, settings):
+        found += max((_offloaded(role) for role in stages), key=size_of, default=())
+    found += _activations(shape, settings, settings.actor, "")
+    found += _activations(shape, settings, settings.critic, "critic-") if settings.critic else ()
+    found += _reference(shape, settings) + _sleeping_weights(shape, settings)
     per_node = settings.gpus / settings.nodes
-    found: list[Component] = []
-    roles: list[FsdpRole | MegatronRole] = []
-    if settings.actor.backend == "megatron":
-        roles.append(megatron_roles(shape, settings.actor, settings.gpus)[0])
-    else:
-        roles.append(actor_of(shape, settings.actor))
-    if settings.critic and settings.critic.backend != "megatron":
-        roles.append(critic_of(shape, settings.critic))
-    elif settings.critic:
-        roles.append(megatron_roles(shape, settings.critic, settings.gpus, "critic-", "Critic:")[0])
-    for role in roles:
-        found += _offloaded(role, role.role)
-    does = behaviour(settings.version)
-    if settings.reference and settings.actor.backend != "megatron" and not does.reference_resident:
-        count = (("parameters", float(shape.parameters)),)
-        found.append(
-            part(
-                "reference",
-                "Reference policy",
-                "exact",
-                count,
-                does.reference_bytes,
-                "bytes",
-                settings.reference_shard,
-                "GPUs",
-            )
-        )
-    elif settings.reference and settings.actor.backend == "megatron" and settings.reference_offload:
-        found.append(
-            part(
-                "reference",
-                "Reference policy",
-                "exact",
-                (("parameters on the GPU", roles[0].weights()[0].size / 2),),
-                2,
-            )
-        )
-    keeps = does.sleep_keeps_weights or settings.actor.lora_rank
-    if settings.rollout.frees_cache and keeps and not settings.rollout.separate:
-        count = (("parameters", float(shape.parameters)),)
-        found.append(
-            part(
-                "sleeping-weights",
-                "Weights of the sleeping rollout engine",
-                "exact",
-                count,
-                settings.rollout.element_bytes,
-                "bytes",
-                settings.rollout.tensor,
-                "TP",
-            )
-        )
     of_node = Change("×", per_node, "GPUs of the node")
     base = fixed("base", HOST_BASE.name, HOST_BASE.evidence, HOST_BASE.value, "base")
     return Breakdown((*((item.changed(of_node) if per_node != 1 else item) for item in found), base))
 
 
-def _offloaded(role: FsdpRole | MegatronRole, settings: Role) -> Parts:
+def _offloaded(role: FsdpRole | MegatronRole) -> Parts:
+    """The states of one GPU that are on the host at some time."""
     if isinstance(role, FsdpRole):
-        fsdp = settings.fsdp
+        fsdp = role.role.fsdp
         if role.on_host:
-            bare = FsdpRole(
-                role.shape, _on_gpu(settings), role.parameters, role.trained, role.prefix, role.label
-            )
-            return bare.weights() + bare.gradients() + bare.optimizer()
-        weights = role.weights() if fsdp.param_offload else ()
-        return weights + (role.optimizer() if fsdp.optimizer_offload else ())
-    megatron = settings.megatron
-    found = role.weights() if megatron.param_offload else ()
-    found += role.optimizer() if megatron.optimizer_offload else ()
+            bare = replace(role, role=replace(role.role, fsdp=replace(fsdp, offload_policy=False)))
+            return bare.weights + bare.gradients + bare.optimizer
+        weights = role.weights if fsdp.param_offload else ()
+        return weights + (role.optimizer if fsdp.optimizer_offload else ())
+    megatron = role.role.megatron
+    found = role.weights if megatron.param_offload else ()
+    found += role.optimizer if megatron.optimizer_offload else ()
     if megatron.cpu_optimizer:
         size = megatron.moment_bytes * megatron.cpu_optimizer
-        count = role.stage.dense / role.replicas + role.stage.experts / role.expert_replicas
-        formula = Formula((("parameters of the rank", count * role.trained),), ((size, "bytes"),))
+        variables = (("parameters of the rank", role.optimized),)
+        formula = Formula(variables, ((size, "bytes"),))
         found += (Component(role.prefix + "host-optimizer", "Optimizer on the host", formula, "exact"),)
     return found
 
 
-def _on_gpu(settings: Role) -> Role:
-    from dataclasses import replace
+def _activations(shape: Shape, settings: Settings, role: Role, prefix: str) -> Parts:
+    """Layer inputs that wait on the host for the backward pass, all but those of two layers."""
+    if role.backend == "megatron" or not role.activation_offload or shape.layers < 3:
+        return ()
+    variables = (
+        ("tokens", update_tokens(settings, role)),
+        ("hidden size", float(shape.hidden)),
+        ("layers", float(shape.layers)),
+    )
+    return (part(prefix + "layer-inputs", "Offloaded layer inputs", "exact", variables, 2),)
 
-    return replace(settings, fsdp=replace(settings.fsdp, offload_policy=False))
+
+def _reference(shape: Shape, settings: Settings) -> Parts:
+    """The reference policy: always there with FSDP, while it is idle with Megatron."""
+    if not settings.reference:
+        return ()
+    if settings.actor.backend != "megatron":
+        if behaviour(settings.version).reference_resident:
+            return ()
+        count, size = (("parameters", float(shape.parameters)),), settings.reference_bytes
+        shard = settings.reference_fsdp.shard
+        return (part("reference", "Reference policy", "exact", count, size, "bytes", shard, "GPUs"),)
+    if not settings.reference_offload:
+        return ()
+    actors, _ = roles_of(shape, settings)
+    largest = max(actor.on_gpu for actor in actors if not isinstance(actor, FsdpRole))
+    return (part("reference", "Reference policy", "exact", (("parameters on the GPU", largest),), 2),)
+
+
+def _sleeping_weights(shape: Shape, settings: Settings) -> Parts:
+    """Weights of the rollout engine, where it does not give them up while it sleeps."""
+    rollout = settings.rollout
+    if rollout.separate or not rollout.frees_cache:
+        return ()
+    adapters = bool(settings.actor.lora_rank) and not rollout.merge_lora
+    on_host = not adapters if rollout.engine == "sglang" else adapters
+    if not on_host and not behaviour(settings.version).sleep_keeps_weights:
+        return ()
+    weights = engine_weights(shape, settings)
+    return (replace(weights, key="sleeping-weights", label="Weights of the sleeping rollout engine"),)

@@ -34,8 +34,8 @@ LAST_NORM = 8
 def update_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
     """At the loss of an update: logits, loss, entropy if it is wanted, and the gradient of the logits."""
     if settings.fused_kernels:
-        return (*_chunk(shape, settings), _hidden(shape, tokens))
-    copy = LOGITS_COPY.value if behaviour(settings.version).second_logits_copy else 0
+        return (_chunk(shape, settings), _head_gradient(shape, settings), _hidden(shape, tokens))
+    copy = _copy(settings, settings.computes_entropy)
     if not settings.computes_entropy:
         constant = LOGITS_PLAIN
     elif settings.entropy_recomputed:
@@ -51,8 +51,8 @@ def update_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
 def old_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
     """In an old-log-prob pass, which asks for the entropy whatever the settings say; EasyR1 does not."""
     if settings.fused_kernels:
-        return _chunk(shape, settings)
-    copy = LOGITS_COPY.value if behaviour(settings.version).second_logits_copy else 0
+        return (_chunk(shape, settings),)
+    copy = _copy(settings, not settings.entropy_free)
     if settings.entropy_free:
         return (_logits(shape, settings, tokens, LOGITS_REFERENCE, copy),)
     if settings.entropy_chunk:
@@ -65,9 +65,15 @@ def old_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
 def reference_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
     """In a reference pass, without entropy."""
     if settings.fused_kernels:
-        return _chunk(shape, settings)
-    copy = LOGITS_COPY.value if behaviour(settings.version).second_logits_copy else 0
-    return (_logits(shape, settings, tokens, LOGITS_REFERENCE, copy),)
+        return (_chunk(shape, settings),)
+    return (_logits(shape, settings, tokens, LOGITS_REFERENCE, _copy(settings, entropy=False)),)
+
+
+def _copy(settings: Settings, entropy: bool) -> float:
+    """A second copy of the logits; Megatron divides them in place, and clones them for the entropy only."""
+    if not behaviour(settings.version).second_logits_copy:
+        return 0.0
+    return LOGITS_COPY.value if entropy or settings.actor.backend != "megatron" else 0.0
 
 
 def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant, more: float) -> Component:
@@ -108,23 +114,17 @@ def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Parts:
     )
 
 
-def _chunk(shape: Shape, settings: Settings) -> Parts:
-    """Fused kernels never store the logits: three chunks in fp32, and one gradient of the head."""
+def _chunk(shape: Shape, settings: Settings) -> Component:
+    """Fused kernels never store the logits: three chunks in fp32."""
     variables = (("tokens of a chunk", FUSED_KERNEL_TOKENS.value), ("vocabulary", float(shape.vocabulary)))
+    return part("logits", "Logits of a chunk", "assumed", variables, 12, "bytes", _share(settings), "TP")
+
+
+def _head_gradient(shape: Shape, settings: Settings) -> Component:
+    """Their backward pass makes the gradient of the whole head."""
     head = (("parameters of the head", float(shape.head)),)
-    return (
-        part("logits", "Logits of a chunk", "assumed", variables, 12, "bytes", _share(settings), "TP"),
-        part(
-            "fused-head-gradient",
-            "Gradient of the head, in the kernel",
-            "assumed",
-            head,
-            2,
-            "bytes",
-            _share(settings),
-            "TP",
-        ),
-    )
+    label = "Gradient of the head, in the kernel"
+    return part("fused-head-gradient", label, "assumed", head, 2, "bytes", _share(settings), "TP")
 
 
 def _share(settings: Settings) -> int:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..lazy import lazy
 from .fsdp import adapter_count
-from .parameters import count_parameters
 from .parts import part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..memory.breakdown import Component
+    from .parameters import Counts
     from .settings import Megatron, Role
     from .shape import Shape
 
@@ -28,6 +29,7 @@ class Stage:
     """One pipeline stage.
 
     Attributes:
+        index: counted from 0.
         layers: how many it has.
         dense: its parameters on one GPU, without experts.
         experts: its experts' parameters on one GPU.
@@ -35,6 +37,7 @@ class Stage:
         last: it has the output head.
     """
 
+    index: int
     layers: int
     dense: float
     experts: float
@@ -71,31 +74,43 @@ class MegatronRole:
         """Parameters on one GPU."""
         return self.stage.dense + self.stage.experts
 
+    @property
+    def optimized(self) -> float:
+        """Parameters whose main copy and moments this GPU has."""
+        if not self.role.megatron.distributed_optimizer:
+            return self.on_gpu * self.trained
+        dense = self.stage.dense / self.replicas
+        return (dense + self.stage.experts / self.expert_replicas) * self.trained
+
+    @lazy
     def idle(self) -> Parts:
         """What stays on the GPU while the role does nothing, gradients included."""
         megatron = self.role.megatron
-        kept = () if megatron.param_offload else self.weights() + self.gradients()
-        return kept + (() if megatron.optimizer_offload else self.optimizer())
+        kept = () if megatron.param_offload else self.weights + self.buffer
+        return kept + (() if megatron.optimizer_offload else self.optimizer)
 
     def evaluating(self) -> Parts:
         """The states during a pass without gradients."""
         megatron = self.role.megatron
-        gradients = () if megatron.param_offload else self.gradients()
-        return self.weights() + gradients + (() if megatron.optimizer_offload else self.optimizer())
+        gradients = () if megatron.param_offload else self.buffer
+        return self.weights + gradients + (() if megatron.optimizer_offload else self.optimizer)
 
     def updating(self) -> Parts:
         """The states during an update: the gradient buffer is there from the start."""
-        return self.weights() + self.gradients() + self.optimizer()
+        return self.weights + self.buffer + self.optimizer
 
+    @lazy
     def weights(self) -> Parts:
         """Parameters in 16 bits."""
         count = self.on_gpu * (1 + (self.trained if self.role.lora_rank else 0))
         return (self._states("weights", "weights", count, 2),)
 
-    def gradients(self) -> Parts:
-        """Gradients in fp32."""
+    @lazy
+    def buffer(self) -> Parts:
+        """Gradients in fp32, for which there is room all the time."""
         return (self._states("gradients", "gradients", self.on_gpu * self.trained, 4),)
 
+    @lazy
     def optimizer(self) -> Parts:
         """Main parameters and both moments; what a host optimizer keeps there is left out."""
         megatron = self.role.megatron
@@ -133,17 +148,39 @@ class MegatronRole:
         """Its optimizers are fused."""
         return ()
 
-    def whole_gradients(self, element_bytes: int) -> Parts:
-        """Its gradient buffer is counted already."""
+    @property
+    def gradients(self) -> Parts:
+        """Their buffer is counted among the states already."""
         return ()
 
+    def carried(self, *, whole: bool) -> Parts:
+        """Gradients that earlier micro-batches leave behind: in the buffer."""
+        return ()
+
+    @property
     def root(self) -> Parts:
         """Nothing is gathered."""
         return ()
 
+    @property
     def layer(self) -> Parts:
         """Nothing is gathered."""
         return ()
+
+    @property
+    def whole_layers(self) -> Parts:
+        """Nothing is gathered."""
+        return ()
+
+    @property
+    def stage_index(self) -> int:
+        """Which stage it is."""
+        return self.stage.index
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the vocabulary-wide outputs come out on this stage."""
+        return self.stage.last
 
     def head_gradient(self) -> Parts:
         """It goes into the gradient buffer."""
@@ -183,10 +220,15 @@ class MegatronRole:
             ),
         )
 
+    def behind(self, tokens: float) -> Parts:
+        """What is still kept of it while the last layer is at work."""
+        return self.kept(tokens)
+
     def working(self, tokens: float) -> Parts:
         """What the layer at work in the backward pass has alive."""
         width = self.shape.working if self.role.megatron.recompute else self.shape.working - self.shape.saved
-        width *= self.role.megatron.recompute_layers if self.role.megatron.recompute else 1
+        if self.role.megatron.recompute:
+            width *= min(self.role.megatron.recompute_layers, self.stage.layers)
         return self._layer(tokens, width)
 
     def forward(self, tokens: float) -> Parts:
@@ -212,50 +254,73 @@ class MegatronRole:
 
 
 def megatron_roles(
-    shape: Shape, role: Role, gpus: int, prefix: str = "", label: str = ""
+    shape: Shape, role: Role, gpus: int, batches: int, prefix: str = "", label: str = ""
 ) -> tuple[MegatronRole, ...]:
-    """The role on each stage that can be the fullest."""
+    """The role on each stage that can be the fullest.
+
+    Args:
+        shape: of the model.
+        role: its settings.
+        gpus: how many.
+        batches: micro-batches per optimizer step: no stage has more of them in flight.
+        prefix: before the keys of components; a critic has one, and a head that gives one number.
+        label: before their labels.
+    """
     megatron = role.megatron
     replicas = max(1, gpus // (megatron.tensor * megatron.pipeline))  # context ranks share the states too
     expert_replicas = max(1, gpus // (megatron.pipeline * megatron.expert * megatron.expert_tensor))
     trained = adapter_count(shape, role.lora_rank, role.targets) / shape.parameters if role.lora_rank else 1.0
     return tuple(
         MegatronRole(shape, role, stage, replicas, expert_replicas, trained, prefix, label)
-        for stage in stages(shape, megatron)
+        for stage in stages(shape, megatron, batches, critic=bool(prefix))
     )
 
 
-def stages(shape: Shape, megatron: Megatron) -> tuple[Stage, ...]:
-    """The first stage, the last, and the largest between them."""
-    sizes = stage_sizes(shape.layers, megatron)
-    found = []
+def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> tuple[Stage, ...]:
+    """The stages that can be the fullest: none of the others has as much of everything."""
+    counts = shape.counts
+    head = shape.hidden if critic else counts.lm_head
+    if not head and megatron.pipeline > 1:  # a tied head on another stage is a copy of the embedding
+        head = counts.embedding
+    found: list[Stage] = []
     start = 0
-    for index, layers in enumerate(sizes):
-        if index in {0, 1, len(sizes) - 2, len(sizes) - 1}:
-            found.append(_stage(shape, megatron, index, start, layers))
+    for index, layers in enumerate(stage_sizes(shape.layers, megatron)):
+        last = index == megatron.pipeline - 1
+        ends = (counts.embedding + counts.vision) * (index == 0) + (head + counts.final_norm) * last
+        dense, experts = _parameters(counts, start, layers)
         start += layers
+        stage = Stage(
+            index=index,
+            layers=layers,
+            dense=(dense + ends) / megatron.tensor,
+            experts=experts / (megatron.expert * megatron.expert_tensor),
+            in_flight=max(1, min(megatron.pipeline - index, batches)),
+            last=last,
+        )
+        if not any(_covers(other, stage) for other in found):
+            found = [other for other in found if not _covers(stage, other)] + [stage]
     return tuple(found)
 
 
-def _stage(shape: Shape, megatron: Megatron, index: int, start: int, layers: int) -> Stage:
-    counts = count_parameters(shape.architecture)
-    dense = experts = 0
-    position = 0
+def _parameters(counts: Counts, start: int, layers: int) -> tuple[int, int]:
+    """Parameters of some layers from ``start`` on: without their experts, and of those."""
+    dense = experts = position = 0
     for layer, number in counts.layers:
         share = max(0, min(start + layers, position + number) - max(start, position))
         position += number
         dense += share * (layer.total - layer.experts)
         experts += share * layer.experts
-    last = index == megatron.pipeline - 1
-    ends = counts.embedding + counts.vision if index == 0 else 0
-    if last:  # a tied head is a copy of the embedding where the two lie on different stages
-        ends += counts.lm_head or (counts.embedding if index else 0)
-    return Stage(
-        layers=layers,
-        dense=(dense + ends) / megatron.tensor,
-        experts=experts / (megatron.expert * megatron.expert_tensor),
-        in_flight=max(1, megatron.pipeline - index),
-        last=last,
+    return dense, experts
+
+
+def _covers(one: Stage, other: Stage) -> bool:
+    """Whether a stage has at least as much of everything as another."""
+    return (
+        one.layers >= other.layers
+        and one.dense >= other.dense
+        and one.experts >= other.experts
+        and one.in_flight >= other.in_flight
+        and one.last >= other.last
     )
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .constants import COMMUNICATOR, CONTEXT, FRAGMENTATION, NEXT_COMMUNICATOR, SECOND_CONTEXT
-from .parts import fixed, part, size_of
+from .parts import fixed, part
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..memory.breakdown import Component
     from .settings import Settings
 
 Parts = tuple["Component", ...]
 
 
-def outside(settings: Settings) -> Callable[[Parts], Parts]:
-    """A function that gives what lies beside the tensors of a phase, from what its training process allocates."""
+def outside(settings: Settings) -> Parts:
+    """What lies beside the tensors in every phase alike; fragments come on top, see ``fragments``."""
     constant = [fixed("context", "CUDA context", "measured", CONTEXT.value, "context")]
     if not behaviour(settings.version).engine_in_process and not settings.rollout.separate:
         constant.append(
@@ -28,7 +26,7 @@ def outside(settings: Settings) -> Callable[[Parts], Parts]:
         constant.append(
             fixed("communicators", "Communicators", "measured", _communicators(settings), "buffers")
         )
-    return lambda trainer: (*constant, fragments(size_of(trainer)))
+    return tuple(constant)
 
 
 def fragments(allocated: float) -> Component:

@@ -7,24 +7,27 @@ verl at 1dda039b9 and the releases before it, see ``versions``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING
 
+from ..lazy import lazy
 from ..memory.breakdown import Breakdown
 from . import engine
+from .constants import FRAGMENTATION
 from .fsdp import FsdpRole, actor_of, critic_of
 from .logits import old_logits, reference_logits, update_logits
 from .megatron import MegatronRole, megatron_roles
-from .overhead import outside
-from .parts import fixed, part, size_of
-from .tokens import log_prob_tokens, micro_batches, update_tokens
+from .overhead import fragments, outside
+from .parts import part, size_of
+from .tokens import micro_batches, old_tokens, reference_tokens, update_tokens
 from .versions import behaviour
+from .weight_sync import sync_engine, sync_trainer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..memory.breakdown import Component
-    from .settings import Settings
+    from .settings import Role, Settings
     from .shape import Shape
 
 Parts = tuple["Component", ...]
@@ -54,13 +57,13 @@ class Phase:
         name: a key of ``LABELS``.
         trainer: what PyTorch allocates in the training process.
         engine: what the rollout engine holds.
-        outside: what neither counts: contexts, communicators, fragments.
+        beside: what neither counts and what no phase changes: contexts, communicators.
     """
 
     name: str
     trainer: Parts
     engine: Parts
-    outside: Parts
+    beside: Parts
 
     @property
     def label(self) -> str:
@@ -72,137 +75,108 @@ class Phase:
         """All components. Sizes are bytes per GPU."""
         return Breakdown(self.trainer + self.engine + self.outside)
 
-    @cached_property
+    @property
+    def outside(self) -> Parts:
+        """What is not tensors: contexts, communicators, fragments."""
+        return (*self.beside, fragments(self.counted))
+
+    @lazy
     def counted(self) -> float:
         """Bytes that PyTorch's counter of the training process sees, without the rollout pool."""
         return size_of(self.trainer)
 
-    @cached_property
+    @lazy
     def allocated(self) -> float:
         """Bytes of tensors: what is counted, and the rollout engine."""
         return self.counted + size_of(self.engine)
 
-    @cached_property
+    @lazy
     def total(self) -> float:
         """Bytes."""
-        return self.allocated + size_of(self.outside)
+        # As the sum of the breakdown, whose components are only made where somebody looks at them.
+        return self.allocated + size_of(self.beside) + self.counted * FRAGMENTATION.value
+
+
+@dataclass(frozen=True)
+class _Gpu:
+    """Who shares one GPU.
+
+    Attributes:
+        shape: of the model.
+        settings: of the run.
+        actor: on this GPU.
+        critic: on this GPU; None without one.
+        reference: what the reference policy keeps there all the time.
+        asleep: what the rollout engine keeps there while others work.
+        beside: what lies there beside all tensors.
+    """
+
+    shape: Shape
+    settings: Settings
+    actor: TrainedRole
+    critic: TrainedRole | None
+    reference: Parts
+    asleep: Parts
+    beside: Parts
+
+    @lazy
+    def beside_actor(self) -> Parts:
+        """What critic and reference keep there while the actor works."""
+        return (self.critic.idle if self.critic else ()) + self.reference
+
+    def phase(self, name: str, trainer: Parts, rollout: Parts | None = None) -> Phase:
+        """One phase; the rollout engine sleeps where nothing else is said."""
+        return Phase(name, trainer, self.asleep if rollout is None else rollout, self.beside)
 
 
 def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
-    """Every phase that a step has; of the stages of a pipeline the fullest in each. Sizes are bytes per GPU."""
+    """Every phase that a step has; of the stages of a pipeline the fullest in each.
+
+    Sizes are bytes per GPU.
+    """
     found: dict[str, Phase] = {}
-    critics = _critics(shape, settings)
-    for index, actor in enumerate(_actors(shape, settings)):
-        critic = critics[min(index, len(critics) - 1)] if critics else None
-        for phase in _on_one_gpu(shape, settings, actor, critic):
+    for gpu in _gpus(shape, settings):
+        for phase in _on_one(gpu):
             known = found.get(phase.name)
             if known is None or phase.total > known.total:
                 found[phase.name] = phase
     return tuple(found[name] for name in LABELS if name in found)
 
 
-def _actors(shape: Shape, settings: Settings) -> tuple[TrainedRole, ...]:
-    if settings.actor.backend == "megatron":
-        return megatron_roles(shape, settings.actor, settings.gpus)
-    return (actor_of(shape, settings.actor),)
-
-
-def _critics(shape: Shape, settings: Settings) -> tuple[TrainedRole, ...]:
-    critic = settings.critic
-    if critic is None:
-        return ()
-    if critic.backend == "megatron":
-        return megatron_roles(shape, critic, settings.gpus, "critic-", "Critic:")
-    return (critic_of(shape, critic),)
-
-
-def _on_one_gpu(
-    shape: Shape, settings: Settings, actor: TrainedRole, critic: TrainedRole | None
-) -> Iterator[Phase]:
-    around = outside(settings)
-    asleep = engine.asleep(settings)
-    reference = _reference(settings, actor)
-    beside_actor = (critic.idle() if critic else ()) + reference
-
-    def phase(name: str, trainer: Parts, rollout: Parts = asleep) -> Phase:
-        return Phase(name, trainer, rollout, around(trainer))
-
-    if not settings.rollout.separate:
-        resident = actor.idle() + beside_actor
-        yield phase("rollout", resident, engine.awake(settings, size_of(resident)))
-    if not settings.rollout.separate:
-        yield _weight_sync(shape, settings, actor, beside_actor, around)
-    tokens = log_prob_tokens(settings, settings.old_micro_batch)
-    if settings.old_log_prob:
-        passing = actor.root() + actor.layer() + actor.forward(tokens)
-        logits = old_logits(shape, settings, tokens) if _has_head(actor) else ()
-        yield phase("old-log-prob", actor.evaluating() + passing + logits + beside_actor)
-    if settings.reference:
-        tokens = log_prob_tokens(settings, settings.reference_micro_batch)
-        passing = actor.root() + actor.layer() + actor.forward(tokens)
-        logits = reference_logits(shape, settings, tokens) if _has_head(actor) else ()
-        own = reference or (_loaded_reference(actor) if isinstance(actor, MegatronRole) else ())
-        states = actor.idle() + (critic.idle() if critic else ())
-        yield phase("ref-log-prob", states + own + passing + logits)
-    if critic:
-        beside_critic = actor.idle() + reference
-        yield from _critic_phases(settings, critic, beside_critic, phase)
-    yield from _update(shape, settings, actor, beside_actor, phase)
-
-
-def _update(shape, settings, actor, beside, phase) -> Iterator[Phase]:  # type: ignore[no-untyped-def]
-    tokens = update_tokens(settings, settings.actor)
-    states = actor.updating()
-    several = micro_batches(settings, settings.actor) > 1
-    grown = _gradients_between(settings, actor, several)
-    logits = update_logits(shape, settings, tokens) if _has_head(actor) else ()
-    kept = actor.kept(tokens)
-    yield phase("update-forward", states + grown + actor.root() + kept + logits + beside)
-    backward = actor.root() + actor.layer() + actor.head_gradient() + actor.working(tokens)
-    yield phase("update-backward", states + _at_backward(actor, grown, kept) + backward + beside)
-    yield phase("optimizer-step", states + _gradients(actor) + actor.step_buffer() + beside)
-
-
-def _critic_phases(settings, critic, beside, phase) -> Iterator[Phase]:  # type: ignore[no-untyped-def]
-    tokens = update_tokens(settings, settings.critic)
-    yield phase(
-        "critic-values",
-        critic.evaluating() + critic.root() + critic.layer() + critic.forward(tokens) + beside,
+def _gpus(shape: Shape, settings: Settings) -> Iterator[_Gpu]:
+    """The GPUs that can be the fullest: every stage of a pipeline, of the actor and of the critic."""
+    asleep, beside = engine.asleep(shape, settings), outside(settings)
+    actors, critics = roles_of(shape, settings)
+    together = (
+        zip(actors, critics, strict=True)
+        if _aligned(actors, critics)
+        else product(actors, critics or (None,))
     )
-    several = micro_batches(settings, settings.critic) > 1
-    grown = _gradients_between(settings, critic, several)
-    kept = critic.kept(tokens)
-    states = critic.updating()
-    yield phase("critic-forward", states + grown + critic.root() + kept + beside)
-    backward = critic.root() + critic.layer() + critic.working(tokens)
-    yield phase("critic-backward", states + _at_backward(critic, grown, kept) + backward + beside)
-    yield phase("critic-optimizer-step", states + _gradients(critic) + critic.step_buffer() + beside)
+    for actor, critic in together:
+        yield _Gpu(shape, settings, actor, critic, _reference(settings, actor), asleep, beside)
 
 
-def _gradients(role: TrainedRole) -> Parts:
-    """Those that are not counted among the states already."""
-    return () if isinstance(role, MegatronRole) else role.gradients()
+def _aligned(actors: tuple[TrainedRole, ...], critics: tuple[TrainedRole, ...]) -> bool:
+    """Whether the stages of the critic lie on the GPUs of the same stages of the actor."""
+    return [role.stage_index for role in actors] == [role.stage_index for role in critics]
 
 
-def _gradients_between(settings: Settings, role: TrainedRole, several: bool) -> Parts:
-    """Gradients that the first micro-batches leave behind for the last."""
-    if not several:
-        return ()
-    if behaviour(settings.version).unsharded_gradients and not isinstance(role, MegatronRole):
-        return role.whole_gradients(2 if role.role.backend == "fsdp" else 4)
-    return _gradients(role)
+def roles_of(shape: Shape, settings: Settings) -> tuple[tuple[TrainedRole, ...], tuple[TrainedRole, ...]]:
+    """The actor, and the critic if there is one, on each stage of the pipeline that can be the fullest."""
+    actor, critic = settings.actor, settings.critic
+    actors: tuple[TrainedRole, ...] = (
+        megatron_roles(shape, actor, settings.gpus, micro_batches(settings, actor))
+        if actor.backend == "megatron"
+        else (actor_of(shape, actor),)
+    )
+    return actors, _critics(shape, settings, critic) if critic else ()
 
 
-def _at_backward(role: TrainedRole, grown: Parts, kept: Parts) -> Parts:
-    """What is kept at the start of the backward pass, or the gradients at its end, whichever is more."""
-    if grown:
-        return grown + kept
-    gradients = _gradients(role)
-    return max(kept, gradients, key=size_of)
-
-
-def _has_head(actor: TrainedRole) -> bool:
-    return actor.stage.last if isinstance(actor, MegatronRole) else True
+def _critics(shape: Shape, settings: Settings, critic: Role) -> tuple[TrainedRole, ...]:
+    if critic.backend != "megatron":
+        return (critic_of(shape, critic),)
+    batches = micro_batches(settings, critic)
+    return megatron_roles(shape, critic, settings.gpus, batches, "critic-", "Critic:")
 
 
 def _reference(settings: Settings, actor: TrainedRole) -> Parts:
@@ -211,21 +185,11 @@ def _reference(settings: Settings, actor: TrainedRole) -> Parts:
         return ()
     if isinstance(actor, MegatronRole):
         return () if settings.reference_offload else _loaded_reference(actor)
-    if behaviour(settings.version).reference_resident:
-        count = (("parameters", float(actor.parameters)),)
-        return (
-            part(
-                "reference",
-                "Reference policy",
-                "measured",
-                count,
-                2,
-                "bytes",
-                settings.reference_shard,
-                "GPUs",
-            ),
-        )
-    return ()
+    if not behaviour(settings.version).reference_resident:
+        return ()
+    count = (("parameters", float(actor.parameters)),)
+    shard = settings.reference_fsdp.shard
+    return (part("reference", "Reference policy", "measured", count, 2, "bytes", shard, "GPUs"),)
 
 
 def _loaded_reference(actor: MegatronRole) -> Parts:
@@ -233,70 +197,78 @@ def _loaded_reference(actor: MegatronRole) -> Parts:
     return (part("reference", "Reference policy", "exact", count, 2),)
 
 
-def _weight_sync(shape, settings, actor, beside, around) -> Phase:  # type: ignore[no-untyped-def]
-    """Both copies of the weights, and what they travel through."""
-    rollout, does = settings.rollout, behaviour(settings.version)
-    role = settings.actor
-    weights = actor.weights()
-    trainer: Parts = weights
-    if role.backend == "megatron":
-        optimizer = () if role.megatron.optimizer_offload else actor.optimizer()
-        if not role.megatron.param_offload:
-            trainer += actor.gradients()
+def _on_one(gpu: _Gpu) -> Iterator[Phase]:
+    settings, actor = gpu.settings, gpu.actor
+    if not settings.rollout.separate:
+        resident = actor.idle + gpu.beside_actor
+        yield gpu.phase("rollout", resident, engine.awake(gpu.shape, settings, size_of(resident)))
+    if settings.old_log_prob:
+        yield _old_log_prob(gpu)
+    if settings.reference:
+        yield _reference_log_prob(gpu)
+    if gpu.critic and settings.critic:
+        yield from _critic_phases(gpu, gpu.critic, settings.critic)
+    yield from _update(gpu)
+    trainer = sync_trainer(gpu.shape, settings, actor) + gpu.beside_actor
+    yield gpu.phase("weight-sync", trainer, sync_engine(gpu.shape, settings))
+
+
+def _old_log_prob(gpu: _Gpu) -> Phase:
+    actor, tokens = gpu.actor, old_tokens(gpu.settings)
+    logits = old_logits(gpu.shape, gpu.settings, tokens) if actor.has_head else ()
+    passing = actor.root + actor.layer + actor.forward(tokens) + logits
+    return gpu.phase("old-log-prob", actor.evaluating() + passing + gpu.beside_actor)
+
+
+def _reference_log_prob(gpu: _Gpu) -> Phase:
+    actor, tokens = gpu.actor, reference_tokens(gpu.settings)
+    logits = reference_logits(gpu.shape, gpu.settings, tokens) if actor.has_head else ()
+    if isinstance(actor, MegatronRole):
+        weights = () if gpu.reference else _loaded_reference(actor)
     else:
-        optimizer = () if role.fsdp.optimizer_offload else actor.optimizer()
-        streams = (
-            role.backend == "fsdp2"
-            and not role.lora_rank
-            and (does.fsdp2_streams or not role.fsdp.param_offload)
-        )
-        if streams and role.fsdp.param_offload:
-            trainer = ()
-        size = role.fsdp.parameter_bytes
-        largest = float(shape.vocabulary * shape.hidden)
-        if not role.lora_rank:
-            trainer += (
-                part(
-                    "largest-tensor",
-                    "Largest tensor, whole",
-                    "exact",
-                    (("vocabulary × hidden", largest),),
-                    size,
-                ),
-            )
-            if role.backend == "fsdp" and settings.gpus > 1:
-                trainer += (_renamed(weights, "state-dict", "Copy of the weights in the state dict"),)
-        elif rollout.layered_summon and not rollout.merge_lora:
-            trainer += (
-                part(
-                    "summoned-layer",
-                    "One layer, whole",
-                    "exact",
-                    (("parameters of a layer", float(shape.unit)),),
-                    size,
-                ),
-            )
-        else:
-            trainer += (
-                part(
-                    "summoned-model",
-                    "The whole model",
-                    "exact",
-                    (("parameters", float(shape.parameters)),),
-                    size,
-                ),
-            )
-    trainer += optimizer + beside
-    if does.cache_awake_in_sync:
-        awake = engine.awake(settings, 0.0)
-    else:
-        awake = (engine.engine_weights(shape, settings), *engine.graphs(settings))
-    if rollout.bucket:
-        awake += (fixed("bucket", "Bucket for weights", "exact", rollout.bucket, "bucket"),)
-    return Phase("weight-sync", trainer, awake, around(trainer))
+        weights = actor.root + actor.layer if gpu.reference else actor.streamed()
+    passing = weights + actor.forward(tokens) + logits
+    return gpu.phase("ref-log-prob", actor.idle + passing + gpu.beside_actor)
 
 
-def _renamed(parts: Parts, key: str, label: str) -> Component:
-    from dataclasses import replace
+def _update(gpu: _Gpu) -> Iterator[Phase]:
+    actor, settings = gpu.actor, gpu.settings
+    tokens = update_tokens(settings, settings.actor)
+    logits = update_logits(gpu.shape, settings, tokens) if actor.has_head else ()
+    names = ("update-forward", "update-backward", "optimizer-step")
+    moments = _moments(gpu, actor, settings.actor, tokens, logits)
+    return (gpu.phase(name, own + gpu.beside_actor) for name, own in zip(names, moments, strict=True))
 
-    return replace(parts[0], key=key, label=label, evidence="assumed")
+
+def _critic_phases(gpu: _Gpu, critic: TrainedRole, role: Role) -> Iterator[Phase]:
+    beside = gpu.actor.idle + gpu.reference
+    tokens = update_tokens(gpu.settings, role)
+    passing = critic.root + critic.layer + critic.forward(tokens)
+    yield gpu.phase("critic-values", critic.evaluating() + passing + beside)
+    names = ("critic-forward", "critic-backward", "critic-optimizer-step")
+    for name, own in zip(names, _moments(gpu, critic, role, tokens, ()), strict=True):
+        yield gpu.phase(name, own + beside)
+
+
+def _moments(
+    gpu: _Gpu, trained: TrainedRole, role: Role, tokens: float, logits: Parts
+) -> tuple[Parts, Parts, Parts]:
+    """What a role has at the loss, in the backward pass and in the optimizer step.
+
+    Args:
+        gpu: where.
+        trained: actor or critic.
+        role: its settings.
+        tokens: of a micro-batch on this GPU.
+        logits: what the loss takes.
+    """
+    states, kept = trained.updating(), trained.kept(tokens)
+    carried: Parts = ()
+    if micro_batches(gpu.settings, role) > 1:
+        carried = trained.carried(whole=behaviour(gpu.settings.version).unsharded_gradients)
+    loss = states + carried + trained.root + trained.whole_layers + kept + logits
+    # What is kept at the start of the backward pass goes while the gradients come.
+    behind = trained.behind(tokens)
+    halfway = carried + behind if carried else max(behind, trained.gradients, key=size_of)
+    passing = trained.root + trained.layer + trained.head_gradient() + trained.working(tokens)
+    return loss, states + halfway + passing, states + trained.gradients + trained.step_buffer()

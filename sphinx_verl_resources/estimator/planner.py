@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from .estimate import Estimate, estimate
-from .facts import capacity_of
+from .layouts import best_layout, fitted
 from .request import EstimateError, Request
-from .resolve import USUAL_CARD
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
+from .tokens import sequence_divisor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from .facts import Facts
 
 #: Numbers of GPUs that are tried: powers of two within a node, then whole nodes.
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-#: Share of the rollout engine's budget that its weights may take, so that there is room for the KV cache.
-_WEIGHTS_SHARE = 0.7
-
 #: Every memory optimisation of FSDP that costs no accuracy, as the rows tagged MIN have them.
 SAVING: Mapping[str, Any] = {
     f"{MODEL}.enable_gradient_checkpointing": True,
@@ -33,22 +28,6 @@ SAVING: Mapping[str, Any] = {
     f"{REFERENCE}.fsdp_config.param_offload": True,
     "critic.fsdp.param_offload": True,
     "critic.fsdp.optimizer_offload": True,
-}
-_MEGATRON: Mapping[str, Any] = {
-    f"{ACTOR}.strategy": "megatron",
-    **{
-        f"{role}.{key}": value
-        for role in (ACTOR, "critic")
-        for key, value in (
-            ("megatron.param_offload", True),
-            ("megatron.optimizer_offload", True),
-            ("megatron.override_transformer_config.recompute_granularity", "full"),
-            ("megatron.override_transformer_config.recompute_method", "uniform"),
-            ("megatron.override_transformer_config.recompute_num_layers", 1),
-            ("optim.override_optimizer_config.optimizer_cpu_offload", True),
-            ("optim.override_optimizer_config.optimizer_offload_fraction", 1),
-        )
-    },
 }
 #: What a task sets.
 TASKS: Mapping[str, Mapping[str, Any]] = {
@@ -65,9 +44,6 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
     "DAPO": {"algorithm.adv_estimator": "grpo"},
 }
 
-#: Pipeline and tensor sizes that are tried with Megatron, by their product; the smaller pipeline first.
-_LAYOUTS = sorted(product((1, 2, 4, 8, 16), (1, 2, 4, 8)), key=lambda sizes: (sizes[0] * sizes[1], sizes))
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -75,6 +51,8 @@ class Plan:
 
     Attributes:
         gpus: the smallest number that fits; None if none of those tried does.
+        with_fsdp: the smallest number that fits with FSDP, where that is more; None where it is not, or none is.
+        request: what was estimated, every setting that the plan chose included.
         estimate: on that number, or on the largest tried.
         micro_batch: the largest that still fits there, in sequences, or in tokens with a dynamic batch size;
             None where even the smallest does not fit.
@@ -82,6 +60,8 @@ class Plan:
     """
 
     gpus: int | None
+    with_fsdp: int | None
+    request: Request
     estimate: Estimate
     micro_batch: int | None
     unit: str
@@ -108,90 +88,25 @@ def plan(request: Request, facts: Facts) -> Plan:
     Raises:
         EstimateError: the request leaves no estimate on any number of GPUs.
     """
-    found, last = None, None
-    for _, each in estimates(request, facts, (request.gpus,) if request.gpus else COUNTS):
-        last = each
-        if each.verdict == "fits":
-            found = each
-            break
-    if last is None:
+    if not request.gpus:  # what the settings say of them does not hold for the numbers that are tried
+        counted = ("trainer.nnodes", "trainer.n_gpus_per_node")
+        free = {key: value for key, value in request.config.items() if key not in counted}
+        request = replace(request, config=free)
+    counts = (request.gpus,) if request.gpus else COUNTS
+    layouts = (best_layout(replace(request, gpus=count), facts) for count in counts)
+    tried = [layout for layout in layouts if layout is not None]
+    if not tried:
         # Nothing could be estimated; say why on the number asked for, or on one node.
-        last = estimate(fitted(replace(request, gpus=request.gpus or 8), facts), facts)
-    best = found or last
-    size, unit = largest_micro_batch(replace(request, gpus=best.settings.gpus), facts)
-    return Plan(best.settings.gpus if found else None, best, size, unit)
-
-
-def estimates(request: Request, facts: Facts, counts: tuple[int, ...]) -> Iterator[tuple[int, Estimate]]:
-    """The estimate on each number of GPUs that the settings can be divided among."""
-    for count in counts:
-        with suppress(EstimateError):
-            yield count, estimate(fitted(replace(request, gpus=count), facts), facts)
-
-
-def fitted(request: Request, facts: Facts) -> Request:
-    """The request with what depends on the number of GPUs: nodes, and where it is not set the engine's TP.
-
-    TP is the smallest power of two that leaves the engine room for a KV cache; the token budget, where a
-    dynamic batch size has none, is the smallest that holds one sequence.
-    """
-    gpus = request.gpus or 8
-    config = dict(request.config)
-    config.setdefault("trainer.nnodes", -(-gpus // 8))
-    config.setdefault("trainer.n_gpus_per_node", min(gpus, 8))
-    defaults = facts.defaults(request.version)
-
-    def value(key: str) -> Any:
-        return config.get(key, defaults.get(key))
-
-    key = f"{ROLLOUT}.tensor_model_parallel_size"
-    shape, card = facts.shape(request.model), facts.gpus.get(request.gpu or "")
-    memory = capacity_of(card) if card else USUAL_CARD
-    utilization = value(f"{ROLLOUT}.gpu_memory_utilization")
-    if key not in config and shape and isinstance(utilization, int | float):
-        room = memory * utilization * _WEIGHTS_SHARE
-        tensor = 1
-        while 2 * shape.parameters / tensor > room and tensor < gpus and not gpus % (2 * tensor):
-            tensor *= 2
-        config[key] = tensor
-    budget = f"{ACTOR}.ppo_max_token_len_per_gpu"
-    limits = [value(f"data.max_{name}_length") for name in ("prompt", "response")]
-    if (
-        value(f"{ACTOR}.use_dynamic_bsz") is True
-        and budget not in config
-        and all(type(item) is int for item in limits)
-    ):
-        config[budget] = sum(limits)
-    return replace(request, config=config)
-
-
-def with_megatron(request: Request, facts: Facts) -> Iterator[Request]:
-    """The same run with Megatron, its memory optimisations on, by growing model-parallel sizes.
-
-    Sizes that do not divide the GPUs, the heads or the layers are left out; experts are spread as far as the
-    model-parallel size leaves room.
-    """
-    shape, gpus = facts.shape(request.model), request.gpus or 8
-    if shape is None:
-        return
-    moe = shape.architecture.moe
-    dropped = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
-    config = {key: value for key, value in request.config.items() if not key.startswith(dropped)}
-    for pipeline, tensor in sorted(
-        product((1, 2, 4, 8, 16), (1, 2, 4, 8)), key=lambda sizes: (sizes[0] * sizes[1], sizes)
-    ):
-        if gpus % (tensor * pipeline) or shape.heads % tensor or shape.layers < pipeline:
-            continue
-        expert = 1
-        while moe and not moe.num_experts % (2 * expert) and not gpus % (2 * expert * pipeline):
-            expert *= 2
-        sizes = {"tensor_model_parallel_size": tensor, "pipeline_model_parallel_size": pipeline}
-        if moe:
-            sizes |= {"expert_model_parallel_size": expert, "expert_tensor_parallel_size": 1}
-        layout = {
-            f"{role}.megatron.{name}": size for role in (ACTOR, "critic") for name, size in sizes.items()
-        }
-        yield replace(request, backend="megatron", config={**config, **_MEGATRON, **layout})
+        estimate(fitted(replace(request, gpus=request.gpus or 8), facts), facts)
+        raise EstimateError(())
+    fits = [pair for pair in tried if pair[1].verdict == "fits"]
+    chosen, found = fits[0] if fits else tried[-1]
+    with_fsdp = None
+    if fits and found.settings.actor.backend == "megatron":
+        numbers = (pair[1].settings.gpus for pair in fits if pair[1].settings.actor.backend != "megatron")
+        with_fsdp = next(numbers, None)
+    size, unit = largest_micro_batch(chosen, facts)
+    return Plan(found.settings.gpus if fits else None, with_fsdp, chosen, found, size, unit)
 
 
 def largest_micro_batch(request: Request, facts: Facts) -> tuple[int | None, str]:
@@ -206,20 +121,28 @@ def largest_micro_batch(request: Request, facts: Facts) -> tuple[int | None, str
     name = "ppo_max_token_len_per_gpu" if micro.dynamic else "ppo_micro_batch_size_per_gpu"
     others = "log_prob_max_token_len_per_gpu" if micro.dynamic else "log_prob_micro_batch_size_per_gpu"
     keys = [f"{ACTOR}.{name}", f"{ROLLOUT}.{others}", f"{REFERENCE}.{others}"]
-    config = {key: value for key, value in base.config.items() if not key.endswith("micro_batch_size")}
-    least = int(first.settings.lengths.limit) if micro.dynamic else 1
+    of_all_ranks = [f"{ACTOR}.ppo_micro_batch_size"]
+    of_all_ranks += [f"{role}.log_prob_micro_batch_size" for role in (ROLLOUT, REFERENCE)]
+    config = {key: value for key, value in base.config.items() if key not in of_all_ranks}
+    divided = sequence_divisor(first.settings.actor)
+    least = -(-int(first.settings.lengths.limit) // divided) if micro.dynamic else 1
     unit = "tokens" if micro.dynamic else "sequences"
 
     def fits(size: int) -> bool:
         changed = replace(base, config={**config, **dict.fromkeys(keys, size)})
         return estimate(changed, facts).verdict == "fits"
 
-    if not fits(least):
+    limit = int(first.settings.lengths.limit) if micro.dynamic else 1
+    most = max(least, max(1, first.settings.actor.mini_batch) * limit)
+    # A larger micro-batch can take less: with one per mini-batch no gradients wait. So all doublings are tried.
+    sizes = [least]
+    while sizes[-1] < most:
+        sizes.append(min(2 * sizes[-1], most))
+    fitting = [index for index, size in enumerate(sizes) if fits(size)]
+    if not fitting:
         return None, unit
-    most = max(1, first.settings.actor.mini_batch) * (
-        int(first.settings.lengths.limit) if micro.dynamic else 1
-    )
-    low, high = least, max(least, most)
+    low = sizes[fitting[-1]]
+    high = sizes[fitting[-1] + 1] - 1 if fitting[-1] + 1 < len(sizes) else low
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)

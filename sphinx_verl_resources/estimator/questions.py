@@ -5,21 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..diagnostics import Code, did_you_mean
+from ..diagnostics import Severity, did_you_mean
 from ..memory.shapes import AnalysisError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..catalog.analysis import Analysis
     from ..catalog.cases import Cases
     from ..catalog.catalog import Catalog
+    from ..catalog.models.run import Run
     from .backtest import Score, Summary
     from .estimate import Estimate
     from .facts import Facts
     from .fit import FitCell
-    from .request import Request
+    from .request import Issue, Request
     from .versions import Version
 
 Answer = TypeVar("Answer", covariant=True)
+
+_NO_SETTINGS = "add them to its file, or name a model and settings instead"
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,21 @@ class World:
     cases: Cases
 
 
+class NotEstimatedError(AnalysisError):
+    """There is no estimate; ``issues`` say why, errors before warnings."""
+
+    def __init__(self, issues: Iterable[Issue]) -> None:
+        once = dict.fromkeys(issues)
+        self.issues = tuple(sorted(once, key=lambda issue: issue.severity is not Severity.ERROR))
+        super().__init__("; ".join(issue_text(issue) for issue in self.issues), self.issues[0].code)
+
+
+def issue_text(issue: Issue) -> str:
+    """What is wrong, with what, and what to do about it."""
+    hint = f"; {issue.hint}" if issue.hint else ""
+    return f"{issue.key}: {issue.message}{hint}"
+
+
 class EstimatorQuestion(Generic[Answer]):
     """Hashable, picklable, and without state of its own."""
 
@@ -52,6 +72,21 @@ class EstimatorQuestion(Generic[Answer]):
 
 
 @dataclass(frozen=True)
+class RecordedRun(EstimatorQuestion["Run"]):
+    """A run as it is recorded, by its id."""
+
+    run: str
+
+    def answer(self, world: World) -> Run:
+        """The record."""
+        run = world.catalog.runs.get(self.run)
+        if run is None:
+            hint = did_you_mean(self.run, world.catalog.runs) or "see the ids in runs/"
+            raise AnalysisError(f"there is no run {self.run[:200]!r}; {hint}")
+        return run
+
+
+@dataclass(frozen=True)
 class RunEstimate(EstimatorQuestion["Estimate"]):
     """What a recorded run takes."""
 
@@ -61,14 +96,9 @@ class RunEstimate(EstimatorQuestion["Estimate"]):
         """See ``estimate``; the run needs settings."""
         from .case import request_of_run
 
-        run = world.catalog.runs.get(self.run)
-        if run is None:
-            hint = did_you_mean(self.run, world.catalog.runs)
-            raise AnalysisError(
-                f"there is no run {self.run!r}; {hint or 'see the ids in runs/'}", Code.directive
-            )
+        run = RecordedRun(self.run).answer(world)
         if not run.settings:
-            raise AnalysisError(f"the run {self.run!r} records no settings to estimate from", Code.directive)
+            raise AnalysisError(f"the run {self.run!r} records no settings to estimate from; {_NO_SETTINGS}")
         return _estimated(request_of_run(run, world.facts), world.facts)
 
 
@@ -135,6 +165,27 @@ class Fit(EstimatorQuestion["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
 
 
 @dataclass(frozen=True)
+class SizeModels(EstimatorQuestion["tuple[tuple[str, str], ...]"]):
+    """Which model stands for which size class in a table of ``Fit``."""
+
+    def answer(self, world: World) -> tuple[tuple[str, str], ...]:
+        """Size classes in ascending order, and the names of checkpoints."""
+        from .fit import size_models
+
+        return tuple(size_models(world.catalog, world.analysis).items())
+
+
+@dataclass(frozen=True)
+class CaseFilesWithErrors(EstimatorQuestion["tuple[str, ...]"]):
+    """The files of cases that have errors, as messages show them."""
+
+    def answer(self, world: World) -> tuple[str, ...]:
+        """In the order of their paths."""
+        found = (item for item in world.cases.diagnostics if item.severity is Severity.ERROR)
+        return tuple(dict.fromkeys(item.location.path for item in found))
+
+
+@dataclass(frozen=True)
 class Accuracies(EstimatorQuestion["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
     """Every case, computed beside observed, and the summary of each group."""
 
@@ -153,6 +204,4 @@ def _estimated(request: Request, facts: Facts) -> Estimate:
     try:
         return estimate(request, facts)
     except EstimateError as error:
-        first = error.issues[0]
-        hint = f"; {first.hint}" if first.hint else ""
-        raise AnalysisError(f"{first.key}: {first.message}{hint}", first.code) from None
+        raise NotEstimatedError(error.issues) from None

@@ -10,7 +10,8 @@ from .request import Issue, warning
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_UNSET = object()
+#: No number that makes sense is larger.
+_MOST = 10**12
 
 
 class Reader:
@@ -24,6 +25,7 @@ class Reader:
     def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         self._config = config
         self._defaults = defaults
+        self._values = {**defaults, **config}
         self.issues: list[Issue] = []
         self.read: set[str] = set()
 
@@ -35,44 +37,39 @@ class Reader:
     def any(self, key: str) -> Any:
         """A value of any type."""
         self.read.add(key)
-        value = self._config.get(key, _UNSET)
-        if value is _UNSET:
-            return self._defaults.get(key)
+        value = self._values.get(key)
         if isinstance(value, str) and "${" in value:
-            hint = "write the value itself"
-            self.issues.append(
-                warning(
-                    key,
-                    f"{value[:80]!r} refers to another setting; verl's default is taken",
-                    hint,
-                    Code.unresolved,
-                )
-            )
+            message = f"{value[:80]!r} refers to another setting; verl's default is taken"
+            self.issues.append(warning(key, message, "write the value itself", Code.unresolved))
             return self._defaults.get(key)
         return value
 
     def flag(self, key: str) -> bool:
         """True or False; null counts as False."""
         value = self.any(key)
-        return value if isinstance(value, bool) else bool(self._default_for(key, value, "true or false"))
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        return bool(self._default_for(key, value, "true or false"))
 
     def whole(self, key: str, least: int = 1) -> int:
-        """A whole number; the default of verl, or else ``least``, where there is none."""
+        """A whole number; the default of verl, or else ``least``, where there is none or null."""
         value = self.optional(key, least)
-        return least if value is None else value
+        if value is None:
+            value = self._defaults.get(key)
+        return value if type(value) is int else least
 
     def optional(self, key: str, least: int = 1) -> int | None:
         """A whole number or null."""
         value = self.any(key)
-        if type(value) is float and value.is_integer():
-            value = int(value)
-        if value is None:
-            return None
-        if type(value) is not int:
-            value = self._default_for(key, value, "a whole number")
-        elif not least <= value <= 10**12:
+        if value is None or (type(value) is int and least <= value <= _MOST):
+            return value
+        if type(value) is float and value.is_integer() and least <= value <= _MOST:
+            return int(value)
+        if type(value) in (int, float):
             self._wrong(key, f"expected a whole number of at least {least}, got {_shown(value)}")
             value = self._defaults.get(key)
+        else:
+            value = self._default_for(key, value, "a whole number")
         return value if type(value) is int else None
 
     def number(self, key: str, low: float, high: float) -> float:

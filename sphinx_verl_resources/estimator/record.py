@@ -33,7 +33,9 @@ def accuracy_of(cases: Sequence[Case], facts: Facts) -> tuple[tuple[Score, ...],
     first = [score(case, facts) for case in cases]
     ranges = {found.kind: found for found in ranges_from(first)}
     rounded = {
-        name: replace(found, low=int(found.low * 1000) / 1000, high=-int(-found.high * 1000 - 0.999) / 1000)
+        name: replace(
+            found, low=max(1, int(found.low * 1000)) / 1000, high=-int(-found.high * 1000 - 0.999) / 1000
+        )
         for name, found in ranges.items()
     }
     placeholder = (_entry(Summary(name, 1, 0, 0, 0, 0, 0), found) for name, found in rounded.items())

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .engine import cache_tokens
 from .phases import phases_of
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
+from .tokens import sequence_divisor
+from .versions import behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .estimate import Estimate
-    from .settings import MicroBatch, Settings
+    from .settings import MicroBatch, Role, Settings
+    from .shape import Shape
 
 
 @dataclass(frozen=True)
@@ -39,97 +43,103 @@ def best_relief(estimate: Estimate) -> Relief | None:
 
 def reliefs(estimate: Estimate) -> Iterator[Relief]:
     """Every single change that lowers the peak noticeably, computed anew with it."""
-    for setting, changed in _changes(estimate.settings):
+    for setting, changed in _changes(estimate.shape, estimate.settings):
         binding = max(phases_of(estimate.shape, changed), key=lambda phase: phase.total)
         saves = estimate.peak - binding.total
         if saves > 0.01 * estimate.peak:
             yield Relief(setting, saves, binding.total, binding.name)
 
 
-def _changes(settings: Settings) -> Iterator[tuple[str, Settings]]:
-    actor, rollout = settings.actor, settings.rollout
-    if actor.backend == "megatron":
-        yield from _megatron_changes(settings)
-    else:
-        yield from _fsdp_changes(settings)
-    if rollout.utilization > 0.2 and not rollout.separate:
-        lower = round(rollout.utilization - 0.1, 2)
-        yield f"{ROLLOUT}.gpu_memory_utilization={lower:g}", _rollout(settings, utilization=lower)
+def _changes(shape: Shape, settings: Settings) -> Iterator[tuple[str, Settings]]:
+    actor, critic = settings.actor, settings.critic
+    for setting, changed in _role_changes(actor, ACTOR, f"{ACTOR}.fsdp_config", MODEL):
+        yield setting, replace(settings, actor=changed)
+    if critic:
+        for setting, changed in _role_changes(critic, "critic", "critic.fsdp", "critic.model"):
+            yield setting, replace(settings, critic=changed)
+    yield from _rollout_changes(shape, settings)
+    yield from _logits_changes(settings)
+    yield from _smaller(settings)
+
+
+def _role_changes(role: Role, prefix: str, fsdp_prefix: str, model: str) -> Iterator[tuple[str, Role]]:
+    """Changes of a role's own keys."""
+    if role.backend == "megatron":
+        yield from _megatron_changes(role, f"{prefix}.megatron", f"{prefix}.optim")
+        return
+    if not role.checkpointing:
+        yield f"{model}.enable_gradient_checkpointing=True", replace(role, checkpointing=True)
+    if not role.remove_padding:
+        yield f"{model}.use_remove_padding=True", replace(role, remove_padding=True)
+    names = ["param_offload", "optimizer_offload", *(["offload_policy"] if role.backend == "fsdp2" else [])]
+    for name in names:
+        if not getattr(role.fsdp, name):
+            yield f"{fsdp_prefix}.{name}=True", replace(role, fsdp=replace(role.fsdp, **{name: True}))
+
+
+def _megatron_changes(role: Role, prefix: str, optimizer: str) -> Iterator[tuple[str, Role]]:
+    megatron = role.megatron
+
+    def changed(**changes: float) -> Role:
+        return replace(role, megatron=replace(megatron, **changes))  # type: ignore[arg-type]
+
+    for name in ("param_offload", "optimizer_offload"):
+        if not getattr(megatron, name):
+            yield f"{prefix}.{name}=True", changed(**{name: True})
+    if megatron.granularity != "full":
+        setting = f"{prefix}.override_transformer_config.recompute_granularity=full"
+        yield setting, changed(recompute=True)
+    if not megatron.cpu_optimizer:
+        setting = f"{optimizer}.override_optimizer_config.optimizer_cpu_offload=True"
+        yield setting, changed(cpu_optimizer=1.0)
+
+
+def _rollout_changes(shape: Shape, settings: Settings) -> Iterator[tuple[str, Settings]]:
+    rollout = settings.rollout
+    if rollout.separate:
+        return
+
+    def changed(**changes: object) -> Settings:
+        return replace(settings, rollout=replace(rollout, **changes))  # type: ignore[arg-type]
+
+    lower = round(rollout.utilization - 0.1, 2)
+    if lower > 0.1:
+        smaller = changed(utilization=lower)
+        if cache_tokens(shape, smaller) >= settings.lengths.limit:  # or else the engine does not start
+            yield f"{ROLLOUT}.gpu_memory_utilization={lower:g}", smaller
     if not rollout.eager:
-        yield f"{ROLLOUT}.enforce_eager=True", _rollout(settings, eager=True)
+        yield f"{ROLLOUT}.enforce_eager=True", changed(eager=True)
     if not rollout.frees_cache:
-        yield f"{ROLLOUT}.free_cache_engine=True", _rollout(settings, frees_cache=True)
-    if actor.lora_rank and not rollout.layered_summon:
-        yield f"{ROLLOUT}.layered_summon=True", _rollout(settings, layered_summon=True)
+        yield f"{ROLLOUT}.free_cache_engine=True", changed(frees_cache=True)
+    if settings.actor.lora_rank and not rollout.layered_summon:
+        yield f"{ROLLOUT}.layered_summon=True", changed(layered_summon=True)
+
+
+def _logits_changes(settings: Settings) -> Iterator[tuple[str, Settings]]:
     if not settings.fused_kernels:
         yield f"{MODEL}.use_fused_kernels=True", replace(settings, fused_kernels=True)
-    if settings.computes_entropy and not settings.entropy_chunk:
+    if not settings.entropy_chunk:
         yield f"{ACTOR}.entropy_from_logits_with_chunking=True", replace(settings, entropy_chunk=2048)
-    if not settings.remove_padding:
-        yield f"{MODEL}.use_remove_padding=True", replace(settings, remove_padding=True)
-    if smaller := _halved(
-        f"{ACTOR}.ppo_micro_batch_size_per_gpu",
-        f"{ACTOR}.ppo_max_token_len_per_gpu",
-        actor.micro_batch,
-        settings,
-    ):
-        yield smaller[0], replace(settings, actor=replace(actor, micro_batch=smaller[1]))
+
+
+def _smaller(settings: Settings) -> Iterator[tuple[str, Settings]]:
+    """Micro-batches of half the size."""
+    actor, critic = settings.actor, settings.critic
+    names = "ppo_micro_batch_size_per_gpu", "ppo_max_token_len_per_gpu"
+    if found := _halved(f"{ACTOR}.{names[0]}", f"{ACTOR}.{names[1]}", actor.micro_batch, settings):
+        yield found[0], replace(settings, actor=replace(actor, micro_batch=found[1]))
     for prefix, name, micro in (
         (ROLLOUT, "old_micro_batch", settings.old_micro_batch),
         (REFERENCE, "reference_micro_batch", settings.reference_micro_batch),
     ):
         keys = f"{prefix}.log_prob_micro_batch_size_per_gpu", f"{prefix}.log_prob_max_token_len_per_gpu"
-        if smaller := _halved(*keys, micro, settings):
-            yield smaller[0], replace(settings, **{name: smaller[1]})  # type: ignore[arg-type]
-
-
-def _fsdp_changes(settings: Settings) -> Iterator[tuple[str, Settings]]:
-    actor = settings.actor
-    fsdp, prefix = actor.fsdp, f"{ACTOR}.fsdp_config"
-    if not actor.checkpointing:
-        yield (
-            f"{MODEL}.enable_gradient_checkpointing=True",
-            replace(settings, actor=replace(actor, checkpointing=True)),
-        )
-    if not fsdp.param_offload:
-        yield (
-            f"{prefix}.param_offload=True",
-            replace(settings, actor=replace(actor, fsdp=replace(fsdp, param_offload=True))),
-        )
-    if not fsdp.optimizer_offload:
-        changed = replace(actor, fsdp=replace(fsdp, optimizer_offload=True))
-        yield f"{prefix}.optimizer_offload=True", replace(settings, actor=changed)
-    if actor.backend == "fsdp2" and not fsdp.offload_policy:
-        yield (
-            f"{prefix}.offload_policy=True",
-            replace(settings, actor=replace(actor, fsdp=replace(fsdp, offload_policy=True))),
-        )
-    critic = settings.critic
-    if critic and critic.backend != "megatron":
-        for name in ("param_offload", "optimizer_offload"):
-            if not getattr(critic.fsdp, name):
-                changed = replace(critic, fsdp=replace(critic.fsdp, **{name: True}))
-                yield f"critic.fsdp.{name}=True", replace(settings, critic=changed)
-
-
-def _megatron_changes(settings: Settings) -> Iterator[tuple[str, Settings]]:
-    actor = settings.actor
-    megatron, prefix = actor.megatron, f"{ACTOR}.megatron"
-    changes = {
-        f"{prefix}.param_offload=True": {"param_offload": True} if not megatron.param_offload else {},
-        f"{prefix}.optimizer_offload=True": {"optimizer_offload": True}
-        if not megatron.optimizer_offload
-        else {},
-        f"{prefix}.override_transformer_config.recompute_granularity=full": {"recompute": True}
-        if not megatron.recompute
-        else {},
-        f"{ACTOR}.optim.override_optimizer_config.optimizer_offload_fraction=1": {"cpu_optimizer": 1.0}
-        if megatron.cpu_optimizer < 1
-        else {},
-    }
-    for setting, change in changes.items():
-        if change:
-            yield setting, replace(settings, actor=replace(actor, megatron=replace(megatron, **change)))  # type: ignore[arg-type]
+        if found := _halved(*keys, micro, settings):
+            yield found[0], replace(settings, **{name: found[1]})  # type: ignore[arg-type]
+    if critic:
+        one = behaviour(settings.version).one_critic_budget
+        budget = f"critic.{'ppo_infer_max_token_len_per_gpu' if one else names[1]}"
+        if found := _halved(f"critic.{names[0]}", budget, critic.micro_batch, settings):
+            yield found[0], replace(settings, critic=replace(critic, micro_batch=found[1]))
 
 
 def _halved(
@@ -137,12 +147,8 @@ def _halved(
 ) -> tuple[str, MicroBatch] | None:
     """Half as large a micro-batch, if there is one."""
     if micro.dynamic:
-        least = settings.lengths.limit / max(1, settings.actor.fsdp.ulysses)
+        least = settings.lengths.limit / sequence_divisor(settings.actor)
         half = micro.tokens // 2
         return (f"{budget_key}={half}", replace(micro, tokens=half)) if half >= least else None
     half = (micro.sequences or 1) // 2
     return (f"{size_key}={half}", replace(micro, sequences=half)) if half else None
-
-
-def _rollout(settings: Settings, **changes: object) -> Settings:
-    return replace(settings, rollout=replace(settings.rollout, **changes))  # type: ignore[arg-type]

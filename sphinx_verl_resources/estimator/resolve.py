@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, suggest_or
 from ..units import GB, GIB
+from .checks import problems_of
 from .constants import DRIVER_RESERVE, TYPICAL_LENGTH
 from .facts import capacity_of
 from .reader import Reader
@@ -24,7 +25,8 @@ from .roles import (
     read_critic,
     read_fsdp,
 )
-from .settings import Lengths, MicroBatch, Rollout, Settings
+from .rollout import read_rollout
+from .settings import Lengths, MicroBatch, Settings
 from .support import misspelt_keys
 from .versions import behaviour
 
@@ -34,13 +36,15 @@ if TYPE_CHECKING:
     from ..catalog.models.gpu import Gpu
     from .facts import Facts
     from .request import Request
-    from .settings import Backend, Role
+    from .settings import Backend, Fsdp, Role
     from .shape import Shape
+    from .versions import Behaviour
 
 _BACKENDS = ("fsdp", "fsdp2", "megatron")
 #: Where nothing is said of the card, its memory is only used for the share that the rollout engine takes.
 USUAL_CARD = 79.1 * GIB
-_ENGINES = ("vllm", "sglang", "trtllm", "hf")
+#: Backends of verl that no formula is made for.
+_OTHER_BACKENDS = ("fsdp_turbo", "veomni", "torchtitan")
 
 
 def resolve(request: Request, facts: Facts) -> tuple[Shape, Settings, tuple[Issue, ...]]:
@@ -61,16 +65,17 @@ def resolve(request: Request, facts: Facts) -> tuple[Shape, Settings, tuple[Issu
         )
         raise EstimateError(tuple(read.issues))
     settings = read_settings(request, facts, read)
-    check_shape(shape, settings, read)
+    read.issues += problems_of(shape, settings)
     for key, near in misspelt_keys(request, facts):
         read.issues.append(
             warning(
                 key, "verl has no such key that changes memory", f"did you mean {near!r}?", Code.unknown_key
             )
         )
-    if any(is_error(issue) for issue in read.issues):
-        raise EstimateError(tuple(read.issues))
-    return shape, settings, tuple(read.issues)
+    issues = tuple(dict.fromkeys(read.issues))  # what is read twice is wrong once
+    if any(is_error(issue) for issue in issues):
+        raise EstimateError(issues)
+    return shape, settings, issues
 
 
 def read_settings(request: Request, facts: Facts, read: Reader) -> Settings:
@@ -80,14 +85,13 @@ def read_settings(request: Request, facts: Facts, read: Reader) -> Settings:
     backend = _backend(request, read)
     capacity = _capacity(request, facts, read)
     actor = read_actor(read, backend, gpus)
-    critic = read_critic(read, _critic_backend(read, backend), gpus) if _has_critic(request, read) else None
+    critic = None
+    if _has_critic(request, read):
+        strategy = _strategy(read, "critic.strategy") or backend
+        critic = read_critic(read, strategy, gpus, request.version)
     ranks = data_parallel(backend, actor.fsdp, actor.megatron, gpus)
-    old = _log_prob(read, ROLLOUT, ranks, actor.micro_batch)
+    reference = _reference_fsdp(read, gpus)
     entropy = read.number(f"{ACTOR}.entropy_coeff", -1e9, 1e9) != 0 or read.flag(f"{ACTOR}.calculate_entropy")
-    chunked = read.flag(f"{ACTOR}.entropy_from_logits_with_chunking")
-    chunked |= read.flag(f"{ACTOR}.fsdp_config.entropy_from_logits_with_chunking")
-    recomputed = read.flag(f"{ACTOR}.entropy_checkpointing")
-    recomputed |= read.flag(f"{ACTOR}.fsdp_config.entropy_checkpointing")
     return Settings(
         version=request.version,
         gpus=gpus,
@@ -96,24 +100,24 @@ def read_settings(request: Request, facts: Facts, read: Reader) -> Settings:
         capacity_known=capacity is not None,
         sequences=read.whole("data.train_batch_size") * read.whole(f"{ROLLOUT}.n"),
         lengths=_lengths(request, read),
-        remove_padding=read.flag(f"{MODEL}.use_remove_padding"),
         unstated=_unstated(request, read, backend) if request.partial else frozenset(),
         actor=actor,
         critic=critic,
-        rollout=_rollout(request, read, gpus),
+        rollout=read_rollout(request, read, gpus),
         reference=_has_reference(request, read, actor),
-        reference_shard=read_fsdp(
-            read, f"{REFERENCE}.fsdp_config", gpus, f"{REFERENCE}.ulysses_sequence_parallel_size"
-        ).shard,
+        reference_fsdp=reference,
+        reference_bytes=_reference_bytes(read, reference, does),
         reference_offload=_reference_offload(read, actor),
         old_log_prob=not read.flag("algorithm.rollout_correction.bypass_mode"),
-        old_micro_batch=old,
-        reference_micro_batch=_log_prob(read, REFERENCE, ranks, old),
+        old_micro_batch=_log_prob(read, ROLLOUT, ranks, actor.micro_batch),
+        reference_micro_batch=_log_prob(
+            read, REFERENCE, data_parallel(backend, reference, actor.megatron, gpus), actor.micro_batch
+        ),
         computes_entropy=not _is_easyr1(request) and (entropy or does.entropy_always),
-        entropy_chunk=read.whole(f"{ACTOR}.entropy_from_logits_chunk_size") if chunked else 0,
-        entropy_recomputed=recomputed,
+        entropy_chunk=_entropy_chunk(read, backend),
+        entropy_recomputed=_recomputes_entropy(read, backend),
         compiled_entropy=_compiles(read),
-        fused_kernels=read.flag(f"{MODEL}.use_fused_kernels") or read.flag(f"{MODEL}.use_liger"),
+        fused_kernels=read.flag(f"{MODEL}.use_fused_kernels"),
         entropy_free=_is_easyr1(request),
         counter_leaves_pool_out=_is_easyr1(request) or not does.engine_in_process,
     )
@@ -128,6 +132,34 @@ def _as_verl(request: Request) -> Mapping[str, Any]:
     return {**request.config, f"{ACTOR}.fsdp_config.model_dtype": "bf16", **optimizer}
 
 
+def _entropy_chunk(read: Reader, backend: Backend) -> int:
+    """Tokens of a chunk of the entropy, 0 for all at once; what the engine reads is filled from the actor."""
+    engine = f"{ACTOR}.{'megatron' if backend == 'megatron' else 'fsdp_config'}"
+    chunked = [read.flag(f"{part}.entropy_from_logits_with_chunking") for part in (ACTOR, engine)]
+    sizes = [f"{part}.entropy_from_logits_chunk_size" for part in (engine, ACTOR)]
+    found = [read.whole(key) for key in sizes if read.is_set(key)]
+    size = found[0] if found else read.whole(sizes[1])
+    return size if any(chunked) else 0
+
+
+def _recomputes_entropy(read: Reader, backend: Backend) -> bool:
+    asked = [read.flag(f"{part}.entropy_checkpointing") for part in (ACTOR, f"{ACTOR}.fsdp_config")]
+    return any(asked) and backend != "megatron"
+
+
+def _reference_fsdp(read: Reader, gpus: int) -> Fsdp:
+    """The keys of the reference policy, whose Ulysses size follows the older key of the actor."""
+    ulysses = f"{REFERENCE}.ulysses_sequence_parallel_size"
+    if not read.is_set(ulysses):
+        ulysses = f"{ACTOR}.ulysses_sequence_parallel_size"
+    return read_fsdp(read, f"{REFERENCE}.fsdp_config", gpus, ulysses)
+
+
+def _reference_bytes(read: Reader, reference: Fsdp, does: Behaviour) -> int:
+    stated = read.is_set(f"{REFERENCE}.fsdp_config.model_dtype")
+    return reference.parameter_bytes if stated else does.reference_bytes
+
+
 def _compiles(read: Reader) -> bool:
     """torch.compile is on unless it is switched off, under its older name or its newer one."""
     keys = (f"{ACTOR}.use_torch_compile", f"{ACTOR}.fsdp_config.use_torch_compile")
@@ -140,44 +172,57 @@ def _is_easyr1(request: Request) -> bool:
 
 
 def _gpus(request: Request, read: Reader) -> tuple[int, int]:
+    """How many GPUs, and on how many nodes."""
     nodes, each = read.whole("trainer.nnodes"), read.whole("trainer.n_gpus_per_node")
-    if request.gpus is None:
+    gpus = request.gpus
+    if gpus is None:
         return nodes * each, nodes
-    if read.is_set("trainer.nnodes") and read.is_set("trainer.n_gpus_per_node"):
-        if nodes * each != request.gpus:
-            message = f"{nodes} × {each} GPUs are not the {request.gpus} that are named; these are taken"
-            read.issues.append(warning("trainer.n_gpus_per_node", message, "correct one of the two"))
-        else:
-            return request.gpus, nodes
-    return request.gpus, math.ceil(request.gpus / 8)
+    if gpus < 1:
+        read.issues.append(Issue("gpus", Code.wrong_value, f"{gpus} GPUs are none", "name at least one"))
+        return 1, 1
+    stated = [read.is_set(key) for key in ("trainer.nnodes", "trainer.n_gpus_per_node")]
+    if nodes * each == gpus:
+        return gpus, nodes
+    if all(stated):
+        message = f"{nodes} × {each} GPUs are not the {gpus} that are named; these are taken"
+        read.issues.append(warning("trainer.n_gpus_per_node", message, "correct one of the two"))
+    elif stated[0] and not gpus % nodes:
+        return gpus, nodes
+    elif stated[1] and not gpus % each:
+        return gpus, gpus // each
+    return gpus, math.ceil(gpus / 8)
 
 
 def _backend(request: Request, read: Reader) -> Backend:
-    strategy = read.choice(f"{ACTOR}.strategy", _BACKENDS) if read.is_set(f"{ACTOR}.strategy") else None
+    """What the actor is trained with: as said by its strategy, the engine, the source, or Megatron's keys."""
+    named = _strategy(read, f"{ACTOR}.strategy")
     engine = read.any("model_engine")
-    if strategy is None and engine == "megatron":
-        strategy = "megatron"
-    if strategy is None and request.backend in _BACKENDS:
-        strategy = request.backend
-    if strategy is None and any(key.startswith(f"{ACTOR}.megatron.") for key in request.config):
-        strategy = "megatron"
-    if engine not in {None, "dp", "megatron"}:
+    if engine not in (None, "dp", "megatron"):
         message = f"the training backend {str(engine)[:80]!r} is not modelled; FSDP2 is taken"
         read.issues.append(warning("model_engine", message, "the states are the same, the rest may differ"))
         return "fsdp2"
-    return strategy if strategy in _BACKENDS else "fsdp"  # type: ignore[return-value]
+    of_megatron = engine == "megatron" or any(key.startswith(f"{ACTOR}.megatron.") for key in request.config)
+    if named:
+        return named
+    if engine != "megatron" and request.backend in _BACKENDS:
+        return request.backend  # type: ignore[return-value]
+    return "megatron" if of_megatron else "fsdp"
 
 
-def _critic_backend(read: Reader, backend: Backend) -> Backend:
-    if not read.is_set("critic.strategy"):
-        return backend
-    return read.choice("critic.strategy", _BACKENDS) or backend  # type: ignore[return-value]
+def _strategy(read: Reader, key: str) -> Backend | None:
+    """A backend by name, None where none is set."""
+    if not read.is_set(key):
+        return None
+    if read.any(key) in _OTHER_BACKENDS:
+        message = f"the training backend {read.any(key)!r} is not modelled; FSDP2 is taken"
+        read.issues.append(warning(key, message, "the states are the same, the rest may differ"))
+        return "fsdp2"
+    return read.choice(key, _BACKENDS)  # type: ignore[return-value]
 
 
 def _has_critic(request: Request, read: Reader) -> bool:
-    enabled = read.any("critic.enable")
-    if isinstance(enabled, bool):
-        return enabled
+    if read.is_set("critic.enable"):
+        return read.flag("critic.enable")
     if read.is_set("algorithm.adv_estimator") or not request.task:
         return bool(read.any("algorithm.adv_estimator") == "gae")
     return request.task.lower().startswith("ppo")
@@ -207,48 +252,6 @@ def _log_prob(read: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> M
     return found if found.sequences else MicroBatch(otherwise.sequences, dynamic, budget)
 
 
-def _rollout(request: Request, read: Reader, gpus: int) -> Rollout:
-    does = behaviour(request.version)
-    key = f"{ROLLOUT}.name"
-    name = read.any(key) if read.is_set(key) else request.engine or read.any(key)
-    if name not in {None, *_ENGINES}:
-        hint = suggest_or(str(name), _ENGINES, "see verl's rollout.name")
-        read.issues.append(
-            warning(key, f"the engine {str(name)[:80]!r} is not modelled; vLLM is taken", hint)
-        )
-    name = name if name in _ENGINES else "vllm"
-    tensor = read.whole(f"{ROLLOUT}.tensor_model_parallel_size")
-    if gpus % tensor:
-        if read.is_set(f"{ROLLOUT}.tensor_model_parallel_size"):
-            message = f"it is {tensor}, which does not divide the {gpus} GPUs"
-            read.issues.append(
-                Issue(f"{ROLLOUT}.tensor_model_parallel_size", Code.wrong_value, message, "choose a divisor")
-            )
-        tensor = 1
-    bucket_key = f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"
-    bucket = does.sglang_bucket if name == "sglang" else does.vllm_bucket
-    if bucket and read.is_set(bucket_key):
-        bucket = read.whole(bucket_key) * 2**20
-    quantized = read.any(f"{ROLLOUT}.quantization") is not None
-    frees = read.flag(f"{ROLLOUT}.free_cache_engine")
-    return Rollout(
-        engine=name,
-        utilization=read.number(f"{ROLLOUT}.gpu_memory_utilization", 0, 1),
-        tensor=tensor,
-        data=read.whole(f"{ROLLOUT}.data_parallel_size"),
-        sequences=read.whole(f"{ROLLOUT}.max_num_seqs"),
-        batched_tokens=read.whole(f"{ROLLOUT}.max_num_batched_tokens"),
-        model_length=read.optional(f"{ROLLOUT}.max_model_len"),
-        eager=read.flag(f"{ROLLOUT}.enforce_eager"),
-        frees_cache=frees,
-        layered_summon=read.flag(f"{ROLLOUT}.layered_summon"),
-        merge_lora=read.flag(f"{MODEL}.lora.merge"),
-        bucket=bucket,
-        element_bytes=1.0 if quantized else 2.0,
-        separate=read.any("trainer.v1.trainer_mode") == "separate_async",
-    )
-
-
 def _capacity(request: Request, facts: Facts, read: Reader) -> float | None:
     """What the card offers; of a size that is only sold as such, the least that a card of it offers."""
     gpu = _card(request, facts)
@@ -256,7 +259,7 @@ def _capacity(request: Request, facts: Facts, read: Reader) -> float | None:
         return capacity_of(gpu)
     if request.memory_gb is not None:
         found = [capacity_of(card) for card in facts.gpus if card.memory_gb == request.memory_gb]
-        return min(found) if found else request.memory_gb * GB - DRIVER_RESERVE.value
+        return min(found) if found else max(0.0, request.memory_gb * GB - DRIVER_RESERVE.value)
     if request.gpu is not None:
         hint = suggest_or(request.gpu, facts.gpus.names, "add it to gpus.yaml, or give its memory")
         read.issues.append(
@@ -296,6 +299,7 @@ def _unstated(request: Request, read: Reader, backend: Backend) -> frozenset[str
     part = "megatron" if backend == "megatron" else "fsdp_config"
     keys = {
         "padding": [f"{MODEL}.use_remove_padding"],
+        "length": [f"{ROLLOUT}.max_model_len"],
         "recompute": [f"{ACTOR}.megatron.override_transformer_config.recompute_granularity"],
         "offload": [f"{ACTOR}.{part}.{name}_offload" for name in ("param", "optimizer")],
     }
@@ -313,38 +317,9 @@ def least(settings: Settings) -> Settings:
     if "recompute" in open_ and actor.backend == "megatron":
         actor = replace(actor, megatron=replace(actor.megatron, recompute=True))
     if "offload" in open_:
-        offload = {"param_offload": True, "optimizer_offload": True}
-        if actor.backend == "megatron":
-            actor = replace(actor, megatron=replace(actor.megatron, **offload))
-        else:
-            actor = replace(actor, fsdp=replace(actor.fsdp, **offload))
-    remove_padding = settings.remove_padding or "padding" in open_
-    return replace(settings, lengths=lengths, actor=actor, remove_padding=remove_padding)
-
-
-def check_shape(shape: Shape, settings: Settings, read: Reader) -> None:
-    """What does not go with the model."""
-    actor = settings.actor
-    parallel = [
-        (f"{ROLLOUT}.tensor_model_parallel_size", settings.rollout.tensor),
-        (f"{ACTOR}.megatron.tensor_model_parallel_size", actor.megatron.tensor),
-        (f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size", actor.fsdp.ulysses),
-    ]
-    for key, size in parallel:
-        if shape.heads % size:
-            message = f"it is {size}, which does not divide the model's {shape.heads} attention heads"
-            read.issues.append(Issue(key, Code.wrong_value, message, "choose a divisor"))
-    micro, ranks = actor.micro_batch, data_parallel(actor.backend, actor.fsdp, actor.megatron, settings.gpus)
-    per_rank = max(1, actor.mini_batch // ranks)
-    if micro.sequences and not micro.dynamic and micro.sequences > per_rank:
-        key = f"{ACTOR}.ppo_micro_batch_size_per_gpu"
-        message = (
-            f"a micro-batch of {micro.sequences} sequences is larger than the mini-batch of a GPU, {per_rank}"
-        )
-        read.issues.append(warning(key, message, "the mini-batch is taken"))
-    if micro.sequences is None and not micro.dynamic:
-        key = f"{ACTOR}.ppo_micro_batch_size_per_gpu"
-        hint = "set it, or actor.use_dynamic_bsz"
-        read.issues.append(
-            warning(key, "nothing sets the micro-batch; one sequence is taken", hint, Code.missing_key)
-        )
+        fsdp = replace(actor.fsdp, param_offload=True, optimizer_offload=True)
+        megatron = replace(actor.megatron, param_offload=True, optimizer_offload=True)
+        actor = replace(actor, fsdp=fsdp, megatron=megatron)
+    if "padding" in open_:
+        actor = replace(actor, remove_padding=True)
+    return replace(settings, lengths=lengths, actor=actor)

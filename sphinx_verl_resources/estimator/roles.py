@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import Code, Severity
 from .request import Issue, warning
 from .settings import Fsdp, Megatron, MicroBatch, Role
+from .versions import behaviour
 
 if TYPE_CHECKING:
     from .lora import Targets
     from .reader import Reader
     from .settings import Backend
+    from .versions import Version
 
 ROOT = "actor_rollout_ref"
 ACTOR = f"{ROOT}.actor"
@@ -19,7 +21,13 @@ REFERENCE = f"{ROOT}.ref"
 ROLLOUT = f"{ROOT}.rollout"
 MODEL = f"{ROOT}.model"
 
-_BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
+#: Optimizers with two moments, in small letters: those of 8 bits, and those that add a buffer after Kahan.
+EIGHT_BIT = ("adam8bit", "adamw8bit", "pagedadamw8bit")
+KAHAN = ("adamw_bf16", "anyprecisionadamw")
+ADAMS = ("adam", "adamw", *EIGHT_BIT, *KAHAN)
+
+#: Bytes of a number, by the names that verl takes.
+DATA_TYPES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
 
 
 def read_actor(read: Reader, backend: Backend, gpus: int) -> Role:
@@ -44,6 +52,7 @@ def read_actor(read: Reader, backend: Backend, gpus: int) -> Role:
         megatron=megatron,
         micro_batch=micro,
         mini_batch=read.whole(f"{ACTOR}.ppo_mini_batch_size") * read.whole(f"{ROLLOUT}.n"),
+        remove_padding=read.flag(f"{MODEL}.use_remove_padding"),
         checkpointing=checkpointing,
         activation_offload=read.flag(f"{MODEL}.enable_activation_offload"),
         lora_rank=rank,
@@ -53,32 +62,31 @@ def read_actor(read: Reader, backend: Backend, gpus: int) -> Role:
     )
 
 
-def read_critic(read: Reader, backend: Backend, gpus: int) -> Role:
-    """The critic; older versions keep its FSDP keys under ``critic.model.fsdp_config``."""
-    old = [
-        key
-        for key in ("param_offload", "optimizer_offload")
-        if read.is_set(f"critic.model.fsdp_config.{key}")
-    ]
-    prefix = "critic.model.fsdp_config" if old else "critic.fsdp"
-    fsdp = read_fsdp(read, prefix, gpus, "critic.ulysses_sequence_parallel_size")
+def read_critic(read: Reader, backend: Backend, gpus: int, version: Version) -> Role:
+    """The critic, whose micro-batch and Ulysses keys have not reached its engine since v0.8.0."""
+    does = behaviour(version)
+    old_ulysses = "critic.ulysses_sequence_parallel_size" if does.critic_reads_own_keys else None
+    fsdp = read_fsdp(read, "critic.fsdp", gpus, old_ulysses)
     megatron = read_megatron(read, "critic", gpus) if backend == "megatron" else NO_MEGATRON
     ranks = data_parallel(backend, fsdp, megatron, gpus)
-    budget_key = "critic.ppo_infer_max_token_len_per_gpu"
-    if read.is_set("critic.ppo_max_token_len_per_gpu"):
-        budget_key = "critic.ppo_max_token_len_per_gpu"
-    # The keys of fixed micro-batches no longer reach the engine, whose own default is dynamic.
-    fixed = any(read.is_set(f"critic.ppo_micro_batch_size{end}") for end in ("", "_per_gpu"))
-    dynamic = read.flag("critic.use_dynamic_bsz") or not fixed
+    budget_key = "critic.ppo_max_token_len_per_gpu"
+    if does.one_critic_budget and read.flag("trainer.use_v1"):
+        budget_key = "critic.ppo_infer_max_token_len_per_gpu"
+    micro = MicroBatch(None, True, read.whole(budget_key))
+    if does.critic_reads_own_keys:
+        fixed = any(read.is_set(f"critic.ppo_micro_batch_size{end}") for end in ("", "_per_gpu"))
+        dynamic = read.flag("critic.use_dynamic_bsz") or not fixed
+        micro = micro_batch(read, "critic", "ppo_micro_batch_size", ranks, dynamic, micro.tokens)
+    mini = "critic.ppo_mini_batch_size"
     copies, moments = _optimizer(read, "critic.optim", backend, fsdp.parameter_bytes)
     return Role(
         backend=backend,
         fsdp=fsdp,
         megatron=megatron,
-        micro_batch=micro_batch(
-            read, "critic", "ppo_micro_batch_size", ranks, dynamic, read.whole(budget_key)
-        ),
-        mini_batch=read.whole("critic.ppo_mini_batch_size") * read.whole(f"{ROLLOUT}.n"),
+        micro_batch=micro,
+        mini_batch=read.whole(mini if read.is_set(mini) else f"{ACTOR}.ppo_mini_batch_size")
+        * read.whole(f"{ROLLOUT}.n"),
+        remove_padding=read.flag("critic.model.use_remove_padding"),
         checkpointing=megatron.recompute
         if backend == "megatron"
         else read.flag("critic.model.enable_gradient_checkpointing"),
@@ -90,15 +98,15 @@ def read_critic(read: Reader, backend: Backend, gpus: int) -> Role:
     )
 
 
-def read_fsdp(read: Reader, prefix: str, gpus: int, old_ulysses: str) -> Fsdp:
-    """FSDP keys under a prefix; Ulysses may stand under its older name."""
+def read_fsdp(read: Reader, prefix: str, gpus: int, old_ulysses: str | None) -> Fsdp:
+    """FSDP keys under a prefix; Ulysses may stand under an older name, which counts above 1."""
     size = read.optional(f"{prefix}.fsdp_size", -1)
     shard = size if size and 0 < size < gpus else gpus
     if gpus % shard:
         _must_divide(read, f"{prefix}.fsdp_size", shard, f"the {gpus} GPUs")
         shard = gpus
     key = f"{prefix}.ulysses_sequence_parallel_size"
-    if read.is_set(old_ulysses) or not read.is_set(key):
+    if old_ulysses and read.whole(old_ulysses) > 1:
         key = old_ulysses
     ulysses = read.whole(key)
     if gpus % ulysses:
@@ -116,12 +124,12 @@ def read_fsdp(read: Reader, prefix: str, gpus: int, old_ulysses: str) -> Fsdp:
 
 
 def _data_type(read: Reader, key: str, otherwise: int) -> int:
-    value = read.choice(key, tuple(_BYTES))
-    return _BYTES.get(value or "", otherwise)
+    value = read.choice(key, tuple(DATA_TYPES))
+    return DATA_TYPES.get(value or "", otherwise)
 
 
 #: Stands for the keys that another backend does not read.
-NO_MEGATRON = Megatron(1, 1, 1, 1, 1, True, False, False, 0.0, 12.0, False, 1, None, None, True)
+NO_MEGATRON = Megatron(1, 1, 1, 1, 1, True, False, False, 0.0, 12.0, None, False, 1, None, None, True)
 
 
 def read_megatron(read: Reader, role: str, gpus: int) -> Megatron:
@@ -161,6 +169,7 @@ def read_megatron(read: Reader, role: str, gpus: int) -> Megatron:
         optimizer_offload=read.flag(f"{prefix}.optimizer_offload"),
         cpu_optimizer=max(0.0, fraction),
         moment_bytes=_moment_bytes(read, f"{role}.optim"),
+        granularity=granularity,
         recompute=granularity == "full" and method != "block",
         recompute_layers=read.whole(f"{transformer}.recompute_num_layers"),
         first_layers=read.optional(f"{transformer}.num_layers_in_first_pipeline_stage"),
@@ -203,14 +212,17 @@ def micro_batch(read: Reader, prefix: str, name: str, ranks: int, dynamic: bool,
 
 
 def _lora(read: Reader, backend: Backend) -> tuple[int, Targets]:
-    rank_key = f"{MODEL}.lora_rank"
-    if backend == "megatron" and not read.is_set(rank_key):
-        rank_key = f"{MODEL}.lora.rank"
-    rank = read.whole(rank_key, 0)
+    rank = read.whole(f"{MODEL}.lora_rank", 0)
+    if backend == "megatron":
+        others, rank = rank, read.whole(f"{MODEL}.lora.rank", 0)
+        if others and not rank:
+            message = "Megatron does not read it, so that the whole model is trained"
+            read.issues.append(warning(f"{MODEL}.lora_rank", message, f"set {MODEL}.lora.rank"))
     key = f"{MODEL}.target_modules"
     targets = read.any(key)
     if not rank and read.is_set(key):
-        hint = f"set {MODEL}.lora_rank, or leave the targets out"
+        rank_key = "lora.rank" if backend == "megatron" else "lora_rank"
+        hint = f"set {MODEL}.{rank_key}, or leave the targets out"
         read.issues.append(warning(key, "the LoRA rank is 0, so that no adapter is made", hint))
     return rank, _targets(read, key, targets)
 
@@ -227,15 +239,13 @@ def _targets(read: Reader, key: str, value: Any) -> Targets:
 
 def _optimizer(read: Reader, prefix: str, backend: Backend, parameter_bytes: int) -> tuple[int, float]:
     """Parameter-sized buffers of the step, and bytes of the optimizer's states per parameter."""
-    name = str(read.any(f"{prefix}.optimizer") or "AdamW").replace("_", "").lower()
-    config = read.any(f"{prefix}.override_optimizer_config")
-    fused = read.any(f"{prefix}.override_optimizer_config.fused") is True
-    fused = fused or (isinstance(config, dict) and config.get("fused") is True)
-    copies = 0 if fused or backend != "fsdp" else 1
-    if "8bit" in name:
+    name = str(read.any(f"{prefix}.optimizer") or "AdamW").lower()
+    fused = read.flag(f"{prefix}.override_optimizer_config.fused")
+    one_by_one = read.any(f"{prefix}.override_optimizer_config.foreach") is False
+    copies = 0 if fused or one_by_one or backend != "fsdp" else 1
+    if name in EIGHT_BIT:
         return copies, 2.0
-    # With summation after Kahan, as the optimizer for 16-bit parameters has it, there is a third buffer.
-    return copies, parameter_bytes * (3.0 if name in {"adamwbf16", "anyprecisionadamw"} else 2.0)
+    return copies, parameter_bytes * (3.0 if name in KAHAN else 2.0)
 
 
 def is_error(issue: Issue) -> bool:

@@ -55,6 +55,7 @@ class Megatron:
         expert_tensor: of the experts.
         cpu_optimizer: share of the optimizer states that is kept and updated on the host.
         moment_bytes: per parameter: main parameter and both moments.
+        granularity: of recomputation as set: ``full``, ``selective`` or None.
         recompute: layers are recomputed in the backward pass.
         first_layers, last_layers: layers of the first and last pipeline stage where they are set.
     """
@@ -69,6 +70,7 @@ class Megatron:
     optimizer_offload: bool
     cpu_optimizer: float
     moment_bytes: float
+    granularity: str | None
     recompute: bool
     recompute_layers: int
     first_layers: int | None
@@ -83,6 +85,7 @@ class Role:
     Attributes:
         backend: which of ``fsdp`` and ``megatron`` is used.
         mini_batch: sequences of a mini-batch, of all ranks together.
+        remove_padding: only real tokens are computed with.
         checkpointing: every layer is recomputed in the backward pass (FSDP).
         lora_rank: 0 for full fine-tuning.
         step_copies: parameter-sized buffers that the optimizer step needs.
@@ -94,6 +97,7 @@ class Role:
     megatron: Megatron
     micro_batch: MicroBatch
     mini_batch: int
+    remove_padding: bool
     checkpointing: bool
     activation_offload: bool
     lora_rank: int
@@ -109,6 +113,11 @@ class Rollout:
     Attributes:
         utilization: share of the GPU's memory.
         tensor: GPUs that one copy of its weights is divided among.
+        data: copies in one engine, which share out the experts.
+        sequences: at once.
+        batched_tokens: of one step of the engine.
+        model_length: the longest sequence; None for that of the model.
+        stages_wake_up: weights and KV cache return one after the other.
         bucket: bytes of the bucket that weights travel through.
         element_bytes: of a weight.
         separate: it has GPUs of its own.
@@ -123,6 +132,7 @@ class Rollout:
     model_length: int | None
     eager: bool
     frees_cache: bool
+    stages_wake_up: bool
     layered_summon: bool
     merge_lora: bool
     bucket: int
@@ -155,9 +165,11 @@ class Settings:
         capacity: bytes that the GPU offers to programs; of an 80 GB card if it is not known.
         capacity_known: whether it is.
         sequences: of one step.
-        remove_padding: only real tokens are computed with.
-        unstated: what a source that quotes only some settings leaves open: ``padding``, ``recompute``, ``offload``.
+        unstated: what a source that quotes only some settings leaves open: ``padding``, ``length``,
+            ``recompute``, ``offload``.
         reference: there is a reference policy that is not the actor itself.
+        reference_fsdp: its FSDP keys, whatever the actor is trained with.
+        reference_bytes: per parameter of the reference policy in host memory.
         old_log_prob: the actor's log-probs are computed before the update.
         computes_entropy: the update computes the entropy of the logits.
         compiled_entropy: torch.compile makes one kernel of it.
@@ -172,13 +184,13 @@ class Settings:
     capacity_known: bool
     sequences: int
     lengths: Lengths
-    remove_padding: bool
     unstated: frozenset[str]
     actor: Role
     critic: Role | None
     rollout: Rollout
     reference: bool
-    reference_shard: int
+    reference_fsdp: Fsdp
+    reference_bytes: int
     reference_offload: bool
     old_log_prob: bool
     old_micro_batch: MicroBatch

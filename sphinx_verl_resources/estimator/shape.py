@@ -12,6 +12,7 @@ from .widths import layer_widths
 if TYPE_CHECKING:
     from ..catalog.models.architecture import Architecture
     from .lora import Targets
+    from .parameters import Counts
 
 #: The matrices of attention, as PEFT names them.
 _ATTENTION = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj"})
@@ -23,6 +24,7 @@ class Shape:
 
     Attributes:
         architecture: what it was made from.
+        counts: its parameters by part.
         parameters: all of them.
         critic_parameters: of the same model with a value head.
         unit: of the largest decoder layer, the largest unit that FSDP gathers.
@@ -39,6 +41,7 @@ class Shape:
     """
 
     architecture: Architecture
+    counts: Counts
     parameters: int
     critic_parameters: int
     unit: int
@@ -80,6 +83,7 @@ def shape_of(architecture: Architecture, imbalance: float = EXPERT_IMBALANCE.val
     widths = layer_widths(architecture, imbalance)
     return Shape(
         architecture=architecture,
+        counts=counts,
         parameters=counts.total,
         critic_parameters=critic_parameters(architecture),
         unit=counts.largest_layer,

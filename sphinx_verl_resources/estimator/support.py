@@ -5,13 +5,21 @@ from __future__ import annotations
 import difflib
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
-from .roles import ACTOR, REFERENCE, ROLLOUT
+from .keys import known_key
+from .roles import ACTOR, ADAMS, MODEL, REFERENCE, ROLLOUT
+from .versions import CURRENT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..catalog.models.config_key import ConfigKey
     from .facts import Facts
     from .request import Request
+    from .settings import Settings
+    from .versions import Version
 
 #: Keys that are known not to change memory, as beginnings.
 HARMLESS = tuple(
@@ -112,66 +120,126 @@ HARMLESS = tuple(
     )
 )
 _HARMLESS = re.compile("|".join(HARMLESS))
+_TRANSFORMER = "megatron.override_transformer_config"
 
 
-def unsupported_keys(request: Request, facts: Facts) -> tuple[str, ...]:
+#: Keys of which some values are modelled only: which, in small letters, and what is computed for the others.
+_PARTLY: Mapping[str, tuple[tuple[str, ...], str]] = {
+    **{
+        f"{role}.{key}": (("none", *values), instead)
+        for role in (ACTOR, "critic")
+        for key, values, instead in (
+            ("strategy", ("fsdp", "fsdp2", "megatron"), "computed as FSDP2"),
+            ("optim.optimizer", ADAMS, "computed as Adam"),
+            (f"{_TRANSFORMER}.recompute_granularity", ("full",), "computed as no recomputation"),
+            (f"{_TRANSFORMER}.recompute_method", ("uniform",), "computed as no recomputation"),
+        )
+    },
+    "model_engine": (("none", "dp", "megatron"), "computed as FSDP2"),
+    "trainer.v1.trainer_mode": (("none", "sync", "separate_async"), "computed as sync"),
+    f"{ROLLOUT}.name": (("none", "vllm", "sglang"), "computed as taking a share of the free memory"),
+}
+#: Keys that follow others: what they are set to beside those changes nothing.
+_FOLLOWS: Mapping[str, str] = {
+    f"{ROLLOUT}.prompt_length": "data.max_prompt_length",
+    f"{ROLLOUT}.response_length": "data.max_response_length",
+    f"{REFERENCE}.strategy": f"{ACTOR}.strategy",
+    "critic.model.path": f"{MODEL}.path",
+}
+
+
+def unsupported_keys(request: Request, settings: Settings, facts: Facts) -> tuple[str, ...]:
     """Settings that may change memory and that no formula reads, each with what is known of it.
 
-    A key that verl records as changing memory appears whenever it is set to anything but its default.
+    A key that verl records as changing memory appears whenever it is set to anything but its default, unless
+    the training backend does not read it.
     """
-    modelled = modelled_keys(facts)
-    defaults = facts.defaults(request.version)
+    modelled = modelled_keys(facts, request.version)
     found = []
     for key, value in request.config.items():
-        if key in modelled or _HARMLESS.match(key):
-            continue
-        known = facts.config_keys.get(key)
-        if known is None:
-            found.append(f"{key}: not a key that is known to change memory")
-        elif (known.phases or known.host_memory) and value != defaults.get(key):
-            found.append(f"{key}: not modelled")
+        if key in modelled:
+            values, instead = _PARTLY.get(key, ((), ""))
+            if values and str(value).lower() not in values:
+                found.append(f"{key}: {str(value)[:80]!r} is not modelled; {instead}")
+        elif not _HARMLESS.match(key):
+            known = known_key(key, facts.config_keys)
+            if known is None:
+                found.append(f"{key}: not a key that is known to change memory")
+            elif _matters(known, settings) and not _as_usual(key, value, request, facts):
+                found.append(f"{key}: not modelled")
     return tuple(found)
+
+
+def _matters(key: ConfigKey, settings: Settings) -> bool:
+    """Whether a key changes memory with the backend of its role."""
+    role = settings.critic if key.name.startswith("critic.") else settings.actor
+    if key.status.startswith("no-op") or not (key.phases or key.host_memory) or role is None:
+        return False
+    megatron = role.backend == "megatron"
+    if (".fsdp_config." if megatron else ".megatron.") in key.name or (megatron and ".fsdp." in key.name):
+        return False
+    named = key.backends or (role.backend,)
+    return role.backend in named or (role.backend == "fsdp2" and "fsdp" in named)
+
+
+def _as_usual(key: str, value: Any, request: Request, facts: Facts) -> bool:
+    """Whether a key is set to its default, or to what it follows."""
+    defaults = facts.defaults(request.version)
+    if value == defaults.get(key) or (key == "critic.model.path" and value == request.model):
+        return True
+    other = _FOLLOWS.get(key)
+    if key.startswith(f"{REFERENCE}.megatron."):
+        other = ACTOR + key.removeprefix(REFERENCE)
+    if other is None:
+        return False
+    return bool(value == request.config.get(other, defaults.get(other)))
 
 
 def misspelt_keys(request: Request, facts: Facts) -> tuple[tuple[str, str], ...]:
     """Keys that are not known, and the known ones beside them that they look like."""
+    modelled = modelled_keys(facts, request.version)
     unknown = [
-        key for key in request.config if key not in facts.config_keys and not _HARMLESS.match(str(key))
+        key
+        for key in request.config
+        if key not in modelled and key not in facts.config_keys and not _HARMLESS.match(str(key))
     ]
     return tuple((key, near) for key in unknown if (near := _nearest_key(key, facts)))
 
 
+@lru_cache(maxsize=4096)
 def _nearest_key(key: str, facts: Facts) -> str | None:
-    """A key under the same parent whose name nearly equals, or one of the same name under a similar parent."""
+    """A key of the same parent whose name nearly equals, or one of the same name under a similar parent."""
     parent, _, name = key.rpartition(".")
     known = [item.rpartition(".") for item in facts.config_keys.names]
     names = [other for above, _, other in known if above == parent]
     found = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
     if found:
         return f"{parent}.{found[0]}"
+    if names:  # a parent that is known, with keys of which not all decide memory
+        return None
     parents = [above for above, _, other in known if other == name]
     found = difflib.get_close_matches(parent, parents, n=1, cutoff=0.85)
     return f"{found[0]}.{name}" if found else None
 
 
-def modelled_keys(facts: Facts) -> frozenset[str]:
-    """Every key that some formula reads, found by reading them all."""
-    return _modelled(facts)
-
-
-@lru_cache(maxsize=8)
-def _modelled(facts: Facts) -> frozenset[str]:
+@lru_cache(maxsize=64)
+def modelled_keys(facts: Facts, version: Version = CURRENT) -> frozenset[str]:
+    """Every key that some formula of a version reads, found by reading them all."""
     from .reader import Reader
     from .request import Request
     from .resolve import read_settings
-    from .versions import CURRENT
 
     keys: set[str] = set()
-    for backend in ("fsdp", "megatron"):
-        config = {"critic.enable": True, f"{ACTOR}.strategy": backend}
-        config[f"{ACTOR}.megatron.override_transformer_config.recompute_granularity"] = "full"
-        config[f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload"] = True
-        read = Reader(config, facts.defaults(CURRENT))
-        read_settings(Request("", config, gpus=8, memory_gb=80), facts, read)
+    for backend, trainer in product(("fsdp", "megatron"), (True, False)):
+        config = {"critic.enable": True, f"{ACTOR}.strategy": backend, "trainer.use_v1": trainer}
+        for role in (ACTOR, "critic"):
+            config[f"{role}.optim.override_optimizer_config.optimizer_cpu_offload"] = True
+            config[f"{role}.optim.use_precision_aware_optimizer"] = True
+        read = Reader(config, facts.defaults(version))
+        read_settings(Request("", config, gpus=8, memory_gb=80, version=version), facts, read)
         keys |= read.read
-    return frozenset(keys) | {"actor_rollout_ref.model.path", "easyr1.dtype"}
+    return frozenset(keys) | {
+        "actor_rollout_ref.model.path",
+        "algorithm.adv_estimator",  # read where critic.enable is not set
+        "easyr1.dtype",
+    }

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from .constants import LENGTH_SPREAD
+from .roles import data_parallel
 
 if TYPE_CHECKING:
     from .settings import Lengths, MicroBatch, Role, Settings
@@ -53,9 +54,7 @@ def fullest(lengths: Lengths, sequences: int, *, padded: bool) -> float:
 
 def ranks_of(role: Role, gpus: int) -> int:
     """Ranks that sequences are divided among."""
-    if role.backend == "megatron":
-        return max(1, gpus // (role.megatron.tensor * role.megatron.pipeline * role.megatron.context))
-    return max(1, gpus // role.fsdp.ulysses)
+    return data_parallel(role.backend, role.fsdp, role.megatron, gpus)
 
 
 def sequence_divisor(role: Role) -> int:
@@ -66,17 +65,27 @@ def sequence_divisor(role: Role) -> int:
 def update_tokens(settings: Settings, role: Role) -> float:
     """Tokens on one GPU in the fullest micro-batch of an update."""
     most = max(1, min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus))
-    return tokens_of(
-        settings.lengths, role.micro_batch, most, sequence_divisor(role), padded=not settings.remove_padding
-    )
+    divide = sequence_divisor(role)
+    return tokens_of(settings.lengths, role.micro_batch, most, divide, padded=not role.remove_padding)
 
 
-def log_prob_tokens(settings: Settings, micro: MicroBatch) -> float:
-    """Tokens on one GPU in the fullest micro-batch of a log-prob pass, which runs over the whole step."""
-    actor = settings.actor
-    most = max(1, settings.sequences // ranks_of(actor, settings.gpus))
-    divide = sequence_divisor(actor)
-    return tokens_of(settings.lengths, micro, most, divide, padded=not settings.remove_padding)
+def old_tokens(settings: Settings) -> float:
+    """Tokens on one GPU in the fullest micro-batch of the old log-prob pass."""
+    return _log_prob_tokens(settings, settings.old_micro_batch, settings.actor.fsdp.ulysses)
+
+
+def reference_tokens(settings: Settings) -> float:
+    """Tokens on one GPU in the fullest micro-batch of the reference pass."""
+    return _log_prob_tokens(settings, settings.reference_micro_batch, settings.reference_fsdp.ulysses)
+
+
+def _log_prob_tokens(settings: Settings, micro: MicroBatch, ulysses: int) -> float:
+    """A log-prob pass runs over the whole step."""
+    actor, divide, ranks = settings.actor, ulysses, settings.gpus // ulysses
+    if actor.backend == "megatron":
+        divide, ranks = sequence_divisor(actor), ranks_of(actor, settings.gpus)
+    most = max(1, settings.sequences // max(1, ranks))
+    return tokens_of(settings.lengths, micro, most, divide, padded=not actor.remove_padding)
 
 
 def micro_batches(settings: Settings, role: Role) -> int:
@@ -85,5 +94,5 @@ def micro_batches(settings: Settings, role: Role) -> int:
     if not role.micro_batch.dynamic:
         return -(-most // max(1, role.micro_batch.sequences or 1))
     divide = sequence_divisor(role)
-    mean = settings.lengths.limit if not settings.remove_padding else settings.lengths.mean
+    mean = settings.lengths.mean if role.remove_padding else settings.lengths.limit
     return max(1, math.ceil(most * mean / divide / max(1, role.micro_batch.tokens)))

@@ -18,8 +18,7 @@ from .constants import (
 )
 from .facts import capacity_of
 from .lora import lora_parameters
-from .overhead import fragments
-from .parts import fixed, part, per_token, size_of, states
+from .parts import fixed, part, per_token, states
 from .peaks import Peaks
 from .phases import Phase
 from .ranges import TRAINING
@@ -131,18 +130,19 @@ def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
     if not lora:
         count = (("parameters of the head", float(shape.head)),)
         head = (part("head-gradient", "Gradient of the head", "measured", count, 2),)
-    kept, working = _activations(shape, training)
-    start_or_end = max(kept, gradients, key=lambda component: component.size)
+    kept, behind, working = _activations(shape, training)
+    start_or_end = max(behind, gradients, key=lambda component: component.size)
     moments_of = [
         ("update-forward", (*resident, *root, kept, *_loss(shape, training))),
         ("update-backward", (*resident, *root, *layer, *head, start_or_end, working)),
         ("optimizer-step", (*resident, gradients, *_step(training, trained, trained_bytes, symbol))),
     ]
-    return tuple(Phase(name, trainer, (), _outside(training, trainer)) for name, trainer in moments_of)
+    beside = _beside(training)
+    return tuple(Phase(name, trainer, (), beside) for name, trainer in moments_of)
 
 
-def _activations(shape: Shape, training: Training) -> tuple[Component, Component]:
-    """What the forward pass keeps, and what the layer at work has alive beside it."""
+def _activations(shape: Shape, training: Training) -> tuple[Component, Component, Component]:
+    """What the forward pass keeps, what of it is behind the last layer at work, and that layer."""
     tokens, layers = training.tokens, float(shape.layers)
     fused = any(word in training.kernels for word in ("liger", "foak", "fast"))
     working, saved = shape.working, shape.saved
@@ -154,15 +154,23 @@ def _activations(shape: Shape, training: Training) -> tuple[Component, Component
         working, saved = working - 8 * shape.hidden, saved - 8 * shape.hidden
     if "compile" in training.kernels:
         saved *= COMPILED.value
+    label = "Layer at work, activations"
+    at_work = per_token("working-set", label, "exact", tokens, max(working, saved), "bytes of a layer")
     if training.recompute:
         variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), ("layers", layers))
         kept = part("layer-inputs", "Layer inputs", "exact", variables, 2)
-    else:
-        variables = (("tokens", tokens), ("bytes a layer keeps", saved), ("layers", layers))
-        kept = part("activations", "Activations", "exact", variables, unit="")
-        working = max(0.0, working - saved)
-    label = "Layer at work, activations"
-    return kept, per_token("working-set", label, "exact", tokens, working, "bytes of a layer")
+        return kept, kept, at_work
+    kept, behind = (
+        part(
+            "activations",
+            "Activations",
+            "exact",
+            (("tokens", tokens), ("bytes a layer keeps", saved), ("layers", count)),
+            unit="",
+        )
+        for count in (layers, layers - 1)
+    )
+    return kept, behind, at_work
 
 
 def _loss(shape: Shape, training: Training) -> Parts:
@@ -198,8 +206,8 @@ def _step(training: Training, trained: float, size: float, symbol: str) -> Parts
     return (states("step-buffer", "Buffer of the step", trained, size, training.shard, symbol),)
 
 
-def _outside(training: Training, trainer: Parts) -> Parts:
+def _beside(training: Training) -> Parts:
     found = [fixed("context", "CUDA context", "measured", CONTEXT.value, "context")]
     if training.gpus > 1:
         found.append(fixed("communicators", "Communicators", "measured", COMMUNICATOR.value, "buffers"))
-    return (*found, fragments(size_of(trainer)))
+    return tuple(found)

@@ -45,7 +45,10 @@ class Behaviour:
         second_logits_copy: logits are divided by the temperature out of place.
         unsharded_gradients: with several micro-batches, whole gradients stay on every GPU until the last.
         fsdp2_streams: FSDP2 hands weights over tensor by tensor.
+        sglang_stages: SGLang returns weights and KV cache one after the other without being asked to.
         sleep_keeps_weights: the sleeping engine keeps its weights in host memory.
+        critic_reads_own_keys: micro-batch sizes and the older Ulysses key of the critic have an effect.
+        one_critic_budget: the critic's passes with and without gradients have one token budget.
         reference_bytes: per parameter of the reference policy on the host.
         vllm_bucket: bytes of the bucket that weights travel through to vLLM.
         sglang_bucket: the same for SGLang.
@@ -59,7 +62,10 @@ class Behaviour:
     second_logits_copy: bool
     unsharded_gradients: bool
     fsdp2_streams: bool
+    sglang_stages: bool
     sleep_keeps_weights: bool
+    critic_reads_own_keys: bool
+    one_critic_budget: bool
     reference_bytes: int
     vllm_bucket: int
     sglang_bucket: int
@@ -82,7 +88,10 @@ def behaviour(version: Version) -> Behaviour:
         second_logits_copy=version >= (0, 9, 0),
         unsharded_gradients=version >= (0, 9, 0),
         fsdp2_streams=version >= (0, 9, 0),
+        sglang_stages=version >= (0, 8, 0),
         sleep_keeps_weights=version < (0, 6, 0),
+        critic_reads_own_keys=version < (0, 8, 0),
+        one_critic_budget=version >= (0, 9, 0),
         reference_bytes=4 if version >= (0, 6, 0) else 2,
         vllm_bucket=bucket if version >= (0, 7, 1) else 0,
         sglang_bucket=bucket if version >= (0, 7, 1) else 512 * 2**20 if version >= (0, 5, 0) else 0,

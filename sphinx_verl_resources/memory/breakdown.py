@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from ..lazy import lazy
 from ..units import plain
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Formula:
     constants: tuple[tuple[float, str], ...] = ()
     changes: tuple[Change, ...] = ()
 
-    @cached_property
+    @lazy
     def value(self) -> float:
         """Bytes."""
         size = 1.0

@@ -14,7 +14,7 @@ class verl_marks(nodes.Inline, nodes.Element):  # noqa: N801 - docutils names no
 
 
 class verl_remarks(nodes.General, nodes.Element):  # noqa: N801
-    """A list still to be numbered: a sentence, then one paragraph for each remark.
+    """A list still to be numbered: a sentence, then one paragraph for each remark, then one that ends it.
 
     Attributes:
         remarks: their names, in the order of the paragraphs.

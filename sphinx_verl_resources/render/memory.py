@@ -74,18 +74,18 @@ def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.
     # "simple" keeps sphinx_rtd_theme from taking the terms for signatures.
     items = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
     for component in outcome.start.components:
-        items += _item(component.label, [("", _formula(component))], marks.get(component.key, ()))
-    items += _item("Total", [("", _sum(outcome.start))], marks.get(TOTAL, ()))
+        items += formula_item(component.label, [("", _formula(component))], marks.get(component.key, ()))
+    items += formula_item("Total", [("", _sum(outcome.start))], marks.get(TOTAL, ()))
     for step in outcome.steps:
         changed = [item for item in step.after.components if item.key in step.changed]
         lines = [(f"{item.label}: " if len(changed) > 1 else "", _formula(item)) for item in changed]
         lines.append(("", _sum(step.after)))
-        items += _item(step.title, lines, marks.get(step.name, ()), step.text)
+        items += formula_item(step.title, lines, marks.get(step.name, ()), step.text)
     return items
 
 
-def _item(
-    term: str, formulas: Iterable[tuple[str, str]], marks: Sequence[str], text: str = ""
+def formula_item(
+    term: str, formulas: Iterable[tuple[str, str]], marks: Sequence[str] = (), text: str = ""
 ) -> nodes.definition_list_item:
     """A term, a sentence about it, and its formulas, each with what stands before it."""
     title = nodes.term("", term)

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from ..catalog.models.analysis import Remark, Source, VerlState
 
 
-def remark_list(remarks: Sequence[Remark], verl: VerlState | None, links: Links) -> verl_remarks:
-    """The remarks under a sentence that says what they are, each with its sources."""
+def remark_list(
+    remarks: Sequence[Remark], verl: VerlState | None, links: Links, more: nodes.Element
+) -> verl_remarks:
+    """The remarks under a sentence that says what they are, each with its sources, and ``more`` below."""
     as_of = f", as of {verl.date.isoformat()}" if verl else ""
     content = verl_remarks("", remarks=[remark.name for remark in remarks])
     content += nodes.paragraph("", f"Where verl works differently{as_of}:", classes=["verl-notes-title"])
@@ -32,6 +34,7 @@ def remark_list(remarks: Sequence[Remark], verl: VerlState | None, links: Links)
             paragraph += _source(source, verl, links)
         paragraph += nodes.Text(")")
         content += paragraph
+    content += nodes.paragraph("", "", more, classes=["verl-notes-title"])
     return content
 
 
@@ -65,9 +68,11 @@ class Numbering:
 
     def list(self, placeholder: verl_remarks) -> None:
         """Put the remarks that have a mark, and no place on the page yet, in the place of a placeholder."""
-        title, *paragraphs = placeholder.children
+        title, *paragraphs, more = placeholder.children
         found = dict(zip(placeholder["remarks"], paragraphs, strict=True))
         new = [name for name in self._numbers if name in found and name not in self._listed]
+        # The sentence below stands once on a page, if its link leads anywhere.
+        below = [] if self._listed or not more.astext() else [more]
         self._listed.update(new)
         if not new:
             placeholder.parent.remove(placeholder)
@@ -80,7 +85,7 @@ class Numbering:
             paragraph.insert(0, nodes.target("", "", ids=[self._anchor(name)]))
             items += nodes.list_item("", paragraph)
         items.source, items.line = placeholder.source, placeholder.line
-        placeholder.replace_self([title, items])
+        placeholder.replace_self([title, items, *below])
 
     def _anchor(self, name: str) -> str:
         anchor = f"verl-remark-{name}"

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from docutils import nodes
 
 from ..catalog.fields import field_text, field_value, heading, is_numeric
+from ..catalog.names import row_id
 from .table import Cell, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ..catalog.links import Links
     from ..catalog.models.run import Evidence, Note, Run
 
 TABLE_CLASS = "verl-runs"
+#: Columns that are computed and not recorded, and their headings.
+COMPUTED = {"estimate.peak": "Computed peak (GiB)", "estimate.phase": "Binding phase"}
 NOTES_CLASS = "verl-notes"
-
-
-def row_id(run_id: str) -> str:
-    """The id of a run's row."""
-    return f"run-{run_id}"
 
 
 @dataclass
@@ -43,6 +42,7 @@ def runs_rows(
     columns: Sequence[str],
     links: Links,
     *,
+    computed: Mapping[str, Mapping[str, str]],
     anchors: Collection[str],
     targets: Collection[str],
     number: int,
@@ -51,15 +51,22 @@ def runs_rows(
 
     Args:
         runs: one per row, in order.
-        columns: field names.
+        columns: field names, and names in ``COMPUTED``.
         links: makes the addresses.
+        computed: by the ids of runs, what stands in the columns of ``COMPUTED``.
         anchors: ids of the runs whose rows are link targets here; a run shown twice on a page is one once.
         targets: ids of the runs that have such a row anywhere on the page.
         number: which table of the page this is, for the ids of notes that the page shows more than once.
     """
     notes = _place_notes(runs, anchors, number)
-    rows = [_cells(run, columns, links, notes, run.id in anchors) for run in runs]
-    group = table_group([heading(name) for name in columns], rows)
+    rows = []
+    for run in runs:
+        cells = run_cells(run, columns, links, computed.get(run.id, {}))
+        if run.id in anchors:
+            cells[0].anchor = row_id(run.id)
+        _add_marks(run, cells, columns, notes)
+        rows.append(cells)
+    group = table_group([COMPUTED.get(name) or heading(name) for name in columns], rows)
     return group, _notes_list(notes, targets) if notes else None
 
 
@@ -79,9 +86,19 @@ def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
     return used
 
 
-def run_cells(run: Run, columns: Sequence[str], links: Links) -> list[Cell]:
-    """The fields of a run as cells; anything but a tested run says so in one of them."""
-    cells = [run_cell(run, name, links) for name in columns]
+def run_cells(
+    run: Run, columns: Sequence[str], links: Links, computed: Mapping[str, str] = MappingProxyType({})
+) -> list[Cell]:
+    """The fields of a run as cells; anything but a tested run says so in one of them.
+
+    ``computed`` is what stands in the columns of ``COMPUTED``.
+    """
+    cells = [
+        Cell([(computed[name], None)], classes=_number(computed[name]))
+        if name in computed
+        else run_cell(run, name, links)
+        for name in columns
+    ]
     if run.kind != "tested" and not {"tag", "kind"} & set(columns):
         text, address = cells[0].pieces[0]
         cells[0].pieces[0] = (f"{text} ({_kind(run)})", address)
@@ -113,17 +130,15 @@ def _kind(run: Run) -> str:
     return run.kind.replace("-", " ")
 
 
-def _cells(
-    run: Run, columns: Sequence[str], links: Links, notes: list[PlacedNote], anchored: bool
-) -> list[Cell]:
-    cells = run_cells(run, columns, links)
-    if anchored:
-        cells[0].anchor = row_id(run.id)
+def _number(text: str) -> tuple[str, ...]:
+    return ("num",) if text[:1].isdigit() else ()
+
+
+def _add_marks(run: Run, cells: Sequence[Cell], columns: Sequence[str], notes: Iterable[PlacedNote]) -> None:
     for placed in notes:
         if any(run is noted for noted in placed.runs):
             index = columns.index(placed.note.about) if placed.note.about in columns else 0
             cells[index].marks = [*cells[index].marks, (placed.mark, placed.anchor)]
-    return cells
 
 
 def _script(run: Run, links: Links) -> list[tuple[str, str | None]]:

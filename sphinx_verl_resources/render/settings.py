@@ -24,6 +24,12 @@ def nested_yaml(settings: Mapping[str, Any]) -> str:
     return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=200)).rstrip()
 
 
+def flat_yaml(settings: Mapping[str, Any]) -> str:
+    """Dotted keys as YAML, one a line, in their order."""
+    flat = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+    return str(yaml.safe_dump(flat, sort_keys=False, allow_unicode=True, width=200)).rstrip()
+
+
 def overrides(settings: Mapping[str, Any], new: Container[str] = ()) -> list[str]:
     """Dotted keys as arguments of verl's launcher, ready for a shell.
 

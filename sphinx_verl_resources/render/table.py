@@ -28,6 +28,7 @@ class Cell:
         pieces: text and address.
         marks: pairs of a printed mark and the id it refers to on the same page.
         remarks: names of remarks of the analysis, whose marks are numbered when the page is written.
+        links: what leads to other pages, behind the pieces; resolved when all pages have been read.
         anchor: an id that links can point at.
         classes: for the style sheet.
         strong: whether it stands out, as a total does.
@@ -39,6 +40,7 @@ class Cell:
     classes: tuple[str, ...] = ()
     strong: bool = False
     remarks: Sequence[str] = ()
+    links: Sequence[nodes.Element] = ()
 
     @classmethod
     def of(cls, text: str, remarks: Sequence[str] = ()) -> Cell:
@@ -53,7 +55,7 @@ class Cell:
     @property
     def text(self) -> str:
         """What a reader sees, without marks."""
-        return ", ".join(text for text, _ in self.pieces)
+        return ", ".join([*(text for text, _ in self.pieces), *(link.astext() for link in self.links)])
 
     @property
     def width(self) -> int:
@@ -146,6 +148,7 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
             text_parent += nodes.reference("", text, refuri=address) if address else nodes.Text(text)
         if cell.strong and cell.text:
             paragraph += text_parent
+        paragraph += cell.links
         _add_marks(paragraph, cell.marks)
         add_remarks(paragraph, cell.remarks)
         entry += paragraph

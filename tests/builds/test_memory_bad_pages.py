@@ -21,7 +21,7 @@ PIECES = "specification, formulas, chart, table"
 @pytest.mark.parametrize(
     ("directive", "options", "messages"),
     [
-        ("verl-memory", "", ["name a size class or a model, as in '.. verl-memory:: 8B' [verl.unknown_size]"]),
+        ("verl-memory", "", ["name a size class or a model, as in '.. verl-memory:: 8B', or a run with :run: [verl.unknown_size]"]),
         ("verl-memory:9B", "", [f"there is no model '9B'; the nearest is 8B; name one of {SIZES}, or a checkpoint of architectures.yaml [verl.unknown_size]"]),
         ("verl-memory:Qwen/Qwen3-8", "", ["there is no model 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? [verl.unknown_model]"]),
         ("verl-memory:3B", ":gpus: 0", [":gpus: must be a whole number from 1 to 100,000, got '0' [verl.directive]"]),
@@ -60,7 +60,8 @@ PIECES = "specification, formulas, chart, table"
         ("verl-config:3B", ":name: x\n:show: yaml", [":name: is about the table, which :show: leaves out"]),
         ("verl-analysis", "", ["name a part; allowed: assumptions, priorities, trade-offs, monitoring"]),
         ("verl-analysis:priority", "", ["there is no part 'priority'; did you mean 'priorities'?"]),
-        ("verl-memory:3B", "\n\nText.", ["the directive takes options and an argument, and no text"]),
+        ("verl-memory:3B", "\n\nText.", ["settings go with :model: and :gpus:, and a model by its size has none"]),
+        ("verl-memory-summary:3B", "\n\nText.", ["the directive takes options and an argument, and no text"]),
     ],
 )  # fmt: skip
 def test_directive(project, directive, options, messages):

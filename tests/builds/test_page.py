@@ -17,7 +17,7 @@ def documentation(tmp_path_factory, root):
     from sphinx.testing.util import SphinxTestApp
 
     copy = tmp_path_factory.mktemp("checkout")
-    for name in ("docs", "data", "CHANGELOG.md"):
+    for name in ("docs", "data", "tests/oracle", "CHANGELOG.md"):
         source = root / name
         if source.is_dir():
             shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("_build"))

@@ -34,6 +34,19 @@ def test_check_bad(data, monkeypatch, capsys):
     assert out == ".: 1 run, 1 error, 1 warning\n"
 
 
+def test_check_of_cases_and_accuracy(data, monkeypatch, capsys):
+    data.run("a")
+    data.write("cases/mine.yaml", "- id: x\n  model: Qwen/Qwen2.5-7B\n  gpus: {count: eight}\n  config: {}\n")
+    data.write("accuracy.yaml", "accuracy:\n- {name: training, cases: 0.5}\n")
+    monkeypatch.chdir(data.path.parent)
+    assert main(["check"]) == 1
+    places = [line.split(": ERROR: ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert places[-1] == "data/cases/mine.yaml:3:17"
+    assert "data/accuracy.yaml:2:27" in places
+    assert main(["check", "data/cases"]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_check_json(data, monkeypatch, capsys):
     data.run("a", tag="X")
     monkeypatch.chdir(data.path.parent)
@@ -158,6 +171,7 @@ def test_schema(tmp_path, capsys, root):
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["gpus.json"]
     assert main(["schema", "--output", str(tmp_path / "new")]) == 0
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        "accuracy.json",
         "analysis.json",
         "architectures.json",
         "cases.json",
@@ -167,13 +181,28 @@ def test_schema(tmp_path, capsys, root):
     ]
 
 
-@pytest.mark.parametrize("command", [[], ["check"], ["table"], ["schema"]])
+@pytest.mark.parametrize(
+    "command", [[], ["check"], ["table"], ["schema"], ["estimate"], ["plan"], ["backtest"]]
+)
 def test_help_has_examples(command, capsys):
     with pytest.raises(SystemExit) as exit_:
         main([*command, "--help"])
     assert exit_.value.code == 0
     out = capsys.readouterr().out
     assert "Exit codes" in out or f"examples:\n  verl-resources {command[0]}" in out
+
+
+def test_words_between_options(data, monkeypatch, capsys):
+    data.run("a", tag="X")
+    data.run("b", tag="Y")
+    monkeypatch.chdir(data.path.parent)
+    assert main(["check", "data/runs/a.yaml", "--format", "json", "data/runs/b.yaml"]) == 1
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    for wrong in (["check", "data", "--fromat"], ["schema", "run", "gpus"]):
+        with pytest.raises(SystemExit) as exit_:
+            main(wrong)
+        assert exit_.value.code == 2
+        assert "unrecognized arguments" in capsys.readouterr().err
 
 
 def test_unknown_command():

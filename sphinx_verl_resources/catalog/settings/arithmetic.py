@@ -45,7 +45,11 @@ def calculate(expression: str, number_of: Callable[[str], int]) -> int:
 
 
 def read_number(text: str) -> int | None:
-    """A whole number as the shell writes it, decimal, hexadecimal or octal; None if it is none."""
+    """A whole number as the shell writes it, decimal, hexadecimal or octal; None if it is none.
+
+    >>> [read_number(text) for text in ("-8", "0x10", "010", "08", "1e3", "")]
+    [-8, 16, 8, None, None, None]
+    """
     digits = text.strip()
     sign = -1 if digits[:1] == "-" else 1
     digits = digits[1:] if digits[:1] in {"-", "+"} else digits

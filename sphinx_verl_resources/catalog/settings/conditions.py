@@ -29,6 +29,10 @@ def holds(arguments: Sequence[Field]) -> bool | None:
 
     Args:
         arguments: the words between the brackets. Files are not looked at, nor are tests joined by ``&&``.
+
+    >>> from sphinx_verl_resources.catalog.settings.variables import Field
+    >>> [holds([Field((word,), 0) for word in test.split()]) for test in ("8 -gt 4", "a != a", "-f run.sh")]
+    [True, False, None]
     """
     texts = [field.text for field in arguments]
     if texts and known(texts[0]) == "!":
@@ -45,7 +49,11 @@ def holds(arguments: Sequence[Field]) -> bool | None:
 
 
 def matches(text: Text, pattern: Text) -> bool | None:
-    """Whether a text fits a pattern of ``case``; None for all patterns but plain words and ``*``."""
+    """Whether a text fits a pattern of ``case``; None for all patterns but plain words and ``*``.
+
+    >>> [matches(("vllm",), (pattern,)) for pattern in ("vllm", "sglang", "*", "v*")]
+    [True, False, True, None]
+    """
     one, other = known(text), known(pattern)
     if other == "*":
         return True

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .variables import Piece, Text, Value
 
 _BLANKS = re.compile(r"[ \t\n]+")
+_HOME = re.compile(r"~(?:/|\Z)")
 _INDEX = re.compile(r"[0-9]{1,6}\Z")
 _CHANGED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))"
@@ -71,8 +72,9 @@ class Expansion:
         """What an assignment sets: as ``text``, but that ``~`` in front is the home directory."""
         text = self.text(word)
         first = word.parts[0] if word.parts else None
-        if isinstance(first, Literal) and not first.quoted and re.match(r"~(?:/|\Z)", first.text):
-            return (Unknown("~", _unset("HOME")), str(text[0])[1:], *text[1:])
+        at_home = isinstance(first, Literal) and not first.quoted and _HOME.match(first.text)
+        if at_home and isinstance(text[0], str) and text[0].startswith("~"):
+            return (Unknown("~", _unset("HOME")), text[0][1:], *text[1:])
         return text
 
     def assign(self, name: str, value: Value | None) -> None:

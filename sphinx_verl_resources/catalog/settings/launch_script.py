@@ -26,7 +26,7 @@ _MAX_TEXTS = 3
 _OPTIONS = frozenset({"--config-path", "-cp", "--config-dir", "-cd", "--package", "-p", "--cfg", "-c"})
 _CONFIG_NAME = ("--config-name", "-cn")
 #: Programs that only show what stands behind them.
-_SHOWS = frozenset({"echo", "cat", "grep", "sed", "export"})
+_SHOWS = frozenset({"echo", "cat", "grep", "sed"})
 #: A word such as ``trainer.nnodes=1`` or ``+actor.x.y=2``.
 _DOTTED = re.compile(r"\+{0,2}[A-Za-z_]\w*\.[\w.]*=")
 

@@ -121,7 +121,11 @@ def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a nested mapping in their order, a key that stands there twice included."""
+    """The values of a nested mapping in their order, a key that stands there twice included.
+
+    >>> list(leaves({"a": {"b": 1}, "a.b": 2}))
+    [('a.b', 1), ('a.b', 2)]
+    """
     for name, value in mapping.items():
         if isinstance(value, dict):
             yield from leaves(value, dotted(prefix, name))
@@ -130,7 +134,11 @@ def leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def dotted(prefix: str, name: str) -> str:
-    """A key below another one, or at the top."""
+    """A key below another one, or at the top.
+
+    >>> dotted("data", "train_batch_size"), dotted("", "model_engine")
+    ('data.train_batch_size', 'model_engine')
+    """
     return f"{prefix}.{name}" if prefix else str(name)
 
 

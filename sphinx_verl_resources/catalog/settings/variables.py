@@ -63,14 +63,22 @@ Value: TypeAlias = "Text | Array"
 
 
 def known(text: Text) -> str | None:
-    """The text if all of it is known, else None."""
+    """The text if all of it is known, else None.
+
+    >>> known(("a", "b")), known(("a", Unknown("$B", "…")))
+    ('ab', None)
+    """
     if any(isinstance(piece, Unknown) for piece in text):
         return None
     return "".join(map(str, text))
 
 
 def written(text: Text) -> str:
-    """The text with what is known filled in and the rest as the script has it."""
+    """The text with what is known filled in and the rest as the script has it.
+
+    >>> written((Unknown("$HOME", "…"), "/data"))
+    '$HOME/data'
+    """
     return "".join(piece if isinstance(piece, str) else piece.source for piece in text)
 
 
@@ -83,11 +91,15 @@ def is_empty(text: Text) -> bool | None:
     """Whether the text has no characters; None if that depends on what is unknown."""
     if any(piece for piece in text if isinstance(piece, str)):
         return False
-    return None if text and any(isinstance(piece, Unknown) for piece in text) else True
+    return None if any(isinstance(piece, Unknown) for piece in text) else True
 
 
 def split_key(text: Text) -> tuple[str, Text]:
-    """What stands before the first equals sign and what stands behind it; the former empty if not known."""
+    """What stands before the first equals sign and what stands behind it; the former empty if not known.
+
+    >>> split_key(("a.b=1", "2"))
+    ('a.b', ('1', '2'))
+    """
     first = text[0] if text else ""
     if isinstance(first, Unknown) or "=" not in first:
         return "", text

@@ -1,0 +1,245 @@
+"""Tables about the estimator, each made from the objects that it computes with."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+from sphinx_verl_resources.catalog.cases import load_cases
+from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.estimator.boundary import boundaries
+from sphinx_verl_resources.estimator.constants import CONSTANTS
+from sphinx_verl_resources.estimator.phases import LABELS
+from sphinx_verl_resources.estimator.planner import SAVING, TASKS
+from sphinx_verl_resources.estimator.support import modelled_keys
+from sphinx_verl_resources.estimator.versions import RELEASES, Behaviour, behaviour, version_text
+from sphinx_verl_resources.estimator.widths import DENSE, EXPERTS, FOUR_NORMS, QK_NORM, SYMBOLS
+from sphinx_verl_resources.render.table import Cell, empty_table, table_group
+from sphinx_verl_resources.units import GIB, MIB, gib, percent, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "oracle"))
+
+
+class EstimatorTable(SphinxDirective):
+    """A table without options."""
+
+    headings: Sequence[str]
+
+    def run(self) -> list[nodes.Node]:
+        table = empty_table("docs-estimator")
+        table += table_group(self.headings, [[Cell.of(text) for text in row] for row in self.rows()])
+        self.set_source_info(table)
+        return [table]
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        raise NotImplementedError
+
+
+class Constants(EstimatorTable):
+    """``.. docs-constants::``: every number that does not follow from a shape."""
+
+    headings = ("Number", "Value", "From", "To", "Unit", "Evidence", "Source")
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        for item in CONSTANTS:
+            size = item.unit.startswith("bytes") and item.value >= MIB
+            yield (
+                item.name[0].upper() + item.name[1:],
+                *(_number(value, size) for value in (item.value, item.low, item.high)),
+                item.unit.replace("bytes", "GiB", 1) if size else item.unit,
+                item.evidence,
+                item.source,
+            )
+
+
+def _number(value: float, size: bool) -> str:
+    return plain(round(value / GIB, 3) if size else float(value))
+
+
+class Widths(EstimatorTable):
+    """``.. docs-widths::``: bytes a token of a layer."""
+
+    headings = ("Layer", "Live in the backward pass", "Kept without recomputation", "Without gradients")
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        kinds = {
+            "Dense": (DENSE, ""),
+            "Dense, adapters in fp32 on every matrix": (DENSE, "lora_"),
+            "Dense, adapters in fp32 on attention": (DENSE, "lora_attention_"),
+            "With norms on query and key": (QK_NORM, ""),
+            "With four norms": (FOUR_NORMS, ""),
+            "With experts, and norms on query and key": (EXPERTS, ""),
+        }
+        for label, (widths, prefix) in kinds.items():
+            yield (
+                label,
+                widths[f"{prefix}working"].text(),
+                widths[f"{prefix}saved"].text(),
+                widths["forward"].text(),
+            )
+
+
+class Symbols(EstimatorTable):
+    """``.. docs-symbols::``: what the letters of the widths stand for."""
+
+    headings = ("Letter", "Stands for")
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        return SYMBOLS.items()
+
+
+class Versions(EstimatorTable):
+    """``.. docs-versions::``: what the estimator takes to have changed between releases."""
+
+    headings = ("From", "Release", "What is different from then on")
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        before, meanings = None, attributes_of(Behaviour)
+        for day, version in RELEASES:
+            now = vars(behaviour(version))
+            changed = [
+                f"{meanings[name]} {_value(value)}"
+                for name, value in now.items()
+                if before is None or before[name] != value
+            ]
+            if changed:
+                yield day, version_text(version), "; ".join(changed)
+            before = now
+
+
+def attributes_of(documented: type) -> dict[str, str]:
+    """What a class says of each of its attributes."""
+    lines = inspect.getdoc(documented).partition("Attributes:")[2].splitlines()
+    pairs = (line.strip().partition(": ") for line in lines if ": " in line)
+    return {name: meaning.rstrip(".") for name, _, meaning in pairs}
+
+
+def _value(value: float) -> str:
+    if isinstance(value, bool):
+        return "(yes)" if value else "(no)"
+    return f"({value // MIB} MiB)" if value >= MIB else f"({value})"
+
+
+class Oracle(EstimatorTable):
+    """``.. docs-oracle::``: traced training steps beside the closed form."""
+
+    headings = ("Model", "Step", "What", "Traced (GiB)", "Computed (GiB)", "Difference")
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        from compare import compare_all
+
+        for item in compare_all():
+            model, step = item.name.split("/", 1)
+            sizes = (f"{size / GIB:.2f}" for size in (item.traced, item.computed))
+            yield model, step.replace("/", ", "), item.what, *sizes, percent(item.deviation)
+
+
+class OracleVersions(SphinxDirective):
+    """``.. docs-oracle-versions::``: what the traces were made with."""
+
+    def run(self) -> list[nodes.Node]:
+        from compare import load_traces
+
+        found = load_traces()
+        names = ", ".join(f"{name} {value}" for name, value in found["environment"].items())
+        seconds = sum(case["seconds"] for case in found["cases"])
+        text = f"{len(found['cases'])} steps, traced in {seconds:.0f} s on two CPU cores with {names}."
+        return [nodes.paragraph("", text)]
+
+
+class Boundaries(EstimatorTable):
+    """``.. docs-boundaries::``: the largest batch that ran, and the largest that is computed to fit."""
+
+    headings = (
+        "Model",
+        "GPUs",
+        "Ran",
+        "Computed to fit",
+        "Difference",
+        "Peak at the largest that ran",
+        "Of the card",
+    )
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        snapshot = self.env.get_domain("verl").snapshot
+        cases = [entry.case for entry in load_cases(snapshot.cases).by_id.values()]
+        for item in boundaries(cases, load_facts([])):
+            name = item.case.model.rsplit("/", 1)[-1]
+            yield (
+                f"{name} (contested)" if item.case.contested else name,
+                f"{item.case.gpus.count}*{item.case.gpus.type}",
+                str(item.recorded),
+                str(item.computed),
+                percent(item.deviation),
+                gib(item.peak),
+                f"{item.peak / item.capacity:.0%}".replace("%", " %"),
+            )
+
+
+class Tasks(EstimatorTable):
+    """``.. docs-tasks::``: what a plan sets."""
+
+    headings = ("For", "Settings")
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        yield "Every task", _settings(SAVING)
+        for name, settings in TASKS.items():
+            yield name, _settings(settings)
+
+
+def _settings(settings: Any) -> str:
+    return ", ".join(f"{key}={value}" for key, value in settings.items())
+
+
+class PhaseNames(EstimatorTable):
+    """``.. docs-phases::``: the names of phases."""
+
+    headings = ("Name", "Shown as")
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        return LABELS.items()
+
+
+class Unmodelled(SphinxDirective):
+    """``.. docs-unmodelled::``: keys that change memory and that no formula reads."""
+
+    def run(self) -> list[nodes.Node]:
+        facts = load_facts([])
+        read = modelled_keys(facts)
+        items = [
+            nodes.list_item(
+                "", nodes.paragraph("", "", nodes.literal("", key.name), nodes.Text(f": {key.effect}"))
+            )
+            for key in facts.config_keys
+            if (key.phases or key.host_memory)
+            and key.name not in read
+            and key.status in {"active", "deprecated"}
+        ]
+        return [nodes.bullet_list("", *items)]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    for name, directive in {
+        "constants": Constants,
+        "widths": Widths,
+        "symbols": Symbols,
+        "versions": Versions,
+        "oracle": Oracle,
+        "oracle-versions": OracleVersions,
+        "boundaries": Boundaries,
+        "tasks": Tasks,
+        "phases": PhaseNames,
+        "unmodelled": Unmodelled,
+    }.items():
+        app.add_directive(f"docs-{name}", directive)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

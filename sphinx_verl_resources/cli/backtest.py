@@ -1,0 +1,142 @@
+"""``verl-resources backtest``: every case computed beside what was observed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.cases import CaseEntry, load_cases, with_marks
+from ..diagnostics import Severity
+from ..estimator.backtest import GROUPS, score, summaries, verdict_shares
+from ..estimator.boundary import boundaries
+from ..estimator.record import accuracy_of, accuracy_text
+from ..estimator.result import gib_value
+from ..render.backtest_text import backtest_text
+from .data import add_data_option, data_snapshot, facts_of, read_file
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from ..catalog.cases import BrokenCase
+    from ..estimator.backtest import Score, Summary
+    from ..estimator.boundary import Boundary
+
+NAME = "backtest"
+HELP = "compare estimates with what was observed"
+EXAMPLES = """\
+examples:
+  verl-resources backtest                        the recorded cases
+  verl-resources backtest cases.yaml             cases of your own
+  verl-resources backtest --format json          the same for programs
+  verl-resources backtest --record FILE          write down how well the estimator does
+
+A case that is contested or not scored is shown and does not count. An observation that is also recorded
+takes its marks from the record.
+
+Each problem is a line on standard error: path:line:col: LEVEL: message [code].
+Exit codes: 0 good, 1 a case is broken or a scored one has no estimate, 2 could not run."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument(
+        "paths", nargs="*", metavar="CASES.yaml", help="files of cases; default: the recorded ones"
+    )
+    parser.add_argument(
+        "--record", metavar="FILE", help="write the accuracy, and the ranges that follow from the cases"
+    )
+    add_data_option(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compute, compare and print."""
+    snapshot = data_snapshot(options.data)
+    facts, problems = facts_of(snapshot)
+    recorded = load_cases(snapshot.cases)
+    asked = [with_marks(load_cases([read_file(name)]), recorded) for name in options.paths] or [recorded]
+    problems += [problem for found in asked for problem in found.diagnostics]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    cases = [entry.case for found in asked for entry in found.entries if isinstance(entry, CaseEntry)]
+    broken = [entry for found in asked for entry in found.broken]
+    if options.record:
+        if broken or not cases:
+            raise OSError(f"{options.record}: not written, because of the cases above")
+        scores, accuracy = accuracy_of(cases, facts)
+        Path(options.record).write_text(accuracy_text(accuracy), "utf-8")
+    else:
+        scores = tuple(score(case, facts) for case in cases)
+    limits = boundaries(cases, facts)
+    if options.format == "json":
+        print(json.dumps(_plain(scores, broken, limits), indent=2))
+    else:
+        print(backtest_text(scores, limits))
+    bad = any(problem.severity is Severity.ERROR for problem in problems)
+    return int(bad or any(item.error and item.case.is_scored for item in scores))
+
+
+def _plain(
+    scores: Sequence[Score], broken: Sequence[BrokenCase], limits: Sequence[Boundary]
+) -> dict[str, Any]:
+    """Everything for programs; errors are shares, signed where they are those of one case."""
+    shares = verdict_shares(scores)
+    return {
+        "cases": [
+            *map(_case, scores),
+            *({"id": entry.id, "problem": entry.error.text, "scored": False} for entry in broken),
+        ],
+        "summary": [_summary(found) for found in summaries(scores)],
+        "verdicts": {outcome: {"agree": agree, "cases": of} for outcome, (agree, of) in shares.items()},
+        "boundaries": [
+            {
+                "name": limit.name,
+                "recorded": limit.recorded,
+                "computed": limit.computed,
+                "error": round(limit.deviation, 4),
+            }
+            for limit in limits
+        ],
+    }
+
+
+def _case(item: Score) -> dict[str, Any]:
+    deviation = item.deviation
+    return {
+        "id": item.case.id,
+        "group": item.group,
+        "figure": item.figure,
+        "computed_gib": _gib(item.computed),
+        "low_gib": _gib(item.low),
+        "high_gib": _gib(item.high),
+        "observed_gib": _gib(item.observed),
+        "error": None if deviation is None else round(deviation, 4),
+        "inside": item.inside,
+        "outcome": item.case.outcome,
+        "verdict": item.verdict,
+        "agrees": item.agrees,
+        "scored": item.case.is_scored,
+        "contested": item.case.contested,
+        "not_scored": item.case.not_scored,
+        "problem": item.error or None,
+    }
+
+
+def _summary(found: Summary) -> dict[str, Any]:
+    return {
+        "group": found.group,
+        "label": GROUPS[found.group],
+        "cases": found.cases,
+        "mean_error": round(found.mean, 4),
+        "median_error": round(found.median, 4),
+        "worst_error": round(found.worst, 4),
+        "inside": round(found.inside, 4),
+        "half_width": round(found.half_width, 4),
+    }
+
+
+def _gib(size: float | None) -> float | None:
+    return None if size is None else gib_value(size)

@@ -1,0 +1,182 @@
+"""``verl-resources estimate``: the memory of cases, or of a run of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..catalog.cases import BrokenCase, load_cases
+from ..catalog.yaml_data import printable
+from ..diagnostics import Code, Location, Severity
+from ..estimator.case import estimate_case
+from ..estimator.estimate import estimate
+from ..estimator.request import EstimateError
+from ..estimator.result import failed, result_of
+from ..render.estimate_text import estimates_text
+from .data import data_snapshot, facts_of, read_file
+from .question import (
+    QuestionError,
+    add_question_arguments,
+    diagnostic_of,
+    gpus_argument,
+    read_question,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from ..catalog.cases import CaseEntry
+    from ..diagnostics import Diagnostic
+    from ..estimator.estimate import Estimate
+    from ..estimator.facts import Facts
+    from ..estimator.request import Issue
+    from ..estimator.training import TrainingEstimate
+
+NAME = "estimate"
+HELP = "estimate the GPU memory of cases, or of a run of your own"
+EXAMPLES = """\
+examples:
+  verl-resources estimate cases.yaml                 every case of a file
+  verl-resources estimate cases.yaml --format json   the same for programs
+  verl-resources estimate --model Qwen/Qwen2.5-7B --gpus 8*H100 data.train_batch_size=256
+  verl-resources estimate --gpus 8*H100 --script run.sh
+  verl-resources estimate --model own/model --config config.json --gpus H100 --settings run.yaml
+
+Of a run of your own the settings come from a launch script, which is read and never run, or from YAML;
+key=value overrides go on top. What is not set has verl's default.
+
+Each problem is a line on standard error: path:line:col: LEVEL: message [code].
+Exit codes: 0 good, 1 problems found or something does not fit, 2 could not run. Warnings do not fail."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said of one case: an estimate, or why there is none."""
+
+    name: str
+    estimate: Estimate | TrainingEstimate | None
+    error: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument(
+        "settings",
+        nargs="*",
+        metavar="CASES.yaml | KEY=VALUE",
+        help="files of cases; of a run of your own, overrides as verl takes them",
+    )
+    own = parser.add_argument_group("a run of your own")
+    own.add_argument(
+        "--gpus",
+        metavar="N*CARD",
+        type=gpus_argument,
+        help="8*H100 for example; a card alone takes the number from trainer.nnodes and n_gpus_per_node",
+    )
+    source = own.add_mutually_exclusive_group()
+    source.add_argument("--script", metavar="FILE", help="launch script with the settings")
+    source.add_argument("--settings", dest="file", metavar="FILE", help="YAML or overrides with the settings")
+    add_question_arguments(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Estimate and print."""
+    facts, problems = facts_of(data_snapshot(options.data))
+    code = 0
+    if any((options.model, options.gpus, options.script, options.file, options.config)):
+        answers, found, code = _own_run(options, facts)
+    else:
+        answers, found, code = _cases(options.settings, facts)
+    problems += found
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if options.format == "json":
+        print(json.dumps([_plain(answer) for answer in answers], indent=2))
+    elif answers:
+        print(estimates_text([(answer.name, answer.estimate) for answer in answers]))
+    bad = any(problem.severity is Severity.ERROR for problem in problems)
+    too_big = any(answer.estimate and answer.estimate.verdict == "does not fit" for answer in answers)
+    return code or int(bad or too_big)
+
+
+def _plain(answer: Answer) -> dict[str, object]:
+    if answer.estimate is None:
+        return failed(answer.name, answer.error)
+    return result_of(answer.name, answer.estimate)
+
+
+def _own_run(options: argparse.Namespace, facts: Facts) -> tuple[list[Answer], list[Diagnostic], int]:
+    """The answer, what is wrong, and the exit code where nothing could be asked."""
+    source = options.script or options.file
+    try:
+        question = read_question(options, facts, options.gpus or (None, None), source=source)
+    except QuestionError as error:
+        return [Answer(options.model or source or "run", None, str(error))], list(error.problems), 2
+    found = list(question.problems)
+    name = question.request.model
+    try:
+        computed = estimate(question.request, question.facts)
+    except EstimateError as error:
+        problems = question.diagnostics(error.issues)
+        return [Answer(name, None, _text(problems))], found + problems, 0
+    return [Answer(name, computed)], found + question.diagnostics(computed.issues), 0
+
+
+def _cases(names: Sequence[str], facts: Facts) -> tuple[list[Answer], list[Diagnostic], int]:
+    """The answers in the order of files and cases, what is wrong, and the exit code if there are none."""
+    if not names:
+        raise OSError("name a file of cases, or a model with --model")
+    settings = next((name for name in names if "=" in name and not os.path.lexists(name)), None)
+    if settings:
+        raise OSError(f"{printable(settings)}: no such file; a setting needs --model, --script or --settings")
+    answers: list[Answer] = []
+    problems: list[Diagnostic] = []
+    # Each file for itself: a case is answered wherever it stands, and be it in two files.
+    for cases in [load_cases([read_file(name)]) for name in names]:
+        found = list(cases.diagnostics)
+        for entry in cases.entries:
+            if isinstance(entry, BrokenCase):
+                answers.append(Answer(entry.id, None, entry.error.text))
+                continue
+            answer, about = _case(entry, facts)
+            answers.append(answer)
+            found += about
+        problems += sorted(found, key=lambda problem: problem.sort_key)
+    return answers, problems, 0 if answers or not problems else 2
+
+
+def _case(entry: CaseEntry, facts: Facts) -> tuple[Answer, list[Diagnostic]]:
+    name = entry.case.id
+    try:
+        found = estimate_case(entry.case, facts)
+    except EstimateError as error:
+        problems = _diagnostics(entry, error.issues)
+        return Answer(name, None, _text(problems)), problems
+    return Answer(name, found), _diagnostics(entry, getattr(found, "issues", ()))
+
+
+def _diagnostics(entry: CaseEntry, issues: Iterable[Issue]) -> list[Diagnostic]:
+    return [diagnostic_of(issue, _place(entry, issue)) for issue in issues]
+
+
+def _place(entry: CaseEntry, issue: Issue) -> Location:
+    """Where a setting of a case stands: its value, or the key where this is what is wrong."""
+    key = issue.key
+    if key.startswith("training.") or key in {"model", "config"}:
+        return entry.place(*key.split("."))
+    if key == "gpus":
+        return entry.place("gpus", "type")
+    written = next((name for name in entry.case.config or () if name.lstrip("+") == key), key)
+    loc = ("config", written)
+    if issue.code is Code.unknown_key:
+        return Location(entry.file.shown, *entry.document.key_place(loc))
+    return entry.place(*loc)
+
+
+def _text(problems: Iterable[Diagnostic]) -> str:
+    return "; ".join(problem.text for problem in problems if problem.severity is Severity.ERROR)

@@ -1,0 +1,136 @@
+"""``verl-resources plan``: how many GPUs a model takes, or how large a micro-batch given ones hold."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..diagnostics import Code, Diagnostic, Severity, did_you_mean
+from ..estimator.layouts import layout_of
+from ..estimator.planner import TASKS, plan, task_settings
+from ..estimator.request import EstimateError
+from ..estimator.result import result_of
+from ..render.plan_text import plan_text
+from .data import data_snapshot, facts_of
+from .question import COMMAND_LINE, Question, QuestionError, add_question_arguments, read_question
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ..estimator.facts import Facts
+    from ..estimator.planner import Plan
+
+NAME = "plan"
+HELP = "find the smallest number of GPUs that a model fits on, or the largest micro-batch"
+EXAMPLES = f"""\
+examples:
+  verl-resources plan --model Qwen/Qwen2.5-7B --task GRPO --gpu H100
+  verl-resources plan --model Qwen/Qwen2.5-7B --task GRPO --gpu H100 --gpus 4 data.max_response_length=8192
+  verl-resources plan --model Qwen/Qwen3-32B --task GRPO-LoRA --gpu H800 --format json
+
+The tasks are {", ".join(TASKS)}, each with every memory optimisation on; key=value overrides go on top.
+A plan fits when the upper end of the range does.
+
+Each problem is a line on standard error: path:line:col: LEVEL: message [code].
+Exit codes: 0 it fits, 1 it does not or there are problems, 2 could not run. Warnings do not fail."""
+#: As many as a question may name; no cluster is larger.
+MOST_GPUS = 100_000
+#: What is taken over from the result of an estimate.
+_FIGURES = (
+    "verdict", "peak_gib", "low_gib", "high_gib", "capacity_gib", "binding_phase", "relief",
+    "host_ram_gib_per_node", "unsupported", "warnings",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="overrides as verl takes them")
+    parser.add_argument("--task", required=True, help=", ".join(TASKS))
+    parser.add_argument("--gpu", required=True, metavar="CARD", help="H100 for example")
+    parser.add_argument(
+        "--gpus", metavar="N", type=int, help="how many there are; default: find the smallest number"
+    )
+    add_question_arguments(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan and print."""
+    facts, problems = facts_of(data_snapshot(options.data))
+    try:
+        question = _question(options, facts)
+    except QuestionError as error:
+        return _without(options, [*problems, *error.problems], 2)
+    problems += question.problems
+    try:
+        found = plan(question.request, question.facts)
+    except EstimateError as error:
+        return _without(options, problems + question.diagnostics(error.issues), 1)
+    problems += question.diagnostics(found.estimate.issues)
+    _report(problems)
+    settings = dict(found.request.config)
+    if options.format == "json":
+        print(json.dumps(_plain(options, question, found, settings), indent=2))
+    else:
+        print(plan_text(found, question.request.model, _task(options.task), settings))
+    return 0 if found.gpus and not _errors(problems) else 1
+
+
+def _question(options: argparse.Namespace, facts: Facts) -> Question:
+    base = task_settings(options.task)
+    if base is None:
+        hint = did_you_mean(options.task, TASKS)
+        message = f"unknown task {options.task[:80]!r}"
+        raise QuestionError(Diagnostic(COMMAND_LINE, Code.unknown_value, message, hint))
+    if options.gpus is not None and not 1 <= options.gpus <= MOST_GPUS:
+        message = f"expected a number of GPUs from 1 to {MOST_GPUS}, got {options.gpus}"
+        raise QuestionError(Diagnostic(COMMAND_LINE, Code.wrong_value, message))
+    return read_question(options, facts, (options.gpus, options.gpu), base=base)
+
+
+def _task(name: str) -> str:
+    """The task as it is listed."""
+    return next(task for task in TASKS if task.casefold() == name.casefold())
+
+
+def _plain(
+    options: argparse.Namespace, question: Question, found: Plan, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """The plan for programs. ``gpus`` is the number that all figures are for, whether or not it fits."""
+    figures = result_of("", found.estimate)
+    return {
+        "model": question.request.model,
+        "task": _task(options.task),
+        "gpu": options.gpu,
+        "gpus": found.estimate.settings.gpus,
+        "fits": found.gpus is not None,
+        "layout": layout_of(found.estimate),
+        "gpus_with_fsdp": found.with_fsdp,
+        "micro_batch": found.micro_batch,
+        "unit": found.unit,
+        **{name: figures[name] for name in _FIGURES},
+        "settings": settings,
+    }
+
+
+def _without(options: argparse.Namespace, problems: list[Diagnostic], code: int) -> int:
+    """No plan: say why, and return the exit code."""
+    _report(problems)
+    if options.format == "json":
+        empty = dict.fromkeys(
+            ("gpus", "fits", "layout", "gpus_with_fsdp", "micro_batch", "unit", *_FIGURES, "settings")
+        )
+        asked = {"model": options.model, "task": options.task, "gpu": options.gpu}
+        error = "; ".join(problem.text for problem in _errors(problems))
+        print(json.dumps({**asked, **empty, "error": error}, indent=2))
+    return code
+
+
+def _report(problems: list[Diagnostic]) -> None:
+    for problem in problems:
+        print(problem, file=sys.stderr)
+
+
+def _errors(problems: list[Diagnostic]) -> list[Diagnostic]:
+    return [problem for problem in problems if problem.severity is Severity.ERROR]

@@ -1,0 +1,212 @@
+"""A question of one's own, from the arguments of a command: the model, the GPUs, verl's settings."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..catalog.catalog import Registry
+from ..catalog.settings.overrides import read_overrides
+from ..catalog.settings.read import read_settings
+from ..catalog.settings.result import SettingsText
+from ..catalog.yaml_data import MAX_BYTES, printable
+from ..diagnostics import Code, Diagnostic, Location, suggest_or
+from ..estimator.facts import Facts
+from ..estimator.gpus import parse_gpus
+from ..estimator.hf_config import read_config_json
+from ..estimator.request import Request
+from ..estimator.roles import MODEL
+from ..estimator.versions import CURRENT, version_of
+from .data import add_data_option, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from ..catalog.models.architecture import Architecture
+    from ..estimator.request import Issue
+    from ..estimator.versions import Version
+
+COMMAND_LINE = Location("command line")
+_MODEL_PATH = f"{MODEL}.path"
+
+
+class QuestionError(Exception):
+    """The arguments make no question; ``problems`` say why."""
+
+    def __init__(self, *problems: Diagnostic) -> None:
+        super().__init__("; ".join(problem.text for problem in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, and of what.
+
+    Attributes:
+        request: the question.
+        facts: the registries, a user's own architecture included.
+        places: where each setting stands.
+        source: the file of settings; the command line where there is none.
+        problems: what is wrong with the settings.
+    """
+
+    request: Request
+    facts: Facts
+    places: Mapping[str, Location] = field(default_factory=dict)
+    source: Location = COMMAND_LINE
+    problems: tuple[Diagnostic, ...] = ()
+
+    def diagnostics(self, issues: Iterable[Issue]) -> list[Diagnostic]:
+        """What the estimator has to say, each at its place."""
+        return [diagnostic_of(issue, self._place(issue.key)) for issue in issues]
+
+    def _place(self, key: str) -> Location:
+        if key == "model":
+            return self.places.get(_MODEL_PATH, COMMAND_LINE)
+        return COMMAND_LINE if key == "gpus" else self.places.get(key, self.source)
+
+
+def diagnostic_of(issue: Issue, place: Location) -> Diagnostic:
+    """An issue of the estimator as a line of its own."""
+    return Diagnostic(place, issue.code, f"{issue.key}: {issue.message}", issue.hint, issue.severity)
+
+
+def add_question_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that every question takes."""
+    parser.add_argument("--model", metavar="NAME", help="Hugging Face name of the checkpoint")
+    parser.add_argument(
+        "--config", metavar="FILE", help="config.json of a model that is not recorded, or has changed"
+    )
+    parser.add_argument(
+        "--verl-version",
+        metavar="VERSION",
+        type=_version,
+        default=CURRENT,
+        help="whose defaults and behaviour are taken, 0.7.1 for example; default: the newest that is known",
+    )
+    add_data_option(parser)
+
+
+def _version(text: str) -> Version:
+    found = version_of(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no version, such as 0.7.1")
+    return found
+
+
+def gpus_argument(text: str) -> tuple[int | None, str | None]:
+    """The type of an option such as ``--gpus 8*H100``."""
+    try:
+        return parse_gpus(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def read_question(
+    options: argparse.Namespace,
+    facts: Facts,
+    gpus: tuple[int | None, str | None],
+    *,
+    source: str | None = None,
+    base: Mapping[str, Any] | None = None,
+) -> Question:
+    """The question that the arguments ask.
+
+    Args:
+        options: with ``model``, ``config``, ``verl_version`` and the overrides ``settings``.
+        facts: the registries.
+        gpus: how many, and the card.
+        source: a launch script or a file of YAML with settings, that overrides go on top of.
+        base: settings that both go on top of.
+
+    Raises:
+        QuestionError: the model or the card is not known.
+        OSError: a file cannot be read.
+    """
+    given = read_settings(_text(source), printable(source)) if source else SettingsText({}, {})
+    own = read_overrides(options.settings, COMMAND_LINE)
+    values = {**(base or {}), **given.values, **own.values}
+    count, card = gpus
+    if card is not None and facts.gpus.get(card) is None:
+        hint = suggest_or(card, facts.gpus.names, "add it to gpus.yaml")
+        raise QuestionError(
+            Diagnostic(COMMAND_LINE, Code.unknown_gpu, f"no GPU is recorded as {card[:200]!r}", hint)
+        )
+    facts, model, found = _model(options, facts, values.get(_MODEL_PATH))
+    request = Request(
+        model=model,
+        config=values,
+        gpus=count,
+        gpu=card,
+        version=options.verl_version,
+        backend="megatron" if "megatron" in (given.config_name or "") else None,
+    )
+    problems = (*_open_still(given, own), *own.problems, *found)
+    place = Location(printable(source)) if source else COMMAND_LINE
+    return Question(request, facts, {**given.places, **own.places}, place, problems)
+
+
+def _open_still(given: SettingsText, own: SettingsText) -> list[Diagnostic]:
+    """What is wrong with a text, without the values that it leaves open and an override gives."""
+    given_now = {given.places[key] for key in given.unresolved if key in own.values}
+    return [
+        problem
+        for problem in given.problems
+        if problem.code is not Code.unresolved or problem.location not in given_now
+    ]
+
+
+def _model(options: argparse.Namespace, facts: Facts, path: Any) -> tuple[Facts, str, tuple[Diagnostic, ...]]:
+    """The registries that know the model, its name, and what is wrong with its config.json.
+
+    The path in the settings counts as a name only where it is one that is known.
+    """
+    names = facts.architectures.names
+    if options.config:
+        architecture, found = read_config_json(_text(options.config), printable(options.config))
+        if architecture is None:
+            raise QuestionError(*found)
+        name = options.model or (path if isinstance(path, str) and path else architecture.name)
+        return _knowing(facts, name, architecture), name, found
+    if options.model:
+        name = options.model
+        if facts.architectures.get(name) is None:
+            hint = suggest_or(name, names, "give its config.json with --config")
+            message = f"model: no architecture is recorded for {name[:200]!r}"
+            raise QuestionError(Diagnostic(COMMAND_LINE, Code.unknown_model, message, hint))
+        return facts, name, ()
+    if isinstance(path, str) and facts.architectures.get(path) is not None:
+        return facts, path, ()
+    message = "no model is named"
+    if isinstance(path, str):
+        message += f"; {path[:200]!r} in the settings is none that is recorded"
+    last = str(path or "").rstrip("/").rsplit("/", 1)[-1].casefold()
+    same = next((name for name in names if last and name.rsplit("/", 1)[-1].casefold() == last), None)
+    hint = f"add --model {same}" if same else "add --model, for example --model Qwen/Qwen2.5-7B"
+    raise QuestionError(Diagnostic(COMMAND_LINE, Code.missing_key, message, hint))
+
+
+def _knowing(facts: Facts, name: str, architecture: Architecture) -> Facts:
+    """The registries with one more architecture, or another one under a name that is known."""
+    recorded = facts.architectures
+    known = [((each,), found) for each in recorded.names if (found := recorded.get(each))]
+    named = architecture.model_copy(update={"name": name, "hf_id": name})
+    architectures = Registry([*known, ((name,), named)], str)
+    return Facts(facts.gpus, architectures, facts.config_keys, facts.accuracy)
+
+
+def _text(name: str) -> str:
+    """The text of a file that the user names.
+
+    Raises:
+        OSError: it cannot be read as text.
+    """
+    file = read_file(name)
+    if len(file.content) > MAX_BYTES:
+        raise OSError(f"{file.shown}: larger than {MAX_BYTES >> 20} MiB, and not read")
+    try:
+        return file.content.decode()
+    except UnicodeDecodeError as error:
+        raise OSError(f"{file.shown}: not UTF-8 text, at byte {error.start}") from None

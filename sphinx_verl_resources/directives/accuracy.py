@@ -1,0 +1,87 @@
+"""``.. verl-accuracy::``: what every recorded case says about the estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+
+from . import options
+from .analysis import NOT_USED, AnalysisDirective
+from .base import TABLE_OPTIONS, free_id
+from .options import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sphinx.util.typing import OptionSpec
+
+    from ..estimator.backtest import Score
+
+PIECES = ("summary", "cases")
+
+
+class VerlAccuracy(AnalysisDirective):
+    """The errors by group, and every case beside what was observed."""
+
+    option_spec: ClassVar[OptionSpec] = options.AnyOption.of("group", "show", *TABLE_OPTIONS)
+
+    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
+        """The pieces asked for, in the order asked for."""
+        from ..estimator.backtest import GROUPS, verdict_shares
+        from ..estimator.questions import Accuracies, CaseFilesWithErrors
+        from ..render import accuracy as render
+
+        pieces: tuple[str, ...] = PIECES[:1]
+        groups = tuple(GROUPS)
+        with problems.noted():
+            if self.arguments:
+                raise OptionError("the directive takes no argument; name groups under :group:")
+        with problems.noted():
+            pieces = options.choices(given, "show", PIECES) or pieces
+            self._check_name(given, pieces)
+        with problems.noted():
+            groups = options.choices(given, "group", GROUPS) or groups
+        if problems:
+            return []
+        scores, summaries = self.ask(Accuracies())
+        scores = render.group_scores(scores, groups)
+        made: list[nodes.Node] = [
+            self.problem(nodes.literal("", name), nodes.Text(NOT_USED))
+            for name in self.ask(CaseFilesWithErrors())
+        ]
+        for piece in pieces:
+            if piece == "summary":
+                rows = render.summary_rows(item for item in summaries if item.group in groups)
+                caption = "How far computed values are from observed ones"
+                made.append(self.table(render.TABLE_CLASS, rows, caption, with_options=True))
+                made.append(render.verdict_sentence(verdict_shares(scores)))
+            else:
+                made += self._cases(scores)
+        for node in made:
+            if isinstance(node, nodes.Element):
+                self.set_source_info(node)
+        return made
+
+    def _check_name(self, given: Mapping[str, str], pieces: Sequence[str]) -> None:
+        if len(pieces) > 1:
+            name = next((name for name in TABLE_OPTIONS if name in given), None)
+            if name is not None:
+                raise OptionError(
+                    f":{name}: is about one table; choose it with :show: summary or :show: cases"
+                )
+
+    def _cases(self, scores: Sequence[Score]) -> list[nodes.Node]:
+        from ..render import accuracy as render
+
+        reasons = list(dict.fromkeys(filter(None, map(render.reason, scores))))
+        targets = {text: nodes.target() for text in reasons}
+        for number, target in enumerate(targets.values(), 1):
+            target["ids"] = [free_id(f"verl-case-note-{number}", target, self.state.document)]
+        marks = {
+            text: (f"[{number}]", target["ids"][0])
+            for number, (text, target) in enumerate(targets.items(), 1)
+        }
+        rows = render.case_rows(scores, marks)
+        table = self.table(render.TABLE_CLASS, rows, "Every case", with_options=True)
+        return [table, render.reason_list(reasons, targets)] if reasons else [table]

@@ -1,0 +1,169 @@
+"""``.. verl-memory::`` with ``:run:`` or ``:model:``: what verl takes, phase by phase."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+
+from ..diagnostics import Code, suggest_or
+from ..domain import KnownUse, VerlDomain
+from . import options
+from .base import TABLE_OPTIONS
+from .options import OptionError
+from .settings import Body, SettingsDirective
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sphinx.util.typing import OptionSpec
+
+    from ..catalog.models.run import Measured
+    from ..estimator.estimate import Estimate
+    from ..estimator.versions import Version
+
+#: The options that ask for an estimate.
+ASKING = ("run", "model")
+#: What goes with ``:model:`` only.
+OF_MODEL = ("gpus", "verl-version")
+#: What can be shown of an estimate, and what is if nobody chooses.
+PIECES = ("answer", "table", "components", "host")
+DEFAULT_PIECES = ("answer", "table")
+#: Options of the analysis, and what an estimate has instead.
+INSTEAD = {
+    "batch-size": "set data.train_batch_size below the options",
+    "sequence-length": "set data.max_prompt_length and data.max_response_length below the options",
+    "steps": "set the keys of verl below the options",
+    "gib": "an estimate is in GiB",
+    "no-remarks": "an estimate has none",
+}
+MOST_GPUS = 100_000
+
+
+class VerlEstimate(SettingsDirective):
+    """The estimate of a recorded run, or of a model with settings of one's own."""
+
+    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(
+        *ASKING, *OF_MODEL, *INSTEAD, "show", *TABLE_OPTIONS
+    )
+
+    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
+        """The pieces asked for, in the order asked for, and what the estimate leaves out."""
+        pieces: tuple[str, ...] = DEFAULT_PIECES
+        with problems.noted():
+            pieces = options.choices(given, "show", PIECES) or DEFAULT_PIECES
+            options.need_table(given, TABLE_OPTIONS, pieces)
+        with problems.noted():
+            self._check_analysis(given)
+        self._check_form(given)
+        title, estimate, measured = "", None, None
+        with problems.noted():
+            if "model" in given:
+                title, estimate = self._of_model(given, self.settings(problems), problems)
+            elif "run" in given:
+                title, estimate, measured = self._of_run(given)
+        if problems or estimate is None:
+            return []
+        return self._pieces(title, estimate, measured, pieces)
+
+    def _check_form(self, given: Mapping[str, str]) -> None:
+        if self.arguments:
+            hint = "leave it out, or leave :run: and :model: out for the analysis"
+            raise OptionError(f"the argument {self.arguments[0]!r} asks for the analysis of a model; {hint}")
+        if set(ASKING) <= set(given):
+            raise OptionError(":run: and :model: do not go together; keep one of them")
+        if "run" in given:
+            mixed = next((f":{name}:" for name in OF_MODEL if name in given), "")
+            if mixed or self.content:
+                what = f"{mixed} goes" if mixed else "settings go"
+                raise OptionError(f"{what} with :model:; a run has its own")
+
+    def _check_analysis(self, given: Mapping[str, str]) -> None:
+        name = next((name for name in INSTEAD if name in given), None)
+        if name is not None:
+            raise OptionError(f":{name}: is about the analysis of a model; {INSTEAD[name]}")
+
+    def _of_run(self, given: Mapping[str, str]) -> tuple[str, Estimate, Measured | None]:
+        from ..estimator.questions import NotEstimatedError, RecordedRun, RunEstimate
+
+        name = given["run"].strip()
+        run = self.ask(RecordedRun(name))
+        try:
+            found = self.ask(RunEstimate(name))
+        except NotEstimatedError as error:
+            raise OptionError(f"the run {name!r} cannot be estimated: {error}", error.code) from None
+        return f"{run.short_name}, {run.task} on {run.resource}", found, run.measured
+
+    def _of_model(
+        self, given: Mapping[str, str], body: Body, problems: options.Problems
+    ) -> tuple[str, Estimate | None]:
+        from ..estimator.questions import ModelEstimate, NotEstimatedError
+
+        count, gpu, version = 0, "", None
+        with problems.noted():
+            if "gpus" not in given:
+                raise OptionError("say on how many GPUs and which, as in :gpus: 8*H100")
+            count, gpu = options.resource(given, "gpus", MOST_GPUS)
+            known_gpu(VerlDomain.of(self.env), gpu, "gpus")
+        with problems.noted():
+            version = _version(given)
+        model = given["model"].strip()
+        question = ModelEstimate(model, count or 8, gpu or "H100", body.config, version)
+        try:
+            found = self.ask(question)
+        except NotEstimatedError as error:
+            self.note_issues(error.issues, body, problems)
+            return "", None
+        if not problems:
+            self.note_issues(found.issues, body, problems)
+        return f"{model} on {count}*{gpu}", found
+
+    def _pieces(
+        self, title: str, estimate: Estimate, measured: Measured | None, pieces: tuple[str, ...]
+    ) -> list[nodes.Node]:
+        from ..render import estimate as render
+
+        made: list[nodes.Node] = []
+        for piece in pieces:
+            if piece == "answer":
+                made += render.answer(estimate, measured)
+            elif piece == "table":
+                rows = render.phase_rows(estimate)
+                caption = f"{title}: memory per GPU, phase by phase"
+                made.append(self.table(render.TABLE_CLASS, rows, caption, with_options=True))
+            elif piece == "components":
+                label = f"The parts of the binding phase, {estimate.binding.label}:"
+                made += render.part_list(label, estimate.binding.breakdown)
+            else:
+                made += render.part_list("The parts of a node's host memory:", estimate.host)
+        if {"components", "host"}.intersection(pieces):
+            made.append(render.evidence_legend())
+        made += render.notes(estimate)
+        for node in made:
+            if isinstance(node, nodes.Element):
+                self.set_source_info(node)
+        return made
+
+
+def known_gpu(domain: VerlDomain, name: str, option: str) -> None:
+    """Make sure that a GPU is in the registry; the page depends on that from now on.
+
+    Raises:
+        OptionError: it is not.
+    """
+    domain.note_use(KnownUse("gpu", name))
+    if domain.catalog.gpus.get(name) is None:
+        hint = suggest_or(name, domain.catalog.gpus.names, options.REGISTRIES["gpu"])
+        raise OptionError(f":{option}: there is no GPU {name!r}; {hint}", Code.unknown_gpu)
+
+
+def _version(given: Mapping[str, str]) -> Version | None:
+    from ..estimator.versions import CURRENT, version_of, version_text
+
+    if "verl-version" not in given:
+        return None
+    found = version_of(given["verl-version"].strip())
+    if found is None:
+        text = f"{given['verl-version']!r} is no release of verl"
+        raise OptionError(f":verl-version: {text}; write it like {version_text(CURRENT)}")
+    return found

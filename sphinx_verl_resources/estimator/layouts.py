@@ -1,0 +1,169 @@
+"""How a run is laid out over its GPUs: what follows from their number, and Megatron where FSDP does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain, product
+from typing import TYPE_CHECKING, Any
+
+from .estimate import Estimate, estimate
+from .facts import capacity_of
+from .request import EstimateError, Request
+from .resolve import USUAL_CARD
+from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
+from .tokens import sequence_divisor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .facts import Facts
+
+#: Share of the rollout engine's budget that its weights may take, so that there is room for the KV cache.
+_WEIGHTS_SHARE = 0.7
+
+_MEGATRON: Mapping[str, Any] = {
+    f"{ACTOR}.strategy": "megatron",
+    **{
+        f"{role}.{key}": value
+        for role in (ACTOR, "critic")
+        for key, value in (
+            ("megatron.param_offload", True),
+            ("megatron.optimizer_offload", True),
+            ("megatron.override_transformer_config.recompute_granularity", "full"),
+            ("megatron.override_transformer_config.recompute_method", "uniform"),
+            ("megatron.override_transformer_config.recompute_num_layers", 1),
+            ("optim.override_optimizer_config.optimizer_cpu_offload", True),
+            ("optim.override_optimizer_config.optimizer_offload_fraction", 1),
+        )
+    },
+}
+#: Pipeline and tensor sizes that are tried with Megatron, by their product; the smaller pipeline first.
+_LAYOUTS = sorted(product((1, 2, 4, 8, 16), (1, 2, 4, 8)), key=lambda sizes: (sizes[0] * sizes[1], sizes))
+#: No GPU holds the logits of more tokens than this.
+_MOST_TOKENS = 2**18
+_BUDGETS = (
+    f"{ACTOR}.ppo_max_token_len_per_gpu",
+    "critic.ppo_max_token_len_per_gpu",
+    "critic.ppo_infer_max_token_len_per_gpu",
+)
+
+
+def fitted(request: Request, facts: Facts) -> Request:
+    """The request with what depends on the number of GPUs: nodes, and where it is not set the engine's TP.
+
+    TP is the smallest power of two that leaves the engine room for a KV cache; token budgets, where a dynamic
+    batch size has none, are the smallest that hold one sequence.
+    """
+    gpus = request.gpus or 8
+    config = dict(request.config)
+    config.setdefault("trainer.nnodes", -(-gpus // 8))
+    config.setdefault("trainer.n_gpus_per_node", min(gpus, 8))
+    defaults = facts.defaults(request.version)
+
+    def value(key: str) -> Any:
+        return config.get(key, defaults.get(key))
+
+    key = f"{ROLLOUT}.tensor_model_parallel_size"
+    shape, card = facts.shape(request.model), facts.gpus.get(request.gpu or "")
+    memory = capacity_of(card) if card else USUAL_CARD
+    utilization = value(f"{ROLLOUT}.gpu_memory_utilization")
+    if key not in config and shape and isinstance(utilization, int | float):
+        room = memory * utilization * _WEIGHTS_SHARE
+        tensor = 1
+        while (
+            2 * shape.parameters / tensor > room
+            and not gpus % (2 * tensor)
+            and not shape.heads % (2 * tensor)
+        ):
+            tensor *= 2
+        config[key] = tensor
+    limits = [value(f"data.max_{name}_length") for name in ("prompt", "response")]
+    if value(f"{ACTOR}.use_dynamic_bsz") is True and all(type(item) is int for item in limits):
+        for budget in _BUDGETS:
+            config.setdefault(budget, sum(limits))
+    return replace(request, config=config)
+
+
+def with_megatron(request: Request, facts: Facts) -> Iterator[Request]:
+    """The same run with Megatron, its memory optimisations on, by growing model-parallel sizes.
+
+    Sizes that do not divide the GPUs or the heads are left out, and those with more stages than layers; experts
+    are spread as far as the model-parallel size leaves room.
+    """
+    shape, gpus = facts.shape(request.model), request.gpus or 8
+    if shape is None:
+        return
+    moe = shape.architecture.moe
+    dropped = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
+    config = {key: value for key, value in request.config.items() if not key.startswith(dropped)}
+    if rank := config.pop(f"{MODEL}.lora_rank", None):  # the key that Megatron reads
+        config[f"{MODEL}.lora.rank"] = rank
+    for pipeline, tensor in _LAYOUTS:
+        if gpus % (tensor * pipeline) or shape.heads % tensor or shape.layers < pipeline:
+            continue
+        expert = 1
+        while moe and not moe.num_experts % (2 * expert) and not gpus % (2 * expert * pipeline):
+            expert *= 2
+        sizes = {"tensor_model_parallel_size": tensor, "pipeline_model_parallel_size": pipeline}
+        if moe:
+            sizes |= {"expert_model_parallel_size": expert, "expert_tensor_parallel_size": 1}
+        layout = {
+            f"{role}.megatron.{name}": size for role in (ACTOR, "critic") for name, size in sizes.items()
+        }
+        yield replace(request, backend="megatron", config={**config, **_MEGATRON, **layout})
+
+
+def best_layout(asked: Request, facts: Facts) -> tuple[Request, Estimate] | None:
+    """The first layout that fits at the upper end of the range, or else the one that takes least.
+
+    FSDP is tried first, with growing token budgets where none is set, then Megatron; a training backend that
+    the request names is the only one. None where nothing can be estimated.
+    """
+    named = asked.backend or asked.config.get(f"{ACTOR}.strategy") or asked.config.get("model_engine")
+    others = iter(()) if named else with_megatron(asked, facts)
+    tried = []
+    for request in chain(_with_budgets(asked, facts), (fitted(other, facts) for other in others)):
+        try:
+            found = estimate(request, facts)
+        except EstimateError:
+            continue
+        tried.append((request, found))
+        if found.verdict == "fits":
+            return tried[-1]
+    return min(tried, key=lambda pair: pair[1].high, default=None)
+
+
+def _with_budgets(asked: Request, facts: Facts) -> Iterator[Request]:
+    """The request with the smallest token budget, and with twice as many up to a whole mini-batch.
+
+    With one micro-batch per mini-batch, verl v0.9 keeps no undivided gradients.
+    """
+    request = fitted(asked, facts)
+    yield request
+    if any(asked.config.get(budget) is not None for budget in _BUDGETS):
+        return
+    try:
+        settings = estimate(request, facts).settings
+    except EstimateError:
+        return
+    micro = settings.actor.micro_batch
+    everything = settings.actor.mini_batch * settings.lengths.limit / sequence_divisor(settings.actor)
+    tokens = micro.tokens
+    while micro.dynamic and tokens < everything and tokens < _MOST_TOKENS:
+        tokens *= 2
+        yield replace(request, config={**request.config, **dict.fromkeys(_BUDGETS, tokens)})
+
+
+def layout_of(found: Estimate) -> str:
+    """The training backend in a few words: ``FSDP``, or Megatron with its sizes."""
+    actor = found.settings.actor
+    if actor.backend != "megatron":
+        return "FSDP2" if actor.backend == "fsdp2" else "FSDP"
+    megatron = actor.megatron
+    sizes = (
+        ("TP", megatron.tensor),
+        ("PP", megatron.pipeline),
+        ("CP", megatron.context),
+        ("EP", megatron.expert),
+    )
+    return " ".join(["Megatron", *(f"{name} {size}" for name, size in sizes if size > 1)])

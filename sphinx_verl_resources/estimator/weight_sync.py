@@ -1,0 +1,72 @@
+"""The weight sync: both copies of the weights, and what they travel through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from . import engine
+from .fsdp import FsdpRole
+from .parts import fixed, part
+from .versions import behaviour
+
+if TYPE_CHECKING:
+    from ..memory.breakdown import Component
+    from .megatron import MegatronRole
+    from .settings import Settings
+    from .shape import Shape
+
+Parts = tuple["Component", ...]
+
+
+def sync_trainer(shape: Shape, settings: Settings, actor: FsdpRole | MegatronRole) -> Parts:
+    """What the training process holds of the actor while it hands the weights over.
+
+    Sizes are bytes per GPU.
+    """
+    if isinstance(actor, FsdpRole):
+        optimizer = () if actor.role.fsdp.optimizer_offload else actor.optimizer
+        return _handed_over(shape, settings, actor) + optimizer
+    # Adapters alone go without the frozen weights.
+    adapters = actor.role.lora_rank and not settings.rollout.merge_lora
+    return (*(actor.idle if adapters else actor.evaluating()), _largest_tensor(shape, 2))
+
+
+def _handed_over(shape: Shape, settings: Settings, actor: FsdpRole) -> Parts:
+    """The weights of an actor that is trained with FSDP, and what is made of them on the way."""
+    role, rollout = actor.role, settings.rollout
+    size = role.fsdp.parameter_bytes
+    if role.lora_rank and rollout.layered_summon and not rollout.merge_lora:
+        layer = (("parameters of a layer", float(shape.unit)),)
+        return (*actor.weights, part("summoned-layer", "One layer, whole", "exact", layer, size))
+    if role.backend == "fsdp2":
+        streams = behaviour(settings.version).fsdp2_streams and not role.lora_rank
+        weights = () if streams and role.fsdp.param_offload else actor.weights
+        return (*weights, _largest_tensor(shape, size))
+    if role.lora_rank:
+        whole = (("parameters", float(shape.parameters)),)
+        return (*actor.weights, part("summoned-model", "The whole model", "exact", whole, size))
+    if settings.gpus == 1:  # the state dict is taken to refer to the parameters themselves
+        return (*actor.weights, _largest_tensor(shape, size))
+    copy = "Copy of the weights in the state dict"
+    copies = [replace(item, key="state-dict", label=copy, evidence="assumed") for item in actor.weights]
+    return (*actor.weights, *copies, _largest_tensor(shape, size))
+
+
+def _largest_tensor(shape: Shape, size: int) -> Component:
+    matrix = (("vocabulary × hidden", float(shape.vocabulary * shape.hidden)),)
+    return part("largest-tensor", "Largest tensor, whole", "exact", matrix, size)
+
+
+def sync_engine(shape: Shape, settings: Settings) -> Parts:
+    """What the rollout engine holds while it takes the weights, and the bucket that they travel through."""
+    rollout, does = settings.rollout, behaviour(settings.version)
+    if rollout.separate:
+        awake: Parts = ()
+    elif does.cache_awake_in_sync or not rollout.stages_wake_up or not rollout.frees_cache:
+        awake = engine.awake(shape, settings, 0.0)
+    else:
+        awake = (engine.engine_weights(shape, settings), *engine.graphs(settings))
+    if rollout.bucket:
+        awake += (fixed("bucket", "Bucket for weights", "exact", rollout.bucket, "bucket"),)
+    return awake

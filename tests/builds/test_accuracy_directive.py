@@ -1,0 +1,102 @@
+"""``.. verl-accuracy::`` in real builds."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from sphinx_verl_resources.catalog.cases import load_cases
+from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
+from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.estimator.backtest import GROUPS, score, summaries
+from sphinx_verl_resources.units import share
+
+CASE = {
+    "id": "one", "source": {"repo": "o/r", "issue": 7}, "model": "Qwen/Qwen2.5-7B-Instruct",
+    "gpus": {"count": 8, "type": "H100"}, "outcome": "measured", "measured": {"gib": 50.0, "counter": "nvidia-smi"},
+    "config": {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4},
+}  # fmt: skip
+
+
+@pytest.fixture
+def cases(own, data):
+    """Cases beside those of the package."""
+    found = [
+        CASE,
+        {**CASE, "id": "two", "contested": "Somebody else saw 20 GiB."},
+        {**CASE, "id": "three", "outcome": "oom", "measured": None, "source": "A talk."},
+        {**CASE, "id": "four", "model": "nobody/knows", "not_scored": "Too little is known."},
+    ]
+    found = [{key: value for key, value in case.items() if value is not None} for case in found]
+    data.write("cases/own.yaml", json.dumps(found))
+    return own
+
+
+def test_cases_stand_beside_what_was_observed(cases, table_rows):
+    build = cases.page(".. verl-accuracy::\n   :show: cases\n   :group: other\n").build()
+    assert build.warnings == []
+    headings, *rows = table_rows(build.soup(), "verl-accuracy")
+    assert headings == [
+        "Case and source", "Model", "GPUs", "Compared", "Computed (GiB)", "Range (GiB)", "Observed (GiB)", "Error",
+        "Inside, or verdict",
+    ]  # fmt: skip
+    found = {row[0].partition(",")[0]: row for row in rows}
+    one, two, three, four = (found[name] for name in ("one", "two", "three", "four"))
+    assert (one[2], one[3], one[6]) == ("8*H100", "peak of the GPU", "50.0")
+    assert one[7] == f"{float(one[4]) / 50 - 1:+.1%}".replace("%", " %").replace("-", "\N{MINUS SIGN}")
+    assert one[8] in {"yes", "no"}
+    assert two[8].startswith("contested [")
+    assert two[7] == f"({one[7]})"
+    assert (three[0], three[3], three[6]) == ("three, A talk.", "outcome", "out of memory")
+    assert re.fullmatch(r"(fits|tight|does not fit): (agrees|contradicts)", three[8])
+    assert four[4] == four[7] == ""
+    assert four[8].startswith("not scored [")
+    soup = build.soup()
+    link = next(a for a in soup.select("table.verl-accuracy a") if a.get_text() == "one")
+    assert link["href"] == "https://github.com/o/r/issues/7"
+    mark = next(row for row in soup.select("tbody tr") if "two" in row.td.get_text()).select_one(
+        "a.verl-mark"
+    )
+    assert "Somebody else saw 20 GiB." in soup.find(id=mark["href"][1:]).find_parent("li").get_text()
+
+
+def test_a_contested_case_is_not_counted(cases, data, table_rows):
+    def counted() -> int:
+        rows = table_rows(
+            cases.page(".. verl-accuracy::\n   :group: other\n").build().soup(), "verl-accuracy"
+        )
+        assert len(rows) == 2
+        return int(rows[1][1])
+
+    before = counted()
+    data.write("cases/own.yaml", json.dumps([CASE]))
+    assert counted() == before
+    data.write("cases/own.yaml", json.dumps([{**CASE, "not_scored": "x"}]))
+    assert counted() == before - 1
+
+
+def test_the_summary_is_that_of_the_backtest(project, table_rows):
+    snapshot = take_snapshot(bundled_directory(), [], Location("x"))
+    facts = load_facts([])
+    found = summaries(score(entry.case, facts) for entry in load_cases(snapshot.cases).by_id.values())
+    build = project.page(".. verl-accuracy::\n").build()
+    assert build.warnings == []
+    headings, *rows = table_rows(build.soup(), "verl-accuracy")
+    assert headings[1:6] == ["Cases (n)", "Mean error", "Median error", "Worst error", "Inside the range"]
+    assert [row[:6] for row in rows] == [
+        [GROUPS[item.group].replace("'", "’"), str(item.cases), *map(share, (item.mean, item.median, item.worst, item.inside))]
+        for item in found
+    ]  # fmt: skip
+    assert "said not to fit or to be tight" in build.soup().select_one("p.verl-legend").get_text()
+
+
+def test_a_broken_case_is_said_on_the_page(cases, data, table_rows):
+    text = json.dumps([CASE, {**CASE, "id": "bad", "gpus": {"count": "many"}}])
+    data.write("cases/own.yaml", text)
+    build = cases.page(".. verl-accuracy::\n   :show: cases\n").build()
+    assert any("../data/cases/own.yaml" in line and "ERROR" in line for line in build.warnings)
+    assert "../data/cases/own.yaml has errors" in build.soup().select_one(".verl-problem").get_text()
+    assert "one" in [row[0] for row in table_rows(build.soup(), "verl-accuracy")]

@@ -1,0 +1,195 @@
+"""What is wrong with a directive of the estimator, or with settings below one, is said at its line."""
+
+from __future__ import annotations
+
+import pytest
+
+#: A directive whose settings are still to follow.
+MODEL = ("verl-memory", ":model: Qwen/Qwen2.5-7B-Instruct", ":gpus: 8*H100", "")
+
+
+BAD = [
+    ((":run: qwen2-5-7b-grpo-lora-1xh10",), {0: "there is no run 'qwen2-5-7b-grpo-lora-1xh10'; did you mean 'qwen2-5-7b-grpo-lora-1xh100'? [verl.directive]"}),
+    ((":run: qwen2-5-0-5b-ppo-1-gpu",), {0: "the run 'qwen2-5-0-5b-ppo-1-gpu' records no settings to estimate from; add them to its file, or name a model and settings instead"}),
+    ((":run: x", ":model: y"), {0: ":run: and :model: do not go together; keep one of them"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":gpus: 8*H100"), {0: ":gpus: goes with :model:; a run has its own"}),
+    ((":run: qwen3-4b-grpo-4xh800", "", "trainer.nnodes: 2"), {0: "settings go with :model:; a run has its own"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":steps: fsdp"), {0: ":steps: is about the analysis of a model; set the keys of verl below the options"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":gib:"), {0: ":gib: is about the analysis of a model; an estimate is in GiB"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":show: chart"), {0: ":show: unknown value 'chart'; allowed: answer, table, components, host"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":show: host", ":caption: x"), {0: ":caption: is about the table, which :show: leaves out"}),
+    ((":run:",), {0: ":run: a value is missing"}),
+    ((":model: Qwen/Qwen2.5-7B",), {0: "say on how many GPUs and which, as in :gpus: 8*H100"}),
+    ((":model: Qwen/Qwen2.5-7C", ":gpus: 8*H100"), {0: "model: no architecture is recorded for 'Qwen/Qwen2.5-7C'; did you mean 'Qwen/Qwen2.5-7B'? If not, add it to architectures.yaml, or give its config.json [verl.unknown_model]"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H1000"), {0: ":gpus: there is no GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.unknown_gpu]"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: eight H100"), {0: ":gpus: write how many GPUs and which, as in 8*H100, and not 'eight H100'"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 0*H100"), {0: ":gpus: must be a whole number from 1 to 100,000, got '0'"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", ":verl-version: new"), {0: ":verl-version: 'new' is no release of verl; write it like v"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", "", "a: ["), {4: "a value is missing before this place"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", "", "just text"), {4: "expected keys and values; write keys and values"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", "", "actor_rollout_ref:", "  rollout:", "    gpu_memory_utilization: high", "    tensor_model_parallel_size: 3"),
+     {6: "actor_rollout_ref.rollout.gpu_memory_utilization: expected a number, got 'high' [verl.wrong_type]", 7: "actor_rollout_ref.rollout.tensor_model_parallel_size: it is 3, which does not divide the 8 GPUs"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", "", "actor_rollout_ref.rollout.n: 0", "algorithm.adv_estimator: grpo", "actor_rollout_ref.actor.ppo_mini_batch_size: many"),
+     {4: "actor_rollout_ref.rollout.n: expected a whole number of at least 1, got 0 [verl.wrong_value]", 6: "actor_rollout_ref.actor.ppo_mini_batch_size: expected a whole number, got 'many'"}),
+]  # fmt: skip
+
+
+def moved(messages: dict[int, str]) -> dict[int, str]:
+    """From lines below that of the directive to lines of the page."""
+    return {6 + line: text for line, text in messages.items()}
+
+
+@pytest.mark.parametrize("suffix", ["rst", "md"])
+@pytest.mark.parametrize(("options", "messages"), BAD)
+def test_bad_options_and_settings(project, suffix, options, messages, written, problems):
+    project.conf.update(extensions=["myst_parser"])
+    text = f"Before.\n\n{written(('verl-memory', *options), suffix)}\n\nAfter.\n"
+    build = project.page(text, f"index.{suffix}").build()
+    shift = -1 if suffix == "md" else 0  # the title takes one line less
+    expected = {line + shift: text for line, text in moved(messages).items()}
+    found = problems(build)
+    assert list(found) == list(expected), build.warnings
+    for line, message in expected.items():
+        assert found[line].startswith(f"ERROR: verl-memory: {message}"), found[line]
+    soup = build.soup()
+    assert len(soup.select(".verl-problem")) == len(messages)
+    assert not soup.select("table")
+    assert "After." in soup.get_text()
+
+
+@pytest.mark.parametrize("suffix", ["rst", "md"])
+def test_doubts_are_warnings_at_their_line_and_the_table_is_there(project, suffix, written, problems):
+    project.conf.update(extensions=["myst_parser"])
+    lines = (
+        *MODEL[:4], "data.train_batch_size: 64", "actor_rollout_ref.rollout.gpu_memory_utilisation: 0.5",
+        "data: {train_batch_size: 32}", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu: ${x.y}",
+    )  # fmt: skip
+    build = project.page(written(lines, suffix), f"index.{suffix}").build()
+    first = 8 if suffix == "rst" else 7
+    found = problems(build)
+    assert "did you mean 'actor_rollout_ref.rollout.gpu_memory_utilization'?" in found[first + 1]
+    assert "data.train_batch_size is set twice" in found[first + 2]
+    assert "is not known" in found[first + 3]
+    assert len(found) == 3
+    assert all(text.startswith("WARNING: verl-memory: ") for text in found.values())
+    assert build.soup().select("table.verl-memory")
+
+
+@pytest.mark.parametrize("place", ["note", "include", "nested"])
+def test_the_line_is_right_wherever_the_directive_stands(project, place, written):
+    project.conf.update(extensions=["myst_parser"])
+    bad = written((*MODEL[:4], "algorithm.adv_estimator: grpo", "actor_rollout_ref.rollout.n: x"))
+    inside = "\n".join(f"   {line}" for line in bad.splitlines())
+    if place == "include":
+        (project.path / "part.inc").write_text(f"Text.\n\n{bad}\n", "utf-8")
+        project.page("Before.\n\n.. include:: part.inc\n")
+    elif place == "nested":
+        project.page(
+            f"- item\n\n  .. note::\n\n{inside.replace('   ', '     ', 1)}\n".replace("\n   ", "\n     ")
+        )
+    else:
+        project.page(f".. note::\n\n{inside}\n")
+    build = project.build()
+    (line,) = build.warnings
+    name = "part.inc" if place == "include" else "index.rst"
+    text = (project.path / name).read_text("utf-8").splitlines()
+    number = next(at for at, line in enumerate(text, 1) if "rollout.n: x" in line)
+    assert (
+        f"{name}:{number}: ERROR: verl-memory: actor_rollout_ref.rollout.n: expected a whole number" in line
+    )
+
+
+def test_the_forms_of_the_directive_do_not_mix(project, problems):
+    page = ".. verl-memory:: 8B\n   :run: x\n\n.. verl-memory:: 8B\n   :verl-version: 0.4.0\n\n.. verl-memory:: 8B\n\n   a.b: 1\n"
+    found = problems(project.page(page).build())
+    assert found[4].startswith(
+        "ERROR: verl-memory: the argument '8B' asks for the analysis of a model; leave it out"
+    )
+    assert found[7].startswith("ERROR: verl-memory: :verl-version: unknown option")
+    assert found[10].startswith("ERROR: verl-memory: settings go with :model: and :gpus:")
+
+
+@pytest.mark.parametrize(
+    ("argument", "options", "messages"),
+    [
+        ("", (), {0: "say for which GPU, as in :gpu: H100"}),
+        ("7B", (":gpu: H100",), {0: "the directive takes no argument; name the size classes under :sizes:"}),
+        ("", (":gpu: H1000",), {0: ":gpu: there is no GPU 'H1000'; did you mean 'H100'?"}),
+        ("", (":gpu: H100", ":task: GRPOO"), {0: "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"}),
+        ("", (":gpu: H100", ":sizes: 8B"), {0: "there is no size class '8B'; the nearest is 7B"}),
+        ("", (":gpu: H100", ":gpus: 8 8"), {0: ":gpus: 8 stands there twice"}),
+        ("", (":gpu: H100", ":gpus: 8 x"), {0: ":gpus: must be a whole number from 1 to 100,000, got 'x'"}),
+        ("", (":gpu: H100", ":count: 8"), {0: ":count: unknown option"}),
+        ("", (":gpu: H100", "", "trainer.nnodes: [1"), {3: "the bracket that opens here is not closed"}),
+        ("", (":gpu: H100", "", "actor_rollout_ref.rollout.n: five"), {3: "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"}),
+    ],
+)  # fmt: skip
+def test_bad_fit(project, argument, options, messages, written, problems):
+    page = written(("verl-fit", *options)).replace("verl-fit::", f"verl-fit:: {argument}", 1)
+    build = project.page(f"Before.\n\n{page}\n").build()
+    found = problems(build)
+    assert list(found) == list(moved(messages)), build.warnings
+    for line, message in moved(messages).items():
+        assert found[line].startswith(f"ERROR: verl-fit: {message}"), found[line]
+    assert not build.soup().select("table")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((":group: logs",), ":group: unknown value 'logs'; allowed: training, verl-log, easyr1, other"),
+        ((":group: traning",), ":group: unknown value 'traning'; did you mean 'training'?"),
+        ((":show: all",), ":show: unknown value 'all'; allowed: summary, cases"),
+        ((":show: summary cases", ":name: x"), ":name: is about one table; choose it with :show: summary or :show: cases"),
+        (("", "text"), "the directive takes options and an argument, and no text"),
+    ],
+)  # fmt: skip
+def test_bad_accuracy(project, options, message, written, problems):
+    found = problems(project.page(written(("verl-accuracy", *options))).build())
+    assert list(found) == [4]
+    assert found[4].startswith(f"ERROR: verl-accuracy: {message}")
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (":sort: estimate.peak", ":sort: 'estimate.peak' is computed; name a field of the run files"),
+        (":columns: estimate.peek", ":columns: unknown field 'estimate.peek'; did you mean 'estimate.peak'?"),
+        (":columns: estimate.peak estimate.peak", ":columns: the field 'estimate.peak' stands there twice"),
+    ],
+)
+def test_bad_columns(runs, option, message, problems):
+    found = problems(runs.page(f".. verl-runs:: 7B\n   {option}\n").build())
+    assert found[4].startswith(f"ERROR: verl-runs: {message}")
+
+
+ODD = (
+    "1: 2", "a: {}", "{}", "[]", "null", "a: .nan", "actor_rollout_ref.rollout.n: .nan", "actor_rollout_ref.rollout.n: 1e400",
+    "actor_rollout_ref.rollout.gpu_memory_utilization: .inf", "a: [[1], {b: c}]", "a: 2020-01-01", "a.b: 1\na.b.c: 2",
+    "a: *x", "a: &x 1", "a: !!python/object:os.system 1", "日本: 語", "? [1]\n: 2", "a: |\n  text\n  more", "---\na: 1\n---\nb: 2",
+    "a: " + "x" * 5000, "actor_rollout_ref.model.lora_rank: 0\nactor_rollout_ref.model.target_modules: [q_proj]",
+    "actor_rollout_ref.actor.strategy: megatron\nactor_rollout_ref.actor.megatron.pipeline_model_parallel_size: 7",
+    "trainer.nnodes: -1", "actor_rollout_ref:\n- 1", "actor_rollout_ref.actor.strategy: [fsdp]", "\tactor: 1", "a: '${a}'",
+    "data.train_batch_size: 100000000000000000000000", "actor_rollout_ref.rollout.n: true",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["rst", "md"])
+def test_no_text_stops_the_build(project, suffix, written):
+    project.conf.update(extensions=["myst_parser"])
+    both = (
+        ("verl-memory", ":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", ":show: answer, table, components, host"),
+        ("verl-fit", ":gpu: H100", ":sizes: 7B", ":gpus: 8"),
+    )
+    texts = [written((*lines, "", *odd.split("\n")), suffix) for lines in both for odd in ODD]
+    build = project.page("\n\n".join([*texts, "The end."]), f"index.{suffix}").build()
+    assert "The end." in build.soup().get_text()
+    for line in build.warnings:
+        assert "[verl." in line or "verl-" not in line, line
+
+
+def test_a_run_with_settings_that_cannot_be(own, data, problems):
+    data.run("a", settings={"actor_rollout_ref.rollout.tensor_model_parallel_size": 3})
+    found = problems(own.page(".. verl-memory::\n   :run: a\n").build())
+    key = "actor_rollout_ref.rollout.tensor_model_parallel_size"
+    assert found[4].startswith(f"ERROR: verl-memory: the run 'a' cannot be estimated: {key}: it is 3")

@@ -1,0 +1,250 @@
+"""Estimates on pages: what they show, in both languages and in every output."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from sphinx_verl_resources.cli.data import load_facts, load_paths
+from sphinx_verl_resources.estimator.case import request_of_run
+from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.render.estimate import COLUMNS
+from sphinx_verl_resources.units import gib, gib_number
+
+MODEL = (
+    "verl-memory", ":model: Qwen/Qwen2.5-7B-Instruct", ":gpus: 8*H100", "",
+    "algorithm.adv_estimator: grpo", "actor_rollout_ref:", "  actor: {use_dynamic_bsz: true}",
+    "  rollout: {n: 4, gpu_memory_utilization: 0.5}",
+)  # fmt: skip
+
+
+SNIPPETS = {
+    "estimate-run": ("verl-memory", ":run: a"),
+    "estimate-model": MODEL,
+    "estimate-options": (
+        *MODEL[:3], ":verl-version: v0.4.0", ":show: host, table, components, answer", ":caption: Mine",
+        ":name: mine", ":class: wide", *MODEL[3:],
+    ),
+    "fit": (
+        "verl-fit", ":gpu: H100", ":task: grpo-lora", ":sizes: 7B 70B", ":gpus: 1, 8", ":caption: Mine", "",
+        "data.max_response_length: 2048",
+    ),
+    "accuracy": ("verl-accuracy", ":show: summary, cases", ":group: easyr1"),
+}  # fmt: skip
+
+
+def doctree(build) -> str:
+    """Everything below the title, with figures as 0: their values are tested where they are computed."""
+    text = build.app.env.get_doctree("index").pformat()
+    text = "\n".join(text[text.index("<title>") :].splitlines()[2:])
+    text = re.sub(r"index\.(rst|md)", "index", text).replace('="True"', '="1"')
+    text = re.sub(r'colwidth="\d+"', 'colwidth="0"', text)
+    return re.sub(r"(?<![\w-])\d[\d,.]*(?=\s|\))", "0", text) + "\n"
+
+
+@pytest.mark.parametrize("suffix", ["rst", "md"])
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_doctree(runs, root, name, suffix, written):
+    runs.conf.update(extensions=["myst_parser"])
+    build = runs.page(written(SNIPPETS[name], suffix), f"index.{suffix}").build("pseudoxml")
+    assert build.warnings == []
+    golden = root / "tests" / "builds" / "golden" / f"{name}.txt"
+    found = doctree(build)
+    if os.environ.get("UPDATE_GOLDEN") and suffix == "rst":
+        golden.write_text(found, "utf-8")
+    assert found == golden.read_text("utf-8")
+
+
+def test_the_answer_names_both_figures_and_says_which_is_which(runs, estimated):
+    build = runs.page(".. verl-memory::\n   :run: a\n").build()
+    assert build.warnings == []
+    found, soup = estimated(), build.soup()
+    first = soup.select_one("p.verl-answer").get_text()
+    assert f"a GPU holds {gib(found.peak)} (range {gib_number(found.low)} to {gib(found.high)})" in first
+    assert gib(found.capacity) in first
+    assert first.startswith(
+        {"fits": "Fits.", "tight": "Tight.", "does not fit": "Does not fit."}[found.verdict]
+    )
+    binding, metric, host, measured = (item.get_text() for item in soup.select("ul.verl-answer li"))
+    assert binding.startswith(
+        f"Binding phase: {found.binding.label}. {found.relief.setting} relieves it most"
+    )
+    assert f"saves {gib(found.relief.saves)}" in binding
+    assert metric.startswith(
+        f"What verl’s metric prints: perf/max_memory_allocated_gb: {gib(found.logged)}"
+    ), metric
+    assert "does not decide" in metric
+    assert host == f"Host memory: {gib(found.host.total)} on each node."
+    assert measured == "Measured: 60.0 GiB: what is in use on the GPU, to be compared with the peak."
+
+
+def test_the_table_has_a_row_for_each_phase_and_one_stands_out(runs, table_rows, estimated):
+    soup = runs.page(".. verl-memory::\n   :run: a\n").build().soup()
+    headings, *rows = table_rows(soup, "verl-memory")
+    found = estimated()
+    assert headings[:3] == ["Phase", "Total (GiB)", "Weights (GiB)"]
+    assert headings[-1] == "Outside PyTorch (GiB)"
+    assert all(heading.endswith("(GiB)") for heading in headings[1:])
+    binding = f"{found.binding.label} (binding phase)"
+    assert [row[0] for row in rows] == [
+        binding if phase is found.binding else phase.label for phase in found.phases
+    ]
+    strong = [row for row in soup.select("table.verl-memory tbody tr") if row.select("strong")]
+    assert [row.td.get_text() for row in strong] == [binding]
+    for row in rows:
+        total, *parts = (float(cell.replace(",", "")) for cell in row[1:])
+        assert sum(parts) == pytest.approx(total, abs=0.4)
+    assert soup.caption.get_text().startswith(
+        "Qwen2.5-7B-Instruct, GRPO on 2*H100: memory per GPU, phase by phase"
+    )
+
+
+def test_every_part_of_a_phase_has_its_column():
+    """A part that the estimator gains must not disappear in a column that says nothing."""
+    facts, catalog = load_facts([]), load_paths([])
+    known = frozenset().union(*COLUMNS.values())
+    seen = set()
+    for run in catalog.runs.values():
+        if run.settings:
+            found = estimate(request_of_run(run, facts), facts)
+            seen |= {part.key.removeprefix("critic-") for phase in found.phases for part in phase.trainer}
+    assert len(seen) > 10
+    assert seen <= known
+
+
+def test_parts_show_formula_numbers_and_evidence(runs, estimated):
+    soup = runs.page(".. verl-memory::\n   :run: a\n   :show: components\n").build().soup()
+    found = estimated().binding
+    terms = [term.get_text() for term in soup.select("dl.verl-formulas dt")]
+    assert terms == [*(f"{part.label} ({part.evidence})" for part in found.breakdown.components), "Total"]
+    formulas = [text.get_text() for text in soup.select("dl.verl-formulas .verl-formula")]
+    for part, formula in zip(found.breakdown.components, formulas, strict=False):
+        assert formula == f"{part.formula.symbols} = {part.formula.numbers} = {gib(part.size)}"
+    assert formulas[-1].endswith(f"= {gib(found.total)}")
+    assert not soup.select("table")
+
+
+def test_what_is_left_out_is_said(runs):
+    soup = runs.page(".. verl-memory::\n   :run: a\n   :show: table\n").build().soup()
+    (note,) = soup.select("ul.verl-notes li")
+    assert note.get_text() == "actor_rollout_ref.rollout.load_format: not modelled"
+    assert soup.select_one(".verl-notes-title").get_text() == "What the estimate leaves out or assumes:"
+
+
+def test_a_version_of_verl(project, written):
+    def metric(version: str) -> str:
+        lines = (*MODEL[:3], f":verl-version: {version}", *MODEL[3:])
+        soup = project.page(written(lines)).build().soup()
+        return soup.select("ul.verl-answer li")[1].get_text()
+
+    assert "sleeping rollout engine included" in metric("v0.4.0")
+    assert "sleeping" not in metric("0.8.0")
+
+
+def test_settings_may_be_nested_or_dotted_and_new(project, written, table_rows):
+    flat = (*MODEL[:4], *("algorithm.adv_estimator: grpo", "actor_rollout_ref.actor.use_dynamic_bsz: true"),
+            "+actor_rollout_ref.rollout.n: 4", "actor_rollout_ref.rollout.gpu_memory_utilization: 0.5")  # fmt: skip
+    first = project.page(written(MODEL)).build()
+    second = project.page(written(flat)).build()
+    assert first.warnings == second.warnings == []
+    assert table_rows(first.soup(), "verl-memory") == table_rows(second.soup(), "verl-memory")
+
+
+def test_runs_show_their_computed_peak(runs, estimated):
+    text = ".. verl-runs:: 7B\n   :columns: id estimate.peak ESTIMATE.phase\n"
+    build = runs.page(text).build()
+    assert build.warnings == []
+    found = estimated()
+    assert build.rows("size-7b") == [
+        ["Run", "Computed peak (GiB)", "Binding phase"],
+        ["a", gib_number(found.peak), found.binding.label],
+        ["b", "not recorded", "not recorded"],
+    ]
+
+
+def test_a_run_that_cannot_be_estimated_says_so(own, data):
+    data.run("a", settings={"actor_rollout_ref.rollout.tensor_model_parallel_size": 3})
+    build = own.page(".. verl-runs:: 7B\n   :columns: id estimate.peak\n").build()
+    assert build.rows("size-7b")[1] == ["a", "not computed"]
+
+
+def test_a_page_of_runs_does_not_load_the_estimator(runs):
+    """Most pages show nothing computed, and should not wait for it."""
+    runs.page(".. verl-runs:: 7B\n").build()
+    code = (
+        "import sys\nfrom sphinx.cmd.build import main\n"
+        f"assert main(['-q', '-E', {str(runs.path)!r}, {str(runs.path / 'out')!r}]) == 0\n"
+        "loaded = [name for name in sys.modules if name.startswith('sphinx_verl_resources.estimator.')]\n"
+        "assert set(loaded) <= {'sphinx_verl_resources.estimator.questions'}, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+OTHERS = """
+.. verl-fit::
+   :gpu: H100
+   :sizes: 7B
+   :gpus: 2 8
+
+.. verl-accuracy::
+
+.. verl-accuracy::
+   :show: cases
+
+.. verl-runs:: 7B
+   :columns: id estimate.peak estimate.phase
+"""
+
+
+@pytest.mark.parametrize(
+    ("builder", "name"),
+    [("text", "index.txt"), ("latex", "projectnamenotset.tex"), ("singlehtml", "index.html")],
+)
+def test_other_outputs(project, builder, name, written):
+    parts = (*MODEL[:3], ":show: components, host", *MODEL[3:])
+    build = project.page(f"{written(MODEL)}\n\n{written(parts)}\n{OTHERS}").build(builder)
+    assert build.warnings == []
+    text = build.text(name)
+    for words in ("binding phase", "computed: ", "Median", "Meta-Llama-3-8B", "Binding phase"):
+        assert words in text.replace(r"\sphinxhyphen{}", "-").replace(r"\allowbreak{}", ""), words
+
+
+def test_a_link_to_a_row_in_latex(project):
+    project.page(".. toctree::\n\n   fit\n   rows\n")
+    project.page(".. verl-fit::\n   :gpu: H100\n   :task: GRPO-LoRA\n   :sizes: 7B\n   :gpus: 1\n", "fit.rst")
+    project.page(".. verl-runs:: 7B\n", "rows.rst")
+    build = project.build("latex")
+    assert build.warnings == []
+    text = build.text("projectnamenotset.tex")
+    target = "rows:run-qwen2-5-7b-grpo-lora-1xh100"
+    assert rf"\hyperref[\detokenize{{{target}}}]" in text
+    assert rf"\label{{\detokenize{{{target}}}}}" in text
+
+
+@pytest.mark.parametrize("suffix", ["rst", "md"])
+def test_remarks_lead_to_the_estimator_where_there_is_a_page_of_it(project, suffix, written):
+    project.conf.update(extensions=["myst_parser"])
+    summary = written(("verl-memory-summary",), suffix)
+    assert (
+        "The estimator"
+        not in project.page(f"{summary}\n\n{summary}", f"index.{suffix}").build().soup().get_text()
+    )
+    project.page(".. _verl-estimator:\n\nEstimator\n---------\n\nText.\n", "estimator.rst")
+    build = project.page(f"{summary}\n\n{summary}", f"index.{suffix}").build()
+    assert build.warnings == []
+    links = [
+        a for a in build.soup().select("p.verl-notes-title a") if a.get_text().startswith("The estimator")
+    ]
+    assert [a["href"] for a in links] == ["estimator.html#verl-estimator"]
+    build = project.build(verl_resources_estimator_page="https://example.org/e")
+    assert build.read == {"index"}
+    assert build.soup().select_one("p.verl-notes-title a")["href"] == "https://example.org/e"
+    build = project.build(verl_resources_estimator_page="no-such-label")
+    assert (
+        "verl_resources_estimator_page: 'no-such-label' is neither an address nor a label"
+        in build.warnings[0]
+    )

@@ -1,0 +1,67 @@
+"""No text can crash what reads settings."""
+
+from __future__ import annotations
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.catalog.settings.launch_script import read_script
+from sphinx_verl_resources.catalog.settings.overrides import read_overrides
+from sphinx_verl_resources.catalog.settings.read import read_settings
+from sphinx_verl_resources.catalog.settings.yaml_text import read_yaml_settings
+from sphinx_verl_resources.diagnostics import Diagnostic, Location
+
+PIECES = st.sampled_from(
+    [
+        "if ", "then ", "else ", "elif ", "fi", "for i in ", "while ", "do ", "done", "case $A in ", "esac", "a) ", ";;", ";",
+        "\n", " ", "\\\n", "\\", "'", '"', "`", "$(", "$((", "))", ")", "(", "{ ", "}", "${A", "${A:-", "${A:=", "${#A}", "${A[@]}",
+        '"${L[@]}"', "$@", "$A", "$B", "A=", "L=(", "L+=(", "A+=", "A=$A$A", "f() ", "f ", "[[ ", "]]", "[ ", "]", "-z ", "=", "&&",
+        "||", "|", "&", ">", "<<E\n", "E\n", "<(", "2>&1", "#", "~", "!", "1", "x", "*", "**", "+ ", "- ", "/ ", "? ", ": ", "<<",
+        "python3 -m verl.trainer.main_ppo ", "a.b=", "+c.d=", "~e ", "[1,", "{a: ", "null", "--config-name ", "exit", "unset A",
+        "read A", "export ", "local ", "\0", "\r", "\u00e9", "\ud800", "a: ", "- ", "---\n", "eval ", "bash -c ",
+    ]
+)  # fmt: skip
+
+
+def check(text: str) -> None:
+    """Whatever stands in a text, the result is one that can be used and printed."""
+    for found in (read_settings(text, "x"), read_script(text, "x"), read_yaml_settings(text, "x")):
+        assert not found.values.keys() & found.unresolved.keys()
+        assert found.places.keys() == found.values.keys() | found.unresolved.keys()
+        for value in found.values.values():
+            items = value if isinstance(value, tuple) else (value,)
+            assert all(item is None or isinstance(item, (bool, int, float, str)) for item in items)
+        for problem in found.problems:
+            assert isinstance(problem, Diagnostic)
+            assert "\n" not in str(problem)
+            assert problem.location.path == "x"
+            assert problem.location.line >= 1
+            assert problem.location.column >= 1
+
+
+@given(st.text())
+@example("'")
+@example("$((")
+@settings(deadline=1000)
+def test_any_text(text):
+    check(text)
+
+
+@given(st.lists(PIECES, max_size=60).map("".join))
+@example("a ` -m verl.trainer.main_ppo b.c=1 `")
+@example("A=$A$A\n" * 30 + "python3 -m verl.trainer.main_ppo a.b=$A")
+@settings(max_examples=300, deadline=1000)
+def test_any_script(text):
+    check(text)
+
+
+@given(st.recursive(st.sampled_from(["1", "x", "$A"]), lambda inner: st.builds("{}{}{}".format, st.sampled_from(["$((", "${A:-", "[", "{a: ", "(", '"$(']), inner, st.sampled_from(["))", "}", "]", ")", ')"', ""]))))  # fmt: skip
+def test_any_nesting(text):
+    check(f"python3 -m verl.trainer.main_ppo a.b={text}\nA={text}")
+    check(f"a.b={text}")
+
+
+@given(st.text())
+def test_any_override(word):
+    found = read_overrides([word, f"a.b={word}"], Location("here"))
+    assert all(isinstance(problem, Diagnostic) for problem in found.problems)

@@ -1,0 +1,561 @@
+"""``verl-resources estimate``: cases and runs of one's own, what is printed, and every kind of bad input."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.catalog.cases import load_cases
+from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.cli.data import load_facts, read_snapshot
+from sphinx_verl_resources.estimator.result import FIELDS
+
+ACTOR = "actor_rollout_ref.actor"
+ROLLOUT = "actor_rollout_ref.rollout"
+CONFIG = {
+    "algorithm.adv_estimator": "grpo",
+    f"{ACTOR}.use_dynamic_bsz": True,
+    f"{ACTOR}.ppo_max_token_len_per_gpu": 4096,
+}
+GPUS = {"count": 8, "type": "H100"}
+
+
+def case(name="a", **changes):
+    fields = {"id": name, "model": "Qwen/Qwen2.5-7B", "gpus": GPUS, "config": CONFIG, **changes}
+    # Through JSON, since YAML would write what stands there twice as an alias.
+    return json.loads(json.dumps({key: value for key, value in fields.items() if value is not None}))
+
+
+@pytest.fixture
+def estimate(tmp_path, monkeypatch, capsys):
+    """Runs the command on a file of the cases given, or on arguments; returns exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        words = []
+        for argument in arguments:
+            if isinstance(argument, str):
+                words.append(argument)
+            else:
+                (tmp_path / "cases.yaml").write_text(yaml.safe_dump(argument, sort_keys=False), "utf-8")
+                words.append("cases.yaml")
+        code = main(["estimate", *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def answers(estimate):
+    """The same with JSON, which is read."""
+
+    def run(*arguments):
+        code, out, err = estimate(*arguments, "--format", "json")
+        return code, json.loads(out), err.splitlines()
+
+    return run
+
+
+OWN = ("--model", "Qwen/Qwen2.5-7B", "--gpus", "8*H100", f"{ACTOR}.use_dynamic_bsz=True")
+
+
+def test_fields_of_a_result(answers):
+    code, (found,), err = answers([case()])
+    assert (code, err) == (0, [])
+    assert list(found) == list(FIELDS)
+    assert found["id"] == "a"
+    assert found["fits"] is True
+    assert found["low_gib"] <= found["peak_gib"] <= found["high_gib"] <= found["capacity_gib"]
+    assert found["peak_gib"] == max(phase["total_gib"] for phase in found["phases"])
+    assert found["binding_phase"] in {phase["name"] for phase in found["phases"]}
+    for phase in found["phases"]:
+        parts = [part["gib"] for part in phase["components"]]
+        assert phase["total_gib"] == pytest.approx(sum(parts), abs=0.001 * len(parts))
+    assert found["relief"]["saves_gib"] == pytest.approx(
+        found["peak_gib"] - found["relief"]["peak_gib"], abs=0.002
+    )
+    assert found["host_ram_gib_per_node"] > 0
+    assert found["unsupported"] == []
+
+
+def test_cases_keep_the_order_of_the_files(answers, tmp_path):
+    (tmp_path / "more.yaml").write_text(yaml.safe_dump([case("b"), case("a")]), "utf-8")
+    code, found, _ = answers([case("c"), case("a")], "more.yaml")
+    assert code == 0
+    assert [item["id"] for item in found] == ["c", "a", "b", "a"]
+
+
+def test_text_of_one_case(estimate):
+    code, out, err = estimate([case()])
+    assert (code, err) == (0, "")
+    for word in (
+        "Verdict",
+        "fits",
+        "GPU GiB",
+        "79.1",
+        "Old log-prob",
+        "Weight sync",
+        "(the peak)",
+        "Evidence",
+        "× 4 ÷ 8",
+    ):
+        assert word in out
+    assert "Host memory of a node" in out
+
+
+def test_text_of_several_cases(estimate):
+    odd = case("odd", config={**CONFIG, f"{ROLLOUT}.speculative_model": "x"})
+    code, out, _ = estimate([case(), odd, case("bad", model="none/such")])
+    assert code == 1
+    assert [line.split()[0] for line in out.splitlines()[2:5]] == ["a", "odd", "bad"]
+    assert "no estimate" in out.splitlines()[4]
+    assert "1 case has settings that the estimate ignores" in out
+
+
+def test_a_case_that_does_not_fit(answers):
+    code, (found,), err = answers([case(gpus={"count": 1, "type": "T4"})])
+    assert code == 1
+    assert not [line for line in err if "ERROR" in line]
+    assert (found["fits"], found["verdict"]) == (False, "does not fit")
+    assert found["low_gib"] > found["capacity_gib"]
+
+
+def test_a_gpu_that_nobody_knows_leaves_the_verdict_open(answers):
+    code, (found,), err = answers([case(gpus={"count": 8, "type": "H10O"})])
+    assert code == 0
+    assert (found["fits"], found["verdict"], found["capacity_gib"]) == (None, "unknown", None)
+    (line,) = err
+    assert line.startswith(
+        "cases.yaml:5:11: WARNING: gpus: no GPU is recorded as 'H10O'; did you mean 'H100'?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "message"),
+    [
+        ({"model": "Qwen/Qwen2.5-7"}, "2:10", "model: no architecture is recorded for 'Qwen/Qwen2.5-7'; did you mean 'Qwen/Qwen2.5-7B'?"),
+        ({"config": {f"{ROLLOUT}.gpu_memory_utilization": 1.5}}, "7:55", "gpu_memory_utilization: expected a number above 0 and up to 1, got 1.5"),
+        ({"config": {f"{ROLLOUT}.gpu_memory_utilization": 0}}, "7:55", "gpu_memory_utilization: expected a number above 0 and up to 1, got 0"),
+        ({"config": {f"{ROLLOUT}.tensor_model_parallel_size": 3}}, "7:59", "does not divide the 8 GPUs"),
+        ({"config": {f"{ROLLOUT}.tensor_model_parallel_size": 8}}, "7:59", "does not divide the model's 28 attention heads"),
+        ({"config": {f"{ACTOR}.ulysses_sequence_parallel_size": 16}}, "7:61", "does not divide the 8 GPUs"),
+        ({"config": {"data.train_batch_size": "many"}}, "7:28", "data.train_batch_size: expected a whole number, got 'many'"),
+        ({"config": {"actor_rollout_ref.model.enable_gradient_checkpointing": 3}}, "7:60", "expected true or false, got 3"),
+        ({"config": {f"{ACTOR}.strategy": "fsdp3"}}, "7:39", "'fsdp3' is not a value of it; did you mean 'fsdp"),
+        ({"config": {f"{ACTOR}.strategy": "megatron", f"{ACTOR}.megatron.tensor_model_parallel_size": 5}}, "8:66", "does not divide the 8 GPUs"),
+    ],
+)  # fmt: skip
+def test_errors_of_a_case_at_their_places(answers, changes, place, message):
+    code, (found, other), err = answers([case(**changes), case("b")])
+    assert code == 1
+    (line,) = [line for line in err if ": ERROR: " in line and message in line]
+    assert line.startswith(f"cases.yaml:{place}: ERROR: ")
+    assert message in found["error"]
+    assert found["verdict"] == "unknown"
+    assert other["fits"] is True
+    assert "error" not in other
+
+
+@pytest.mark.parametrize(
+    ("config", "place", "message"),
+    [
+        ({f"{ROLLOUT}.gpu_memory_utilisation": 0.4}, "7:5", "did you mean 'actor_rollout_ref.rollout.gpu_memory_utilization'? [verl.unknown_key]"),
+        ({f"{ACTOR}.ppo_mini_batch_size": 8, f"{ACTOR}.ppo_micro_batch_size_per_gpu": 64}, "8:59", "a micro-batch of 64 sequences is larger than the mini-batch of a GPU"),
+        ({"actor_rollout_ref.model.lora_rank": 0, "actor_rollout_ref.model.target_modules": "all-linear"}, "8:45", "the LoRA rank is 0, so that no adapter is made"),
+        ({"+actor_rollout_ref.model.target_modules": ["q_proj"]}, "8:5", "the LoRA rank is 0, so that no adapter is made"),
+    ],
+)  # fmt: skip
+def test_warnings_of_a_case_at_their_places(answers, config, place, message):
+    if f"{ACTOR}.ppo_micro_batch_size_per_gpu" not in config:
+        config = {**config, **CONFIG}
+    code, (found,), err = answers([case(config=config)])
+    assert code == 0
+    assert found["peak_gib"] > 0
+    (line,) = [line for line in err if message in line]
+    assert line.startswith(f"cases.yaml:{place}: WARNING: ")
+    assert any(text in line for text in found["warnings"])
+
+
+def test_a_broken_case_keeps_the_others(answers):
+    code, found, err = answers(
+        [case(), case("b", gpus={"count": "eight"}), case("c", config=None), case("d")]
+    )
+    assert code == 1
+    assert [item["id"] for item in found] == ["a", "b", "c", "d"]
+    assert ["error" in item for item in found] == [False, True, True, False]
+    assert "gpus.count: expected a whole number, got the text 'eight'" in found[1]["error"]
+    assert list(found[1])[: len(FIELDS)] == list(FIELDS)
+    assert len([line for line in err if ": ERROR: " in line]) == 2
+
+
+def test_a_plain_training_case(answers):
+    training = {"micro_batch_per_gpu": 2, "sequence_length": 1024, "method": "full"}
+    code, (found, bad), err = answers([
+        case("t", config=None, training=training, gpus={"count": 8, "type": "A100"}),
+        case("u", config=None, training={"micro_batch_per_gpu": 2, "parameter_dtype": "int3"}),
+    ])  # fmt: skip
+    assert code == 1
+    assert found["logged_max_allocated_gib"] > 0
+    assert found["host_ram_gib_per_node"] is None
+    assert [line.split(": ERROR: ")[0] for line in err] == ["cases.yaml:16:5", "cases.yaml:17:22"]
+    assert "training needs sequence_length" in bad["error"]
+    assert "'int3' is not a data type that is known" in bad["error"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("- id: [", 2, "cases.yaml:1:"),
+        ("a: 1", 2, "cases.yaml:1:1: ERROR: expected a list, got keys and values"),
+        ("", 2, "the file is empty"),
+        ("- id: a\n  model: m\n  gpus: {count: 1}\n  gpus: {count: 2}\n  config: {}\n", 1, "the key 'gpus' stands here a second time"),
+        ("- 3\n- null\n", 1, "expected keys and values"),
+        ("\x00", 2, "invisible character"),
+        ("- &a 1", 2, "the anchor '&a' is not read"),
+    ],
+)  # fmt: skip
+def test_yaml_that_is_not_as_it_should_be(answers, tmp_path, text, code, message):
+    (tmp_path / "cases.yaml").write_text(text, "utf-8")
+    found_code, found, err = answers("cases.yaml")
+    assert found_code == code
+    assert any(message in line for line in err)
+    assert all("error" in item for item in found)
+
+
+def test_a_bad_file_keeps_the_other_files(answers, tmp_path):
+    (tmp_path / "bad.yaml").write_text("- id: [", "utf-8")
+    code, (found,), err = answers("bad.yaml", [case()])
+    assert code == 1
+    assert found["fits"] is True
+    assert err[0].startswith("bad.yaml:1:")
+
+
+def test_files_that_are_not_there(estimate):
+    assert estimate("none.yaml") == (2, "", "verl-resources: none.yaml: no such file or directory\n")
+    assert estimate("a=b")[2] == (
+        "verl-resources: a=b: no such file; a setting needs --model, --script or --settings\n"
+    )
+    assert estimate(".")[0] == 2
+    assert estimate("a\0b")[0] == 2
+    assert estimate()[2] == "verl-resources: name a file of cases, or a model with --model\n"
+
+
+def test_no_cases_at_all(estimate):
+    assert estimate([]) == (0, "", "")
+
+
+def test_a_run_of_ones_own(answers):
+    code, (found,), err = answers(*OWN, "algorithm.adv_estimator=grpo", "data.max_response_length=2048")
+    assert (code, err) == (0, [])
+    assert found["id"] == "Qwen/Qwen2.5-7B"
+    assert found["capacity_gib"] == pytest.approx(79.15, abs=0.01)
+    assert "critic-forward" not in {phase["name"] for phase in found["phases"]}
+    longer = answers(*OWN, "algorithm.adv_estimator=grpo", "data.max_response_length=30000")[1][0]
+    assert longer["peak_gib"] > found["peak_gib"]
+
+
+def test_of_a_version_of_verl(answers):
+    words = (*OWN, "algorithm.adv_estimator=grpo")
+    newest, old = (answers(*words, "--verl-version", version)[1][0] for version in ("0.9", "v0.4.0"))
+    assert newest == answers(*words)[1][0]
+    # vLLM once ran in the training process, whose counter includes its pool.
+    assert old["logged_max_allocated_gib"] > newest["logged_max_allocated_gib"]
+
+
+SCRIPT = """\
+#!/bin/bash
+MODEL=Qwen/Qwen2.5-7B
+python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer.yaml \\
+    algorithm.adv_estimator=grpo \\
+    actor_rollout_ref.model.path=$MODEL \\
+    data.train_batch_size=$BATCH \\
+    actor_rollout_ref.actor.use_dynamic_bsz=True \\
+    actor_rollout_ref.rollout.gpu_memory_utilization=7 \\
+    trainer.nnodes=2 trainer.n_gpus_per_node=4
+"""
+
+
+def test_of_a_launch_script(answers, tmp_path):
+    (tmp_path / "run.sh").write_text(SCRIPT, "utf-8")
+    code, (found,), err = answers("--script", "run.sh", "--gpus", "H100")
+    assert code == 1
+    assert found["id"] == "Qwen/Qwen2.5-7B"
+    assert [line.split(": ")[0:2] for line in err] == [["run.sh:6:5", "WARNING"], ["run.sh:8:5", "ERROR"]]
+    assert "the value of data.train_batch_size is not known" in err[0]
+    assert "expected a number above 0 and up to 1, got 7" in err[1]
+    mended = ("data.train_batch_size=64", f"{ROLLOUT}.gpu_memory_utilization=0.4")
+    code, (found,), err = answers("--script", "run.sh", "--gpus", "H100", *mended)
+    assert err == []
+    assert code == 0
+    assert found == answers(
+        "--gpus", "8*H100", "--model", "Qwen/Qwen2.5-7B", *mended, f"{ACTOR}.strategy=megatron",
+        "algorithm.adv_estimator=grpo", f"{ACTOR}.use_dynamic_bsz=True", "trainer.nnodes=2", "trainer.n_gpus_per_node=4",
+    )[1][0]  # fmt: skip
+
+
+def test_a_model_path_that_is_none_of_the_known_names(answers, tmp_path):
+    text = SCRIPT.replace("MODEL=Qwen/", "MODEL=/models/")
+    (tmp_path / "run.sh").write_text(text, "utf-8")
+    code, (found,), err = answers("--script", "run.sh", "--gpus", "H100")
+    assert code == 2
+    assert err == [
+        "command line:1:1: ERROR: no model is named; '/models/Qwen2.5-7B' in the settings is none that is recorded; "
+        "add --model Qwen/Qwen2.5-7B [verl.missing_key]"
+    ]
+    assert found["id"] == "run.sh"
+    assert "no model is named" in found["error"]
+
+
+def test_settings_in_yaml(answers, tmp_path):
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(CONFIG), "utf-8")
+    by_file = answers("--model", "Qwen/Qwen2.5-7B", "--gpus", "8*H100", "--settings", "run.yaml")
+    assert by_file == answers(
+        "--model", "Qwen/Qwen2.5-7B", "--gpus", "8*H100", *(f"{k}={v}" for k, v in CONFIG.items())
+    )
+    assert by_file[0] == 0
+
+
+ARCHITECTURE = {
+    "model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28, "intermediate_size": 18944,
+    "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 32768,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def test_a_model_by_its_config_json(answers, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(ARCHITECTURE), "utf-8")
+    recorded = answers(*OWN)[1][0]
+    for name in ("own/model", "Qwen/Qwen2.5-7B"):
+        code, (found,), err = answers("--config", "config.json", *OWN[2:], "--model", name)
+        assert code == 0
+        assert found == {**recorded, "id": name}
+        assert not [line for line in err if "ERROR" in line]
+    assert answers("--config", "config.json", *OWN[2:])[1][0]["peak_gib"] == recorded["peak_gib"]
+    (tmp_path / "config.json").write_text(json.dumps({**ARCHITECTURE, "num_hidden_layers": 14}), "utf-8")
+    assert answers("--config", "config.json", *OWN)[1][0]["peak_gib"] < recorded["peak_gib"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"model_type": "qwen2", "hidden_size": 0}', "config.json:1:40: ERROR: hidden_size: must be at least 1, got '0'"),
+        ('{"model_type": "qwen2"', "config.json:1:23: ERROR: not valid JSON"),
+        ("[]", "config.json:1:1: ERROR: "),
+    ],
+)  # fmt: skip
+def test_a_config_json_with_errors(answers, tmp_path, text, message):
+    (tmp_path / "config.json").write_text(text, "utf-8")
+    code, (found,), err = answers("--config", "config.json", *OWN)
+    assert code == 2
+    assert err[0].startswith(message)
+    assert found["error"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--model", "Qwen/Qwen2.5-7", "--gpus", "8*H100"), "model: no architecture is recorded for 'Qwen/Qwen2.5-7'; did you mean 'Qwen/Qwen2.5-7B'? If not, give its config.json with --config [verl.unknown_model]"),
+        (("--model", "Qwen/Qwen2.5-7B", "--gpus", "8*H1000"), "no GPU is recorded as 'H1000'; did you mean 'H100"),
+        (("--gpus", "8*H100"), "no model is named; add --model, for example --model Qwen/Qwen2.5-7B [verl.missing_key]"),
+    ],
+)  # fmt: skip
+def test_a_run_that_cannot_be_asked_for(answers, words, message):
+    code, (found,), err = answers(*words)
+    assert code == 2
+    (line,) = err
+    assert line.startswith(f"command line:1:1: ERROR: {message}")
+    assert found["verdict"] == "unknown"
+    assert found["error"]
+
+
+def test_settings_that_are_none(answers):
+    code, (found,), err = answers(*OWN, "cases.yaml", f"{ROLLOUT}.tensor_model_parallel_size=3")
+    assert code == 1
+    assert err == [
+        "command line:1:1: ERROR: 'cases.yaml' is not a setting; write key=value, for example data.train_batch_size=256 "
+        "[verl.wrong_value]",
+        "command line:1:1: ERROR: actor_rollout_ref.rollout.tensor_model_parallel_size: it is 3, which does not divide "
+        "the 8 GPUs; choose a divisor [verl.wrong_value]",
+    ]
+    assert "does not divide" in found["error"]
+
+
+@pytest.mark.parametrize("text", ["", "*H100", "0*H100", "8*", "8 * ", "10000000*H100"])
+def test_gpus_that_are_none(estimate, capsys, text):
+    with pytest.raises(SystemExit) as exit_:
+        estimate("--model", "Qwen/Qwen2.5-7B", "--gpus", text)
+    assert exit_.value.code == 2
+    assert "expected a number and a card, as in 8*H100" in capsys.readouterr().err
+
+
+def test_a_version_that_is_none(estimate, capsys):
+    with pytest.raises(SystemExit):
+        estimate(*OWN, "--verl-version", "newest")
+    assert "'newest' is no version, such as 0.7.1" in capsys.readouterr().err
+
+
+def test_files_that_hold_no_text(estimate, tmp_path):
+    (tmp_path / "run.sh").write_bytes(b"\xff\xfe")
+    (tmp_path / "long.yaml").write_text("# " + "x" * (1 << 20), "utf-8")
+    assert estimate(*OWN, "--script", "run.sh")[::2] == (
+        2,
+        "verl-resources: run.sh: not UTF-8 text, at byte 0\n",
+    )
+    assert estimate(*OWN, "--settings", "long.yaml")[::2] == (
+        2,
+        "verl-resources: long.yaml: larger than 1 MiB, and not read\n",
+    )
+    assert estimate(*OWN, "--config", "none.json")[::2] == (
+        2,
+        "verl-resources: none.json: no such file or directory\n",
+    )
+
+
+def test_registries_of_ones_own(answers, data):
+    data.write(
+        "gpus.yaml", "gpus:\n- {name: Z9, vendor: nvidia, memory_gb: 100, memory_mib: 95000, kind: nominal}\n"
+    )
+    code, (found,), err = answers("--data", str(data.path), "--model", "Qwen/Qwen2.5-7B", "--gpus", "8*Z9")
+    assert found["capacity_gib"] < 95000 / 1024
+    assert code == 0
+    assert not [line for line in err if "ERROR" in line]
+    # ./data is found without being named.
+    assert answers("--model", "Qwen/Qwen2.5-7B", "--gpus", "8*Z9")[1] == [found]
+    data.write("gpus.yaml", "gpus:\n- {name: Z9, vendor: nobody}\n")
+    code, _, err = answers("--model", "Qwen/Qwen2.5-7B", "--gpus", "8*H100")
+    assert code == 1
+    assert any(line.startswith("data/gpus.yaml:2:") for line in err)
+
+
+def test_a_folder_called_data_that_holds_none(estimate, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.parquet").write_bytes(b"PAR1")
+    assert estimate([case()])[0] == 0
+    code, out, err = estimate([case()], "--data", "data")
+    assert (code, out) == (2, "")
+    assert err.startswith("verl-resources: data: holds no data")
+
+
+def test_output_is_the_same_every_time(tmp_path):
+    (tmp_path / "cases.yaml").write_text(
+        yaml.safe_dump([case(), case("b", gpus={"count": 1, "type": "T4"})]), "utf-8"
+    )
+    line = [sys.executable, "-m", "sphinx_verl_resources", "estimate", "cases.yaml", "--format", "json"]
+    runs = [
+        subprocess.run(line, capture_output=True, cwd=tmp_path, env={"PYTHONHASHSEED": seed}).stdout
+        for seed in "123"
+    ]
+    assert len(set(runs)) == 1
+    assert len(json.loads(runs[0])) == 2
+
+
+def test_nothing_heavy_is_imported():
+    code = (
+        "import sys\nfrom sphinx_verl_resources.cli import main\n"
+        f"assert main(['estimate', *{OWN!r}]) == 0\n"
+        "heavy = {'torch', 'transformers', 'numpy', 'sphinx'} & set(sys.modules)\nassert not heavy, heavy"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 64), st.integers(), st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["", "8", "true", "megatron", "fsdp2", "gae", "sglang", "full", "bf16", "all-linear", "${data.x}"]),
+    st.text(st.characters(exclude_categories=["C", "Z"]), max_size=5), st.lists(st.sampled_from(["q_proj", 3, None]), max_size=2),
+)  # fmt: skip
+
+
+@functools.cache
+def facts():
+    return load_facts([])
+
+
+@st.composite
+def configs(draw):
+    names = [key.name for key in facts().config_keys]
+    found = draw(st.dictionaries(st.sampled_from(names), VALUES, max_size=12))
+    return {
+        **found,
+        **draw(
+            st.dictionaries(
+                st.from_regex(r"[a-z]{1,8}(\.[a-z_]{1,8}){0,3}", fullmatch=True), VALUES, max_size=2
+            )
+        ),
+    }
+
+
+@st.composite
+def any_case(draw, name):
+    models = facts().architectures.names
+    gpus = draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "count": st.one_of(st.integers(1, 100_000), VALUES),
+                "type": st.sampled_from(["H100", "A100-40GB", "Q1", "RTX 4090"]),
+                "memory_gb": st.one_of(st.sampled_from([0.5, 24, 80]), VALUES),
+            },
+        )
+    )
+    tokens = st.fixed_dictionaries(
+        {},
+        optional=dict.fromkeys(
+            ("prompt_length_mean", "response_length_mean", "response_length_max", "total_num_tokens"),
+            st.floats(0, 1e12),
+        ),
+    )
+    return {
+        "id": name,
+        "model": draw(st.sampled_from([*models, "none/such"])),
+        "gpus": gpus,
+        "config": draw(configs()),
+        **draw(st.fixed_dictionaries({}, optional={
+            "observed_tokens": tokens, "outcome": st.sampled_from(["fits", "oom", "measured"]), "train": st.sampled_from(["fsdp", "megatron", "x"]),
+            "infer": st.sampled_from(["vllm", "hf", "x"]), "version": st.sampled_from(["0.2", "v0.9.0", "2025-06-01", "x"]),
+            "framework": st.sampled_from(["verl", "easyr1", "x"]), "task": st.sampled_from(["ppo", "grpo-lora"]),
+        })),
+    }  # fmt: skip
+
+
+def refuse(word):
+    raise AssertionError(f"{word} is no JSON")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_no_settings_crash_it(estimate, data):
+    cases = [data.draw(any_case(f"c{index}")) for index in range(4)]
+    code, out, err = estimate(cases, "--format", "json")
+    assert code in {0, 1}
+    found = json.loads(out, parse_constant=refuse)
+    assert [item["id"] for item in found] == ["c0", "c1", "c2", "c3"]
+    for item in found:
+        assert ("error" in item) or item["low_gib"] <= item["peak_gib"] <= item["high_gib"]
+    assert all(line.startswith("cases.yaml:") and line.endswith("]") for line in err.splitlines())
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.text(max_size=40), max_size=5), st.text(max_size=200))
+def test_no_arguments_and_no_script_crash_it(estimate, tmp_path, words, script):
+    (tmp_path / "run.sh").write_text(script, "utf-8", errors="replace")
+    overrides = [word for word in words if not word.startswith("-")]
+    code, out, _ = estimate(*OWN[:4], "--format", "json", "--script", "run.sh", "--", *overrides)
+    assert code in {0, 1}
+    (found,) = json.loads(out, parse_constant=refuse)
+    assert found["id"] == "Qwen/Qwen2.5-7B"
+
+
+def test_every_recorded_case_has_a_result(answers, root):
+    files = sorted(str(path) for path in (root / "data/cases").glob("*.yaml"))
+    entries = load_cases(read_snapshot([]).cases).entries
+    _, found, _ = answers(*files)
+    assert [item["id"] for item in found] == [entry.case.id for entry in entries]

@@ -1,0 +1,64 @@
+"""Estimates of small questions."""
+
+from __future__ import annotations
+
+import pytest
+
+from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.estimator.request import Request
+
+ACTOR = "actor_rollout_ref.actor"
+ROLLOUT = "actor_rollout_ref.rollout"
+
+
+@pytest.fixture(scope="session")
+def facts():
+    return load_facts([])
+
+
+@pytest.fixture(scope="session")
+def ask(facts):
+    """Estimate a run of GRPO without a reference, in verl's keys; short names stand for the actor's and others."""
+    short = {
+        "actor": ACTOR,
+        "fsdp": f"{ACTOR}.fsdp_config",
+        "megatron": f"{ACTOR}.megatron",
+        "optim": f"{ACTOR}.optim",
+        "rollout": ROLLOUT,
+        "ref": "actor_rollout_ref.ref",
+        "model": "actor_rollout_ref.model",
+    }
+
+    def full(key):
+        first, _, rest = key.partition(".")
+        return f"{short[first]}.{rest}" if first in short else key
+
+    def asked(config=None, *, model="Qwen/Qwen2.5-7B", gpus=8, gpu="H100", **others):
+        settings = {"algorithm.adv_estimator": "grpo", **(config or {})}
+        found = {full(key): value for key, value in settings.items() if value is not ...}
+        return estimate(Request(model, found, gpus=gpus, gpu=gpu, **others), facts)
+
+    return asked
+
+
+@pytest.fixture(scope="session")
+def phase():
+    """One phase of an estimate, and the bytes of its components by key."""
+
+    def found(estimate, name):
+        return {item.name: item for item in estimate.phases}[name]
+
+    return found
+
+
+@pytest.fixture(scope="session")
+def sizes(phase):
+    """Bytes of the components of one phase, by key."""
+
+    def found(estimate, name):
+        parts = phase(estimate, name).breakdown.components
+        assert len({part.key for part in parts}) == len(parts), "a key stands twice"
+        return {part.key: part.size for part in parts}
+
+    return found

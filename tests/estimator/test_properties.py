@@ -1,0 +1,277 @@
+"""What holds for every estimate, over random settings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.estimator.host import host_memory
+from sphinx_verl_resources.estimator.parts import size_of
+from sphinx_verl_resources.estimator.phases import phases_of, roles_of
+from sphinx_verl_resources.estimator.relief import reliefs
+from sphinx_verl_resources.estimator.request import EstimateError, Request
+from sphinx_verl_resources.estimator.result import result_of
+from sphinx_verl_resources.estimator.versions import RELEASES
+
+FACTS = load_facts([])
+A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
+REF = "actor_rollout_ref.ref"
+TRANSFORMER = f"{A}.megatron.override_transformer_config"
+MODELS = (
+    "Qwen/Qwen2.5-7B",
+    "Qwen/Qwen2.5-0.5B",
+    "Qwen/Qwen3-30B-A3B",
+    "deepseek-ai/DeepSeek-V3",
+    "Qwen/Qwen2.5-VL-7B-Instruct",
+    "google/gemma-2-9b-it",
+)
+
+flag = st.booleans()
+size = st.sampled_from([1, 2, 4, 8])
+values = {
+    f"{A}.strategy": st.sampled_from(["fsdp", "fsdp2", "megatron"]),
+    "algorithm.adv_estimator": st.sampled_from(["gae", "grpo"]),
+    f"{A}.use_kl_loss": flag,
+    f"{A}.use_dynamic_bsz": flag,
+    f"{A}.ppo_micro_batch_size_per_gpu": st.integers(1, 64),
+    f"{A}.ppo_max_token_len_per_gpu": st.integers(1, 50_000),
+    f"{A}.ppo_mini_batch_size": st.sampled_from([8, 64, 256]),
+    f"{A}.entropy_coeff": st.sampled_from([0, 0.01]),
+    f"{A}.entropy_from_logits_with_chunking": flag,
+    f"{A}.entropy_checkpointing": flag,
+    f"{A}.use_torch_compile": flag,
+    f"{A}.fsdp_config.param_offload": flag,
+    f"{A}.fsdp_config.optimizer_offload": flag,
+    f"{A}.fsdp_config.offload_policy": flag,
+    f"{A}.fsdp_config.reshard_after_forward": flag,
+    f"{A}.fsdp_config.fsdp_size": st.sampled_from([-1, 2, 8]),
+    f"{A}.fsdp_config.model_dtype": st.sampled_from(["fp32", "bf16"]),
+    f"{A}.fsdp_config.ulysses_sequence_parallel_size": st.sampled_from([1, 2, 4]),
+    f"{A}.megatron.tensor_model_parallel_size": size,
+    f"{A}.megatron.pipeline_model_parallel_size": size,
+    f"{A}.megatron.context_parallel_size": st.sampled_from([1, 2]),
+    f"{A}.megatron.expert_model_parallel_size": size,
+    f"{A}.megatron.expert_tensor_parallel_size": st.sampled_from([None, 1]),
+    f"{A}.megatron.sequence_parallel": flag,
+    f"{A}.megatron.use_distributed_optimizer": flag,
+    f"{A}.megatron.param_offload": flag,
+    f"{A}.megatron.optimizer_offload": flag,
+    f"{TRANSFORMER}.recompute_granularity": st.sampled_from([None, "full", "selective"]),
+    f"{TRANSFORMER}.recompute_num_layers": st.integers(1, 40),
+    f"{A}.optim.override_optimizer_config.optimizer_cpu_offload": flag,
+    "critic.strategy": st.sampled_from(["fsdp", "megatron"]),
+    "critic.megatron.pipeline_model_parallel_size": size,
+    "critic.fsdp.param_offload": flag,
+    "critic.fsdp.optimizer_offload": flag,
+    f"{M}.lora_rank": st.sampled_from([0, 16]),
+    f"{M}.lora.rank": st.sampled_from([0, 16]),
+    f"{M}.lora.merge": flag,
+    f"{M}.enable_gradient_checkpointing": flag,
+    f"{M}.enable_activation_offload": flag,
+    f"{M}.use_fused_kernels": flag,
+    f"{M}.use_remove_padding": flag,
+    f"{R}.name": st.sampled_from(["vllm", "sglang", "trtllm", "hf"]),
+    f"{R}.n": st.sampled_from([1, 8]),
+    f"{R}.gpu_memory_utilization": st.floats(0.05, 1),
+    f"{R}.tensor_model_parallel_size": st.sampled_from([1, 2, 4]),
+    f"{R}.data_parallel_size": size,
+    f"{R}.free_cache_engine": flag,
+    f"{R}.layered_summon": flag,
+    f"{R}.enforce_eager": flag,
+    f"{R}.log_prob_micro_batch_size_per_gpu": st.integers(1, 64),
+    "data.max_prompt_length": st.integers(1, 8192),
+    "data.max_response_length": st.integers(1, 8192),
+    "data.train_batch_size": st.sampled_from([16, 512]),
+    "trainer.v1.trainer_mode": st.sampled_from(["sync", "separate_async"]),
+}
+configs = st.fixed_dictionaries({}, optional=values)
+versions = st.sampled_from([version for _, version in RELEASES] + [(0, 2, 0)])
+observed = st.fixed_dictionaries(
+    {},
+    optional={
+        "prompt_length_mean": st.floats(1, 4000),
+        "response_length_mean": st.floats(1, 4000),
+        "prompt_length_max": st.floats(1, 8000),
+        "response_length_max": st.floats(1, 8000),
+        "total_num_tokens": st.floats(1, 1e7),
+    },
+)
+
+
+@st.composite
+def requests(draw, **fixed):
+    return Request(
+        model=fixed.get("model") or draw(st.sampled_from(MODELS)),
+        config={**draw(configs), **fixed.get("config", {})},
+        gpus=draw(st.sampled_from([1, 2, 8, 16, 64])),
+        gpu=draw(st.sampled_from(["H100", "A100", None])),
+        version=draw(versions),
+        observed=draw(observed),
+        partial=draw(flag),
+    )
+
+
+def asked(request):
+    """The estimate; settings that leave none are of no interest here."""
+    try:
+        return estimate(request, FACTS)
+    except EstimateError as error:
+        assert error.issues
+        assume(False)
+
+
+def by_name(found):
+    return {phase.name: phase.total for phase in found.phases}
+
+
+@given(requests())
+def test_every_number_fits_the_others(request):
+    found = asked(request)
+    totals = [phase.total for phase in found.phases]
+    assert all(math.isfinite(total) and total > 0 for total in totals)
+    assert found.peak == max(totals) == found.binding.total
+    assert 0 <= found.low <= found.peak <= found.high
+    low, high = found.logged_range
+    assert low <= found.logged <= high
+    for phase in found.phases:
+        sizes = [part.size for part in phase.breakdown.components]
+        assert all(math.isfinite(size) and size >= 0 for size in sizes)
+        assert phase.total == pytest.approx(sum(sizes))
+        assert phase.counted <= phase.allocated <= phase.total
+        assert found.logged >= phase.counted
+        keys = [part.key for part in phase.breakdown.components]
+        assert len(set(keys)) == len(keys)
+    assert found.host.total == pytest.approx(sum(part.size for part in found.host.components))
+    assert all(text for text in found.unsupported)
+    assert result_of("x", found)["peak_gib"] == round(found.peak / 2**30, 3)
+
+
+@given(requests())
+def test_more_gpus_never_raise_a_training_state(request):
+    config = {**request.config, f"{A}.fsdp_config.fsdp_size": -1}
+    few, many = (
+        asked(replace(request, gpus=gpus, config=config)) for gpus in (request.gpus, 2 * request.gpus)
+    )
+    for before, after in zip(states_of(few), states_of(many), strict=True):
+        assert after <= before * (1 + 1e-12)
+
+
+def states_of(found):
+    """Most bytes of the states of the actor and of the critic on any stage, in the optimizer step."""
+    for stages in roles_of(found.shape, found.settings):
+        yield max((size_of(role.updating() + role.gradients + role.step_buffer()) for role in stages), default=0)
+
+
+def without_carried(found):
+    """The totals without gradients of earlier micro-batches, which larger micro-batches have fewer of."""
+    keys = ("gradients", "undivided-gradients", "activations", "layer-inputs")
+    dropped = {f"{prefix}{key}" for key in keys for prefix in ("", "critic-")}
+    megatron = found.settings.actor.backend == "megatron"
+    return {
+        phase.name: sum(part.size for part in phase.trainer if megatron or part.key not in dropped)
+        for phase in found.phases
+    }
+
+
+@given(requests(), st.integers(1, 32), st.integers(1, 32))
+def test_larger_micro_batches_never_lower_a_phase(request, small, more):
+    key = f"{A}.ppo_micro_batch_size_per_gpu"
+    config = {**request.config, f"{A}.use_dynamic_bsz": False, f"{A}.megatron.pipeline_model_parallel_size": 1}
+    one, other = (
+        without_carried(asked(replace(request, config={**config, key: count}))) for count in (small, small + more)
+    )
+    for name, total in one.items():
+        assert total <= other[name] * (1 + 1e-9), name
+
+
+@given(requests(), st.integers(1, 4096), st.integers(1, 4096))
+def test_longer_sequences_never_lower_a_phase(request, short, more):
+    config = {**request.config, f"{A}.use_dynamic_bsz": False, f"{A}.ppo_micro_batch_size_per_gpu": 4}
+    key = "data.max_response_length"
+    one, other = (
+        without_carried(asked(replace(request, observed={}, config={**config, key: length})))
+        for length in (short, short + more)
+    )
+    for name, total in one.items():
+        assert total <= other[name] * (1 + 1e-9), name
+
+
+FOR = {
+    f"{A}.fsdp_config.param_offload": {"rollout", "ref-log-prob", "critic-values", "critic-forward", "critic-backward", "critic-optimizer-step"},
+    f"{A}.fsdp_config.optimizer_offload": {"rollout", "old-log-prob", "ref-log-prob", "weight-sync"},
+    f"{A}.megatron.param_offload": {"rollout", "ref-log-prob", "old-log-prob", "weight-sync"},
+    f"{A}.megatron.optimizer_offload": {"rollout", "old-log-prob", "ref-log-prob", "weight-sync"},
+    "critic.fsdp.param_offload": {"rollout", "old-log-prob", "update-forward", "update-backward", "optimizer-step"},
+    "critic.fsdp.optimizer_offload": {"rollout", "old-log-prob", "update-forward", "update-backward", "optimizer-step"},
+    f"{M}.enable_activation_offload": {"update-forward", "update-backward"},
+    f"{M}.enable_gradient_checkpointing": {"update-forward", "update-backward"},
+    f"{M}.use_fused_kernels": set(),
+    f"{R}.enforce_eager": {"rollout", "update-forward", "weight-sync"},
+    f"{R}.free_cache_engine": {"update-forward", "old-log-prob"},
+}
+
+
+@pytest.mark.parametrize("key", FOR)
+@given(request=requests())
+def test_what_saves_memory_never_costs_any(key, request):
+    off, on = (asked(replace(request, config={**request.config, key: value})) for value in (False, True))
+    before, after = by_name(off), by_name(on)
+    assert before.keys() == after.keys()
+    for name in FOR[key]:
+        if name in before:
+            assert after[name] <= before[name] * (1 + 1e-9), name
+    assert on.peak <= off.peak * (1 + 1e-9) or on.binding.name not in FOR[key]
+
+
+@given(requests(config={f"{R}.free_cache_engine": True}))
+def test_relief_keeps_its_promise(request):
+    """Every change, written into the settings, gives a peak that is not above the promised one."""
+    found = asked(request)
+    for relief in reliefs(found):
+        assert 0 < relief.saves <= found.peak
+        assert relief.peak == pytest.approx(found.peak - relief.saves)
+        key, _, text = relief.setting.partition("=")
+        value = {"True": True, "full": "full"}.get(text)
+        value = (float(text) if "." in text else int(text)) if value is None else value
+        after = asked(replace(request, config={**request.config, key: value}))
+        assert after.peak <= relief.peak * (1 + 1e-9), relief.setting
+    best = found.relief
+    assert best is None or best.saves == max(relief.saves for relief in reliefs(found))
+
+
+anything = st.none() | flag | st.integers() | st.floats() | st.text(max_size=8) | st.lists(st.integers(), max_size=2)
+KEYS = sorted({*values, *(key.name for key in FACTS.config_keys)})
+
+
+@given(
+    st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=30), anything | configs, max_size=8),
+    st.sampled_from(MODELS),
+    st.none() | st.integers(-2, 10**6),
+    versions,
+    st.sampled_from(["verl", "EasyR1", "", "TinyZero"]),
+)
+def test_no_settings_are_too_odd(config, model, gpus, version, framework):
+    request = Request(model, config, gpus=gpus, version=version, framework=framework, memory_gb=80)
+    try:
+        found = estimate(request, FACTS)
+    except EstimateError as error:
+        assert str(error)
+        assert all(issue.message for issue in error.issues)
+    else:
+        assert math.isfinite(found.peak)
+        assert math.isfinite(found.host.total)
+        assert found.relief is None or found.relief.saves > 0
+
+
+@given(requests())
+def test_an_estimate_keeps_nothing_back(request):
+    """Computed again from its settings it is the same."""
+    found = asked(request)
+    assert phases_of(found.shape, found.settings) == found.phases
+    assert host_memory(found.shape, found.settings) == found.host

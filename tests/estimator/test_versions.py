@@ -1,0 +1,207 @@
+"""Every switch between releases of verl that changes memory, on both sides of its release."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, version_of, version_on, version_text
+from sphinx_verl_resources.units import GIB
+
+P, R, HEAD, V, H = 7_615_616_512, 2 * 152_064 * 3584 + 3584, 152_064 * 3584, 152_064, 3584
+T = 16_384
+FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "actor.use_kl_loss": True}
+
+
+def before(version):
+    known = [found for _, found in RELEASES]
+    return known[known.index(version) - 1]
+
+
+@pytest.fixture
+def change(ask, sizes):
+    """The bytes of one component in a phase just before a release, and with it; None where it is missing."""
+
+    def found(version, name, key, settings=None):
+        return tuple(
+            sizes(ask({**FULL, **(settings or {})}, version=each), name).get(key)
+            for each in (before(version), version)
+        )
+
+    return found
+
+
+def test_entropy_of_the_update(change):
+    assert change((0, 4, 0), "update-forward", "logits", {"actor.entropy_coeff": 0}) == (
+        10 * T * V,
+        6 * T * V,
+    )
+
+
+def test_cache_awake_while_weights_are_handed_over(change):
+    old, new = change((0, 4, 0), "weight-sync", "rollout-pool")
+    assert old is not None
+    assert new is None
+
+
+@pytest.mark.parametrize(("staged", "since"), [(False, (0, 8, 0)), (True, (0, 4, 0))])
+def test_sglang_wakes_up_in_stages_when_asked_or_later_always(ask, sizes, staged, since):
+    settings = {**FULL, "rollout.name": "sglang", "rollout.multi_stage_wake_up": staged}
+    for version in (before(since), since):
+        found = sizes(ask(settings, version=version), "weight-sync")
+        assert ("rollout-pool" in found) is (version < since)
+
+
+def test_sleep_keeps_weights_on_the_host(ask):
+    def kept(version, **settings):
+        host = ask({**FULL, "rollout.name": "vllm", **settings}, version=version).host
+        return {part.key: part.size for part in host.components}.get("sleeping-weights")
+
+    assert kept((0, 5, 0)) == pytest.approx(8 * 2 * P / 2)
+    assert kept((0, 6, 0)) is None
+    assert kept((0, 6, 0), **{"model.lora_rank": 8}) == pytest.approx(8 * 2 * P / 2)
+    assert kept(CURRENT, **{"model.lora_rank": 8, "model.lora.merge": True}) is None
+    assert kept(CURRENT, **{"rollout.name": "sglang"}) == pytest.approx(8 * 2 * P / 2)
+    assert kept(CURRENT, **{"rollout.name": "sglang", "model.lora_rank": 8}) is None
+
+
+def test_graphs_by_default(change):
+    assert change((0, 6, 0), "rollout", "cuda-graphs") == (None, 2 * GIB)
+
+
+def test_reference_on_the_host(ask):
+    def size(version, **settings):
+        return {part.key: part.size for part in ask({**FULL, **settings}, version=version).host.components}[
+            "reference"
+        ]
+
+    assert (size((0, 5, 0)), size((0, 6, 0))) == (2 * P, 4 * P)
+    assert size(CURRENT, **{"ref.fsdp_config.model_dtype": "bf16"}) == 2 * P
+
+
+def test_padding_by_default(ask, sizes):
+    settings = {**FULL, "actor.use_dynamic_bsz": False, "actor.ppo_micro_batch_size_per_gpu": 4}
+    seen = {"prompt_length_mean": 100, "response_length_mean": 156}
+    found = [
+        sizes(ask(settings, version=v, observed=seen), "update-forward")["last-norm"]
+        for v in ((0, 6, 0), (0, 7, 0))
+    ]
+    assert found[0] == pytest.approx(8 * H * 4 * 1024)
+    assert found[1] == pytest.approx(8 * H * 4 * 256 * 1.5)
+
+
+def test_engine_in_its_own_process(ask, sizes):
+    old, new = (ask(FULL, version=version) for version in ((0, 7, 0), (0, 7, 1)))
+    assert "engine-context" not in sizes(old, "rollout")
+    assert sizes(new, "rollout")["engine-context"] == GIB / 2
+    pool = old.capacity / 2 - 2 * GIB
+    assert old.logged == pytest.approx(max(phase.counted for phase in old.phases) + pool)
+    assert new.logged == pytest.approx(max(phase.counted for phase in new.phases))
+    assert ask({**FULL, "rollout.name": "sglang"}, version=(0, 7, 0)).logged < old.logged
+
+
+def test_bucket_for_weights(change):
+    assert change((0, 7, 1), "weight-sync", "bucket") == (None, 2 * GIB)
+    sglang = {"rollout.name": "sglang"}
+    assert change((0, 5, 0), "weight-sync", "bucket", sglang) == (None, GIB / 2)
+    assert change((0, 7, 1), "weight-sync", "bucket", sglang) == (GIB / 2, 2 * GIB)
+    older = {**sglang, "rollout.update_weights_bucket_megabytes": 1024}
+    assert change((0, 6, 0), "weight-sync", "bucket", older) == (GIB, GIB)
+    newer = {"rollout.checkpoint_engine.update_weights_bucket_megabytes": 4096}
+    assert change((0, 7, 1), "weight-sync", "bucket", newer) == (None, 4 * GIB)
+
+
+@pytest.mark.parametrize(("strategy", "size"), [("fsdp", 2), ("fsdp2", 4)])
+def test_gradients_stay_undivided_while_they_accumulate(change, strategy, size):
+    settings = {"actor.strategy": strategy}
+    assert change((0, 9, 0), "update-forward", "undivided-gradients", settings) == (None, size * P)
+    assert change((0, 9, 0), "update-forward", "gradients", settings) == (4 * P / 8, None)
+
+
+def test_gradients_of_adapters_are_small(change):
+    assert change((0, 9, 0), "update-forward", "undivided-gradients", {"model.lora_rank": 32}) == (
+        None,
+        2 * 80_740_352,
+    )
+
+
+def test_second_copy_of_the_logits(change):
+    assert change((0, 9, 0), "update-forward", "logits") == (6 * T * V, 8 * T * V)
+    assert change((0, 9, 0), "old-log-prob", "logits") == (9 * T * V, 11 * T * V)
+    assert change((0, 9, 0), "ref-log-prob", "logits") == (2 * T * V, 4 * T * V)
+    megatron = {"actor.strategy": "megatron"}  # divides in place, and clones for the entropy only
+    assert change((0, 9, 0), "ref-log-prob", "logits", megatron) == (2 * T * V, 2 * T * V)
+    assert change((0, 9, 0), "old-log-prob", "logits", megatron) == (9 * T * V, 11 * T * V)
+
+
+def test_fsdp2_hands_over_tensor_by_tensor(change):
+    settings = {"actor.strategy": "fsdp2", "fsdp.param_offload": True}
+    assert change((0, 9, 0), "weight-sync", "weights", settings) == (4 * P / 8, None)
+
+
+def test_micro_batches_of_the_critic(ask):
+    settings = {**FULL, "algorithm.adv_estimator": "gae", "critic.ppo_micro_batch_size_per_gpu": 2}
+    budgets = {"critic.ppo_max_token_len_per_gpu": 20_000, "critic.ppo_infer_max_token_len_per_gpu": 10_000}
+
+    def cut(version, **more):
+        return ask({**settings, **budgets, **more}, version=version).settings.critic.micro_batch
+
+    assert (cut((0, 7, 1)).sequences, cut((0, 7, 1)).dynamic) == (2, False)
+    assert (cut((0, 8, 0)).dynamic, cut((0, 8, 0)).tokens) == (True, 20_000)
+    assert (cut((0, 9, 0)).dynamic, cut((0, 9, 0)).tokens) == (True, 10_000)
+    assert cut((0, 9, 0), **{"trainer.use_v1": False}).tokens == 20_000
+
+
+def test_ulysses_of_the_critic_under_its_older_name(ask):
+    settings = {**FULL, "algorithm.adv_estimator": "gae", "critic.ulysses_sequence_parallel_size": 2}
+    sizes = [ask(settings, version=v).settings.critic.fsdp.ulysses for v in ((0, 7, 1), (0, 8, 0))]
+    assert sizes == [2, 1]
+
+
+def test_defaults_that_changed(ask, facts):
+    changed = {key.name: key.default_changes for key in facts.config_keys if key.default_changes}
+    assert len(changed) > 10
+    for name, changes in changed.items():
+        for change in changes:
+            since = version_of(change.since)
+            assert facts.defaults(since)[name] == change.default, (name, change.since)
+    assert facts.defaults((0, 3, 0))["actor_rollout_ref.actor.entropy_coeff"] == 0.001
+    assert facts.defaults((0, 1, 0))["actor_rollout_ref.actor.entropy_coeff"] == 0.001
+    assert facts.defaults(CURRENT)["actor_rollout_ref.actor.entropy_coeff"] == 0
+
+
+def test_defaults_now_are_those_of_the_registry(facts):
+    defaults = facts.defaults(CURRENT)
+    assert {key.name for key in facts.config_keys if defaults[key.name] != key.default} == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("v0.7.1", (0, 7, 1)),
+        ("0.5", (0, 5, 0)),
+        ("verl 0.6.1 with vllm 0.11.0", (0, 6, 1)),
+        ("vllm 0.8.3", None),
+        ("main of 2025-11-02", (0, 6, 0)),
+        ("2025-07", (0, 4, 0)),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_versions_in_texts(text, version):
+    assert version_of(text) == version
+
+
+def test_releases_by_day():
+    assert tuple(sorted(RELEASES)) == RELEASES
+    for day, version in RELEASES:
+        assert version_on(day) == version
+    assert version_on("2020-01-01") < RELEASES[0][1]
+    assert version_text(CURRENT) == "v0.9.0"
+
+
+@given(st.text(max_size=40))
+def test_no_text_is_too_odd_for_a_version(text):
+    found = version_of(text)
+    assert found is None or len(found) == 3
