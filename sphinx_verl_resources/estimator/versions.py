@@ -51,7 +51,7 @@ class Behaviour:
         one_critic_budget: the critic's passes with and without gradients have one token budget.
         reference_bytes: per parameter of the reference policy on the host.
         vllm_bucket: bytes of the bucket that weights travel through to vLLM.
-        sglang_bucket: the same for SGLang.
+        sglang_bucket: bytes of the bucket that weights travel through to SGLang.
     """
 
     entropy_always: bool

@@ -161,7 +161,7 @@ def test_runs_show_their_computed_peak(runs, estimated):
     found = estimated()
     assert build.rows("size-7b") == [
         ["Run", "Computed peak (GiB)", "Binding phase"],
-        ["a", gib_number(found.peak), found.binding.label],
+        ["a", f"{gib_number(found.low)} to {gib_number(found.peak)}", found.binding.label],
         ["b", "not recorded", "not recorded"],
     ]
 

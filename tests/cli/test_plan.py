@@ -14,7 +14,7 @@ from sphinx_verl_resources.estimator.planner import TASKS
 from sphinx_verl_resources.estimator.request import Request
 
 FIELDS = [
-    "model", "task", "gpu", "gpus", "fits", "micro_batch", "unit", "verdict", "peak_gib", "low_gib", "high_gib",
+    "model", "task", "gpu", "gpus", "fits", "layout", "gpus_with_fsdp", "micro_batch", "unit", "verdict", "peak_gib", "low_gib", "high_gib",
     "capacity_gib", "binding_phase", "relief", "host_ram_gib_per_node", "unsupported", "warnings", "settings",
 ]  # fmt: skip
 
@@ -43,22 +43,31 @@ def planned(plan):
 
 
 def test_smallest_number_of_gpus(planned):
-    code, found, err = planned()
+    code, found, err = planned(model="Qwen/Qwen2.5-72B")
     assert (code, err) == (0, "")
     assert list(found) == FIELDS
     assert found["fits"] is True
     assert found["high_gib"] <= found["capacity_gib"] == pytest.approx(79.15, abs=0.01)
     assert found["gpus"] > 1
-    code, fewer, _ = planned("--gpus", str(found["gpus"] // 2))
+    code, fewer, _ = planned("--gpus", str(found["gpus"] // 2), model="Qwen/Qwen2.5-72B")
     assert code == 1
     assert (fewer["fits"], fewer["gpus"]) == (False, found["gpus"] // 2)
     assert fewer["high_gib"] > fewer["capacity_gib"]
     assert fewer["relief"]["setting"].startswith(("actor_rollout_ref.", "critic."))
 
 
+def test_fsdp_is_named_where_megatron_takes_fewer(planned):
+    _, found, _ = planned(model="Qwen/Qwen2.5-72B")
+    assert found["layout"].startswith("Megatron TP")
+    assert found["settings"]["actor_rollout_ref.actor.strategy"] == "megatron"
+    assert found["gpus_with_fsdp"] > found["gpus"]
+    _, named, _ = planned("actor_rollout_ref.actor.strategy=fsdp2", model="Qwen/Qwen2.5-72B")
+    assert (named["layout"], named["gpus_with_fsdp"]) == ("FSDP2", None)
+
+
 def test_what_the_settings_give(planned):
     """The figures are those of the settings that are printed."""
-    _, found, _ = planned()
+    _, found, _ = planned("actor_rollout_ref.actor.strategy=fsdp")
     again = estimate(
         Request(found["model"], found["settings"], gpus=found["gpus"], gpu="H100"), load_facts([])
     )
@@ -82,10 +91,11 @@ def test_text(plan):
     code, out, err = plan("--gpus", "8", task="grpo-lora")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "Qwen/Qwen2.5-7B with GRPO-LoRA fits on 8 GPUs."
+    assert lines[0] == "Qwen/Qwen2.5-7B with GRPO-LoRA fits on 8 GPUs with FSDP."
     assert lines[1].startswith("The peak of a GPU is ")
     assert " of 79.1 GiB, between " in lines[1]
-    assert lines[2].startswith("The largest token budget of a GPU that fits there is ")
+    assert re.fullmatch(r"Each node needs [\d.]+ GiB of host memory\.", lines[2])
+    assert lines[3].startswith("The largest token budget of a GPU that fits there is ")
     assert any(line.startswith("Update: backward") for line in lines)
     assert "  actor_rollout_ref.model.lora_rank=32" in lines
 
@@ -105,14 +115,16 @@ def test_text_of_what_does_not_fit(plan):
     assert code == 1
     lines = out.splitlines()
     assert lines[0] == "Qwen/Qwen2.5-7B with GRPO does not fit on 1 GPU."
-    assert lines[2].startswith(("Change first: ", "No other value of a single setting"))
+    assert lines[3].startswith(("Change first: ", "No other value of a single setting"))
     assert "largest" not in out.split("\n\n")[0]
 
 
 def test_overrides_go_on_top(planned):
-    _, small, _ = planned()
+    _, small, _ = planned("actor_rollout_ref.actor.strategy=fsdp")
     _, large, _ = planned(
-        "actor_rollout_ref.actor.fsdp_config.optimizer_offload=False", "data.max_response_length=16384"
+        "actor_rollout_ref.actor.strategy=fsdp",
+        "actor_rollout_ref.actor.fsdp_config.optimizer_offload=False",
+        "data.max_response_length=16384",
     )
     assert large["settings"]["actor_rollout_ref.actor.fsdp_config.optimizer_offload"] is False
     assert large["gpus"] >= small["gpus"]

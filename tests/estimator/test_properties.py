@@ -165,7 +165,9 @@ def test_more_gpus_never_raise_a_training_state(request):
 def states_of(found):
     """Most bytes of the states of the actor and of the critic on any stage, in the optimizer step."""
     for stages in roles_of(found.shape, found.settings):
-        yield max((size_of(role.updating() + role.gradients + role.step_buffer()) for role in stages), default=0)
+        yield max(
+            (size_of(role.updating() + role.gradients + role.step_buffer()) for role in stages), default=0
+        )
 
 
 def without_carried(found):
@@ -182,9 +184,14 @@ def without_carried(found):
 @given(requests(), st.integers(1, 32), st.integers(1, 32))
 def test_larger_micro_batches_never_lower_a_phase(request, small, more):
     key = f"{A}.ppo_micro_batch_size_per_gpu"
-    config = {**request.config, f"{A}.use_dynamic_bsz": False, f"{A}.megatron.pipeline_model_parallel_size": 1}
+    config = {
+        **request.config,
+        f"{A}.use_dynamic_bsz": False,
+        f"{A}.megatron.pipeline_model_parallel_size": 1,
+    }
     one, other = (
-        without_carried(asked(replace(request, config={**config, key: count}))) for count in (small, small + more)
+        without_carried(asked(replace(request, config={**config, key: count})))
+        for count in (small, small + more)
     )
     for name, total in one.items():
         assert total <= other[name] * (1 + 1e-9), name
@@ -203,12 +210,31 @@ def test_longer_sequences_never_lower_a_phase(request, short, more):
 
 
 FOR = {
-    f"{A}.fsdp_config.param_offload": {"rollout", "ref-log-prob", "critic-values", "critic-forward", "critic-backward", "critic-optimizer-step"},
+    f"{A}.fsdp_config.param_offload": {
+        "rollout",
+        "ref-log-prob",
+        "critic-values",
+        "critic-forward",
+        "critic-backward",
+        "critic-optimizer-step",
+    },
     f"{A}.fsdp_config.optimizer_offload": {"rollout", "old-log-prob", "ref-log-prob", "weight-sync"},
     f"{A}.megatron.param_offload": {"rollout", "ref-log-prob", "old-log-prob", "weight-sync"},
     f"{A}.megatron.optimizer_offload": {"rollout", "old-log-prob", "ref-log-prob", "weight-sync"},
-    "critic.fsdp.param_offload": {"rollout", "old-log-prob", "update-forward", "update-backward", "optimizer-step"},
-    "critic.fsdp.optimizer_offload": {"rollout", "old-log-prob", "update-forward", "update-backward", "optimizer-step"},
+    "critic.fsdp.param_offload": {
+        "rollout",
+        "old-log-prob",
+        "update-forward",
+        "update-backward",
+        "optimizer-step",
+    },
+    "critic.fsdp.optimizer_offload": {
+        "rollout",
+        "old-log-prob",
+        "update-forward",
+        "update-backward",
+        "optimizer-step",
+    },
     f"{M}.enable_activation_offload": {"update-forward", "update-backward"},
     f"{M}.enable_gradient_checkpointing": {"update-forward", "update-backward"},
     f"{M}.use_fused_kernels": set(),
@@ -245,7 +271,9 @@ def test_relief_keeps_its_promise(request):
     assert best is None or best.saves == max(relief.saves for relief in reliefs(found))
 
 
-anything = st.none() | flag | st.integers() | st.floats() | st.text(max_size=8) | st.lists(st.integers(), max_size=2)
+anything = (
+    st.none() | flag | st.integers() | st.floats() | st.text(max_size=8) | st.lists(st.integers(), max_size=2)
+)
 KEYS = sorted({*values, *(key.name for key in FACTS.config_keys)})
 
 

@@ -549,5 +549,11 @@ def test_no_value_is_too_odd(facts, ask, key, value):
 
 
 def test_requests_can_be_asked_twice(facts):
-    request = Request("Qwen/Qwen2.5-7B", {"algorithm.adv_estimator": "grpo", }, gpus=8)
+    request = Request(
+        "Qwen/Qwen2.5-7B",
+        {
+            "algorithm.adv_estimator": "grpo",
+        },
+        gpus=8,
+    )
     assert estimate(request, facts) == estimate(request, facts)
