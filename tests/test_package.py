@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 LAYERS = {
     "diagnostics": set(),
     "units": set(),
+    "lazy": set(),
     "catalog": {"diagnostics", "catalog"},
-    "memory": {"diagnostics", "units", "catalog", "memory"},
-    "estimator": {"diagnostics", "units", "catalog", "memory", "estimator"},
+    "memory": {"diagnostics", "units", "lazy", "catalog", "memory"},
+    "estimator": {"diagnostics", "units", "lazy", "catalog", "memory", "estimator"},
     "render": {"diagnostics", "units", "catalog", "memory", "estimator", "render"},
     "config": {"diagnostics", "catalog"},
     "logs": {"diagnostics"},
@@ -60,6 +61,7 @@ LAYERS = {
 OUTSIDE = {
     "diagnostics": set(),
     "units": set(),
+    "lazy": set(),
     "memory": set(),
     "estimator": set(),
     "catalog": {"pydantic", "pydantic_core", "yaml"},

@@ -1,7 +1,7 @@
 """The largest batch that ran, against the largest that is computed to fit.
 
-Some launch scripts list the batch sizes that were tried. Between the largest that ran and the next that did not
-lies a boundary, and an estimate can be asked where it sees it.
+Some launch scripts list the batch sizes that were tried. Between the largest that ran and the next that did
+not lies a boundary, and an estimate can be asked where it sees it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .facts import Facts
     from .request import Request
 
-#: The scripts do not say how long their sequences were; this case processed the same data within the same limits.
+#: The scripts do not say how long their sequences were; this case had the same data and the same limits.
 LENGTHS_OF = "verl-data-gsm8k-qwen2.5-7b-grpo-lora"
 _BATCHES = ("data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size")
 

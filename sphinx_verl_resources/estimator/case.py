@@ -70,8 +70,8 @@ def _version(case: Case) -> Version:
 def request_of_run(run: Run, facts: Facts) -> Request:
     """A run of the catalog as a request, with the verl of its time.
 
-    A tested run has all of its settings. Of another the source quotes some: what depends on the number of GPUs
-    is then filled in as a plan would.
+    A tested run has all of its settings. Of another the source quotes some: what depends on the number of
+    GPUs is then filled in as a plan would.
     """
     config = dict(run.settings)
     if _has_own_rollout_gpus(run):

@@ -47,7 +47,7 @@ LOGITS_ENTROPY = Constant(
     12,
     "bytes a token and vocabulary entry",
     "measured",
-    "seven logs of GRPO with LoRA (verl-data-*): of 8, 9, 10, 11 and 12 it leaves the smallest error; traced, "
+    "seven logs of GRPO with LoRA (verl-data-*): of 8 to 12 it leaves the smallest error; traced, "
     "compiled entropy takes 6, and 4 more where the compiler writes a softmax in fp32",
 )
 LOGITS_COPY = Constant(
@@ -66,7 +66,7 @@ LOGITS_PLAIN = Constant(
     8,
     "bytes a token and vocabulary entry",
     "assumed",
-    "traced (make oracle): 4 for logits and their gradient; 2 more while the model's output is still referred to",
+    "traced (make oracle): 4 for logits and their gradient; 2 more while the model's output is alive",
 )
 LOGITS_EAGER = Constant(
     "logits and entropy, update, without torch.compile",
@@ -117,7 +117,7 @@ LOGITS_FUSED_LOSS = Constant(
     8.3,
     "bytes a token and vocabulary entry",
     "measured",
-    "slopes of fms-a100_80gb_liger-L10/-L11, -L42/-L43, -L66/-L67, -L74/-L75: 8.0 and 4 bytes a token and hidden unit",
+    "slopes of fms-a100_80gb_liger-L10/-L11, -L42/-L43, -L66/-L67, -L74/-L75",
 )
 LOGITS_TORCH_LOSS = Constant(
     "logits, loss of transformers",
@@ -238,7 +238,7 @@ COMMUNICATOR = Constant(
     2 * GIB,
     "bytes",
     "measured",
-    "40 rows on two and four GPUs (fms-a100_80gb_liger): the driver counts at least 3.5 GiB more than PyTorch, "
+    "40 rows on two and four GPUs (fms-a100_80gb_liger): the driver counts at least 3.5 GiB more than torch, "
     "fragments included",
 )
 NEXT_COMMUNICATOR = Constant(
@@ -251,7 +251,7 @@ FRAGMENTATION = Constant(
     0.08,
     "of what the training process allocates",
     "assumed",
-    "with the constants above it gives the smallest difference between driver and PyTorch that those rows show",
+    "with the constants above, the smallest difference between driver and PyTorch in those rows",
 )
 DRIVER_RESERVE = Constant(
     "memory that CUDA does not offer",

@@ -20,26 +20,28 @@ Parts = tuple["Component", ...]
 def awake(shape: Shape, settings: Settings, before: float) -> Parts:
     """The whole budget: weights, activations of its profiling run, and KV cache for the rest.
 
+    An engine whose budget is smaller than its weights does not start; it is shown with what it would need.
+
     Args:
         shape: of the model.
         settings: of the run.
         before: bytes that others hold when the engine starts; SGLang's share is one of what is left.
     """
     rollout, capacity = settings.rollout, settings.capacity
-    label = "Rollout engine: weights and KV cache"
+    weights = engine_weights(shape, settings)
     if rollout.engine == "trtllm":  # its share is that of the KV cache alone
-        weights = engine_weights(shape, settings)
         free = max(0.0, capacity - before - weights.size)
         variables = (("free memory", free), ("utilization", rollout.utilization))
         cache = part("rollout-pool", "Rollout engine: KV cache", "assumed", variables, unit="")
         return weights, cache, *graphs(settings)
+    label = "Rollout engine: weights and KV cache"
     if rollout.engine == "vllm" and not behaviour(settings.version).engine_takes_free_memory:
         variables = (("memory of the GPU", capacity), ("utilization", rollout.utilization))
         pool = part("rollout-pool", label, "exact", variables, unit="")
     else:
         variables = (("free memory", max(0.0, capacity - before)), ("utilization", rollout.utilization))
         pool = part("rollout-pool", label, "assumed", variables, unit="")
-    return pool, *graphs(settings)
+    return (weights if pool.size < weights.size else pool), *graphs(settings)
 
 
 def graphs(settings: Settings) -> Parts:

@@ -41,7 +41,7 @@ class Facts:
     _defaults: dict[Version, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def shape(self, model: str) -> Shape | None:
-        """The shape of a checkpoint, by its Hugging Face name or one of its aliases; None if it is unknown."""
+        """The shape of a checkpoint, by its Hugging Face name or an alias; None if it is unknown."""
         if model not in self._shapes:
             architecture = self.architectures.get(model)
             if architecture is None:
@@ -50,7 +50,7 @@ class Facts:
         return self._shapes[model]
 
     def range_of(self, kind: str) -> Range:
-        """How far measured and computed values of a kind of run lie apart; from nothing to twice unrecorded."""
+        """How far measured and computed values lie apart; from nothing to twice where nothing is recorded."""
         found = self.accuracy.get(kind)
         return Range(kind, (found and found.low) or 0.0, (found and found.high) or 2.0)
 

@@ -61,7 +61,7 @@ def renamed_keys(keys: Registry[ConfigKey]) -> Mapping[str, str]:
 
 
 def known_key(key: str, keys: Registry[ConfigKey]) -> ConfigKey | None:
-    """The entry of a key, or of the nearest one above it, as of ``override_optimizer_config`` for its parts."""
+    """The entry of a key, or of the nearest one above it: ``override_optimizer_config`` for its parts."""
     while key:
         found = keys.get(key)
         if found is not None:

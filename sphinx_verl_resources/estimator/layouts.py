@@ -1,4 +1,4 @@
-"""How a run is laid out over its GPUs: what follows from their number, and Megatron where FSDP does not fit."""
+"""How a run is laid out over its GPUs: what follows from their number, and Megatron as the other way."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def fitted(request: Request, facts: Facts) -> Request:
 def with_megatron(request: Request, facts: Facts) -> Iterator[Request]:
     """The same run with Megatron, its memory optimisations on, by growing model-parallel sizes.
 
-    Sizes that do not divide the GPUs or the heads are left out, and those with more stages than layers; experts
-    are spread as far as the model-parallel size leaves room.
+    Sizes that do not divide the GPUs or the heads are left out, and those with more stages than layers;
+    experts are spread as far as the model-parallel size leaves room.
     """
     shape, gpus = facts.shape(request.model), request.gpus or 8
     if shape is None:

@@ -51,7 +51,7 @@ class Plan:
 
     Attributes:
         gpus: the smallest number that fits; None if none of those tried does.
-        with_fsdp: the smallest number that fits with FSDP, where that is more; None where it is not, or none is.
+        with_fsdp: the smallest number that fits with FSDP where that is more, else None.
         request: what was estimated, every setting that the plan chose included.
         estimate: on that number, or on the largest tried.
         micro_batch: the largest that still fits there, in sequences, or in tokens with a dynamic batch size;
@@ -79,7 +79,7 @@ def task_settings(task: str) -> Mapping[str, Any] | None:
 
 
 def plan(request: Request, facts: Facts) -> Plan:
-    """The smallest number of GPUs, or for a given number the largest micro-batch, at the upper end of the range.
+    """The smallest number of GPUs, or on a given number the largest micro-batch, at the range's upper end.
 
     Args:
         request: with a card; ``gpus`` None asks for the number.
@@ -134,7 +134,7 @@ def largest_micro_batch(request: Request, facts: Facts) -> tuple[int | None, str
 
     limit = int(first.settings.lengths.limit) if micro.dynamic else 1
     most = max(least, max(1, first.settings.actor.mini_batch) * limit)
-    # A larger micro-batch can take less: with one per mini-batch no gradients wait. So all doublings are tried.
+    # A larger one can take less: with one micro-batch per mini-batch no gradients wait. So try all doublings.
     sizes = [least]
     while sizes[-1] < most:
         sizes.append(min(2 * sizes[-1], most))

@@ -239,7 +239,7 @@ FOR = {
     f"{M}.enable_gradient_checkpointing": {"update-forward", "update-backward"},
     f"{M}.use_fused_kernels": set(),
     f"{R}.enforce_eager": {"rollout", "update-forward", "weight-sync"},
-    f"{R}.free_cache_engine": {"update-forward", "old-log-prob"},
+    f"{R}.free_cache_engine": {"update-forward", "old-log-prob", "weight-sync"},
 }
 
 
