@@ -18,7 +18,14 @@ from sphinx_verl_resources.estimator.phases import LABELS
 from sphinx_verl_resources.estimator.planner import SAVING, TASKS
 from sphinx_verl_resources.estimator.support import modelled_keys
 from sphinx_verl_resources.estimator.versions import RELEASES, Behaviour, behaviour, version_text
-from sphinx_verl_resources.estimator.widths import DENSE, EXPERTS, FOUR_NORMS, QK_NORM, SYMBOLS
+from sphinx_verl_resources.estimator.widths import (
+    DENSE,
+    EXPERTS,
+    EXPERTS_QK_NORM,
+    FOUR_NORMS,
+    QK_NORM,
+    SYMBOLS,
+)
 from sphinx_verl_resources.render.table import Cell, empty_table, table_group
 from sphinx_verl_resources.units import GIB, MIB, gib, percent, plain
 
@@ -78,7 +85,8 @@ class Widths(EstimatorTable):
             "Dense, adapters in fp32 on attention": (DENSE, "lora_attention_"),
             "With norms on query and key": (QK_NORM, ""),
             "With four norms": (FOUR_NORMS, ""),
-            "With experts, and norms on query and key": (EXPERTS, ""),
+            "With experts": (EXPERTS, ""),
+            "With experts, and norms on query and key": (EXPERTS_QK_NORM, ""),
         }
         for label, (widths, prefix) in kinds.items():
             yield (

@@ -47,8 +47,8 @@ LOGITS_ENTROPY = Constant(
     12,
     "bytes a token and vocabulary entry",
     "measured",
-    "seven logs of GRPO with LoRA (verl-data-*): of 8 to 12 it leaves the smallest error; traced, "
-    "compiled entropy takes 6, and 4 more where the compiler writes a softmax in fp32",
+    "seven logs of GRPO with LoRA (verl-data-*): the two of 0.5B, where it is nearly everything, want 10; "
+    "the others leave 6 to 10 open. Traced, compiled entropy takes 6, and 4 more with a softmax in fp32",
 )
 LOGITS_COPY = Constant(
     "second copy of the logits, from v0.9.0",
@@ -66,7 +66,8 @@ LOGITS_PLAIN = Constant(
     8,
     "bytes a token and vocabulary entry",
     "assumed",
-    "traced (make oracle): 4 for logits and their gradient; 2 more while the model's output is alive",
+    "traced (make oracle): 4 for logits and their gradient; 2 for the model's output while it is alive, or "
+    "from v0.9.0 on for the copy that is divided by the temperature",
 )
 LOGITS_EAGER = Constant(
     "logits and entropy, update, without torch.compile",
@@ -138,13 +139,22 @@ LOGITS_CHUNKED_LOSS = Constant(
     "counted: the chunks' logits in 16 bits all exist, and their gradients",
 )
 LOSS_HIDDEN = Constant(
-    "last hidden states at the loss",
+    "last hidden states at the loss, fused norm",
     4,
     4,
-    12,
+    8,
     "bytes a token and hidden unit",
     "measured",
     "the same rows",
+)
+LAST_NORM = Constant(
+    "last hidden states at the loss",
+    8,
+    4,
+    8,
+    "bytes a token and hidden unit",
+    "measured",
+    "traced (make oracle): in fp32, normalised, and the output",
 )
 FUSED_KERNEL_TOKENS = Constant(
     "chunk of the fused linear cross-entropy",
@@ -182,9 +192,9 @@ LENGTH_SPREAD = Constant(
     0.5,
     1.5,
     "of the mean length",
-    "measured",
-    "lengths in the seven logs: a standard deviation of 0.3 to 0.5 of the mean, and the fullest of a few "
-    "dozen micro-batches lies two to three deviations above it",
+    "assumed",
+    "a standard deviation of half the mean, two deviations above it; in the seven logs the fullest rank of a "
+    "step holds up to 1.16 times the mean, and micro-batches vary more",
 )
 TYPICAL_LENGTH = Constant(
     "mean length where it is not known",
@@ -202,7 +212,7 @@ POOL_OFFSET = Constant(
     8 * GIB,
     "bytes",
     "measured",
-    _LOGS,
+    "a round guess: for the seven logs 2 to 4 GiB are about equal; single ones would want up to 8",
 )
 CUDA_GRAPHS = Constant(
     "CUDA graphs of the rollout engine",
@@ -211,7 +221,8 @@ CUDA_GRAPHS = Constant(
     3 * GIB,
     "bytes",
     "assumed",
-    "verl and vLLM documentation: a few gigabytes, outside the budget",
+    "outside the budget and never freed (verl, docs/perf/best_practices.rst); a few gigabytes by "
+    "NVIDIA-NeMo/Megatron-Bridge, docs/performance-guide.md",
 )
 CONTEXT = Constant(
     "CUDA context and workspaces",
@@ -237,9 +248,9 @@ COMMUNICATOR = Constant(
     0.5 * GIB,
     2 * GIB,
     "bytes",
-    "measured",
+    "assumed",
     "40 rows on two and four GPUs (fms-a100_80gb_liger): the driver counts at least 3.5 GiB more than torch, "
-    "fragments included",
+    "which context, communicator and fragments share here",
 )
 NEXT_COMMUNICATOR = Constant(
     "each further communicator", 0.5 * GIB, 0.3 * GIB, 1 * GIB, "bytes", "assumed", "no measurement"
@@ -265,11 +276,11 @@ DRIVER_RESERVE = Constant(
 HOST_BASE = Constant(
     "Ray, data and Python",
     20 * GIB,
-    10 * GIB,
+    7 * GIB,
     25 * GIB,
     "bytes a node",
     "measured",
-    "the two logs of Qwen2.5-0.5B: 13 and 24 GiB, of which the model's states are a quarter",
+    "the two logs of Qwen2.5-0.5B: 13 and 24 GiB in all, about 5 of them the model's states",
 )
 
 #: All of them, for the documentation.

@@ -52,8 +52,9 @@ class Estimate(Peaks):
     @cached_property
     def low(self) -> float:
         """The lower end of the peak: tensors alone, and what is not known as favourable as it may be."""
-        # Never above the peak, whatever contradicts itself in what was observed.
-        return min(self.peak, self.range.low * max(phase.allocated for phase in self._least))
+        scaled = self.range.low * max(phase.allocated for phase in self._least)
+        # Never below what is exact, nor above the peak, whatever contradicts itself in what was observed.
+        return min(self.peak, max(scaled, *(phase.exact for phase in self._least)))
 
     @cached_property
     def logged(self) -> float:

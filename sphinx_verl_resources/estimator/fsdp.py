@@ -11,7 +11,7 @@ from .lora import lora_parameters
 from .parts import part, per_token, states
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Component
+    from ..memory.breakdown import Component, Evidence
     from .lora import Targets
     from .settings import Role
     from .shape import Shape
@@ -130,7 +130,11 @@ class FsdpRole:
         label = self._label("embedding and head, gathered")
         return (
             part(
-                self.prefix + "gathered-root", label, "measured", (("parameters outside layers", count),), 2
+                self.prefix + "gathered-root",
+                label,
+                self._gathering,
+                (("parameters outside layers", count),),
+                2,
             ),
         )
 
@@ -165,7 +169,7 @@ class FsdpRole:
             part(
                 self.prefix + "gathered-layer",
                 label,
-                "measured",
+                self._gathering,
                 (("parameters of a layer", self.shape.unit),),
                 2,
             ),
@@ -205,14 +209,14 @@ class FsdpRole:
             variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), layers)
             return (part(self.prefix + "layer-inputs", self._label("layer inputs"), "exact", variables, 2),)
         variables = (("tokens", tokens), ("bytes a layer keeps", self._widths()[1]), layers)
-        return (part(self.prefix + "activations", self._label("activations"), "exact", variables, unit=""),)
+        evidence = self.shape.evidence
+        return (part(self.prefix + "activations", self._label("activations"), evidence, variables, unit=""),)
 
     def working(self, tokens: float) -> Parts:
         """What the layer at work in the backward pass has alive."""
         working, saved = self._widths()
         working = max(working, saved)
-        label = self._label("layer at work, activations")
-        return (per_token(self.prefix + "working-set", label, "exact", tokens, working, "bytes of a layer"),)
+        return (self._at_work(tokens, working),)
 
     def _widths(self) -> tuple[float, float]:
         """Bytes a token that the layer at work has alive, and that a layer keeps."""
@@ -222,12 +226,17 @@ class FsdpRole:
 
     def forward(self, tokens: float) -> Parts:
         """What the layer at work has alive without gradients."""
+        return (self._at_work(tokens, self.shape.forward),)
+
+    def _at_work(self, tokens: float, width: float) -> Component:
         label = self._label("layer at work, activations")
-        return (
-            per_token(
-                self.prefix + "working-set", label, "exact", tokens, self.shape.forward, "bytes of a layer"
-            ),
-        )
+        evidence = self.shape.evidence
+        return per_token(self.prefix + "working-set", label, evidence, tokens, width, "bytes of a layer")
+
+    @property
+    def _gathering(self) -> Evidence:
+        """FSDP1 was measured; FSDP2 is taken to gather the same."""
+        return "measured" if self.role.backend == "fsdp" else "assumed"
 
     def _states(self, key: str, label: str, count: float, size: float) -> Component:
         what = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .constants import (
     ENTROPY,
     FUSED_KERNEL_TOKENS,
+    LAST_NORM,
     LOGITS_COPY,
     LOGITS_EAGER,
     LOGITS_ENTROPY,
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 Parts = tuple["Component", ...]
 
-#: Bytes a token and hidden unit that the last norm keeps until its backward pass: fp32, normalised, output.
-LAST_NORM = 8
-
 
 def update_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
     """At the loss of an update: logits, loss, entropy if it is wanted, and the gradient of the logits."""
@@ -37,11 +35,11 @@ def update_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
         return (_chunk(shape, settings), _head_gradient(shape, settings), _hidden(shape, tokens))
     copy = _copy(settings, settings.computes_entropy)
     if not settings.computes_entropy:
-        constant = LOGITS_PLAIN
+        constant, copy = LOGITS_PLAIN, 0.0  # it has the second copy in it
     elif settings.entropy_recomputed:
         constant = LOGITS_ENTROPY_RECOMPUTED
     elif settings.entropy_chunk:
-        whole = _logits(shape, settings, tokens, LOGITS_PLAIN, copy)
+        whole = _logits(shape, settings, tokens, LOGITS_PLAIN, 0.0)
         return (whole, *_entropy_chunk(shape, settings, tokens), _hidden(shape, tokens))
     else:
         constant = LOGITS_ENTROPY if settings.compiled_entropy else LOGITS_EAGER
@@ -93,7 +91,7 @@ def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant,
 
 def _hidden(shape: Shape, tokens: float) -> Component:
     return per_token(
-        "last-norm", "Last hidden states", "exact", tokens, shape.hidden, "hidden size", LAST_NORM
+        "last-norm", "Last hidden states", "measured", tokens, shape.hidden, "hidden size", LAST_NORM.value
     )
 
 
@@ -104,7 +102,7 @@ def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Parts:
         part(
             "entropy-chunk",
             "Entropy of a chunk",
-            "exact",
+            "assumed",
             variables,
             ENTROPY.value,
             "bytes",

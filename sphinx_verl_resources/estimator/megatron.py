@@ -1,17 +1,20 @@
 """What a role that is trained with Megatron holds on the GPU of one pipeline stage, moment by moment.
 
-Source of the states: ``verl/utils/megatron_utils.py`` at 1dda039b9. Activations follow Megatron-LM's own
-formulas; no measurement confirms them here.
+Source of the states: ``verl/utils/megatron_utils.py`` at 1dda039b9. Activations are those of the layers of
+transformers, divided as Megatron divides them; its fused kernels keep less. No measurement confirms them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy
+from .constants import EXPERT_IMBALANCE
 from .fsdp import adapter_count
 from .parts import part
+from .shape import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -267,6 +270,8 @@ def megatron_roles(
         label: before their labels.
     """
     megatron = role.megatron
+    if megatron.expert > 1:
+        shape = _uneven(shape)
     replicas = max(1, gpus // (megatron.tensor * megatron.pipeline))  # context ranks share the states too
     expert_replicas = max(1, gpus // (megatron.pipeline * megatron.expert * megatron.expert_tensor))
     trained = adapter_count(shape, role.lora_rank, role.targets) / shape.parameters if role.lora_rank else 1.0
@@ -274,6 +279,12 @@ def megatron_roles(
         MegatronRole(shape, role, stage, replicas, expert_replicas, trained, prefix, label)
         for stage in stages(shape, megatron, batches, critic=bool(prefix))
     )
+
+
+@lru_cache(maxsize=64)
+def _uneven(shape: Shape) -> Shape:
+    """The same model where experts are on different GPUs, of which one gets more tokens than the mean."""
+    return shape_of(shape.architecture, EXPERT_IMBALANCE.value)
 
 
 def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> tuple[Stage, ...]:

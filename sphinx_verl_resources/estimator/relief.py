@@ -24,7 +24,7 @@ class Relief:
     """A change of one setting.
 
     Attributes:
-        setting: as an override of verl: ``key=value``.
+        setting: as an override of verl, ``key=value``, or several that only work together.
         saves: bytes off the peak.
         peak: bytes that remain.
         binding: the phase that sets the peak then.
@@ -87,11 +87,13 @@ def _megatron_changes(role: Role, prefix: str, optimizer: str) -> Iterator[tuple
         if not getattr(megatron, name):
             yield f"{prefix}.{name}=True", changed(**{name: True})
     if megatron.granularity != "full":
-        setting = f"{prefix}.override_transformer_config.recompute_granularity=full"
-        yield setting, changed(recompute=True)
+        # Megatron refuses full recomputation without a method and a number of layers.
+        transformer = f"{prefix}.override_transformer_config.recompute_"
+        values = ("granularity=full", "method=uniform", "num_layers=1")
+        yield " ".join(transformer + value for value in values), changed(recompute=True)
     if not megatron.cpu_optimizer:
-        setting = f"{optimizer}.override_optimizer_config.optimizer_cpu_offload=True"
-        yield setting, changed(cpu_optimizer=1.0)
+        config = f"{optimizer}.override_optimizer_config.optimizer_"
+        yield f"{config}cpu_offload=True {config}offload_fraction=1", changed(cpu_optimizer=1.0)
 
 
 def _rollout_changes(shape: Shape, settings: Settings) -> Iterator[tuple[str, Settings]]:
@@ -112,7 +114,8 @@ def _rollout_changes(shape: Shape, settings: Settings) -> Iterator[tuple[str, Se
     if not rollout.frees_cache:
         yield f"{ROLLOUT}.free_cache_engine=True", changed(frees_cache=True)
     if settings.actor.lora_rank and not rollout.layered_summon:
-        yield f"{ROLLOUT}.layered_summon=True", changed(layered_summon=True)
+        settings_ = f"{ROLLOUT}.layered_summon=True {ROLLOUT}.load_format=safetensors"
+        yield settings_, changed(layered_summon=True)
 
 
 def _logits_changes(settings: Settings) -> Iterator[tuple[str, Settings]]:

@@ -155,7 +155,8 @@ def read_megatron(read: Reader, role: str, gpus: int) -> Megatron:
     optimizer = f"{role}.optim.override_optimizer_config"
     fraction = 0.0
     if read.flag(f"{optimizer}.optimizer_cpu_offload"):
-        fraction = read.number(f"{optimizer}.optimizer_offload_fraction", -1, 1)
+        key = f"{optimizer}.optimizer_offload_fraction"  # Megatron's own default is 0
+        fraction = read.number(key, -1, 1) if read.is_set(key) else 0.0
     granularity = read.choice(f"{transformer}.recompute_granularity", ("full", "selective"))
     method = read.choice(f"{transformer}.recompute_method", ("uniform", "block"))
     return Megatron(

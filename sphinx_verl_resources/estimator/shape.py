@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .constants import EXPERT_IMBALANCE
 from .parameters import count_parameters, critic_parameters
 from .widths import layer_widths
 
 if TYPE_CHECKING:
     from ..catalog.models.architecture import Architecture
+    from ..memory.breakdown import Evidence
     from .lora import Targets
     from .parameters import Counts
 
@@ -38,6 +38,7 @@ class Shape:
         lora_saved: kept likewise.
         lora_attention_working, lora_attention_saved: with adapters on the matrices of attention alone.
         forward: live in a layer without gradients.
+        evidence: of these widths: dense layers were measured, of others they are assumed.
     """
 
     architecture: Architecture
@@ -60,6 +61,7 @@ class Shape:
     lora_attention_working: float
     lora_attention_saved: float
     forward: float
+    evidence: Evidence
 
     def adapted(self, targets: Targets) -> tuple[float, float]:
         """Working and kept widths with adapters on some matrices: on attention alone, or on the MLP too."""
@@ -68,7 +70,7 @@ class Shape:
         return self.lora_attention_working, self.lora_attention_saved
 
 
-def shape_of(architecture: Architecture, imbalance: float = EXPERT_IMBALANCE.value) -> Shape:
+def shape_of(architecture: Architecture, imbalance: float = 1.0) -> Shape:
     """The shape of a model.
 
     Args:
@@ -81,6 +83,7 @@ def shape_of(architecture: Architecture, imbalance: float = EXPERT_IMBALANCE.val
     """
     counts = count_parameters(architecture)
     widths = layer_widths(architecture, imbalance)
+    unusual = architecture.moe or architecture.mla or architecture.linear_attention or architecture.vision
     return Shape(
         architecture=architecture,
         counts=counts,
@@ -102,4 +105,5 @@ def shape_of(architecture: Architecture, imbalance: float = EXPERT_IMBALANCE.val
         lora_attention_working=widths["lora_attention_working"],
         lora_attention_saved=widths["lora_attention_saved"],
         forward=widths["forward"],
+        evidence="assumed" if unusual else "measured",
     )

@@ -95,6 +95,7 @@ HARMLESS = tuple(
         f"{ACTOR}.tis",
         f"{ACTOR}.data_loader_seed",
         f"{ROLLOUT}.temperature",
+        f"{ROLLOUT}.load_format",
         f"{ROLLOUT}.top",
         f"{ROLLOUT}.do_sample",
         f"{ROLLOUT}.val_kwargs",
@@ -165,6 +166,8 @@ def unsupported_keys(request: Request, settings: Settings, facts: Facts) -> tupl
             known = known_key(key, facts.config_keys)
             if known is None:
                 found.append(f"{key}: not a key that is known to change memory")
+            elif known.status.startswith("no-op") and not _as_usual(key, value, request, facts):
+                found.append(f"{key}: verl ignores it")
             elif _matters(known, settings) and not _as_usual(key, value, request, facts):
                 found.append(f"{key}: not modelled")
     return tuple(found)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .constants import EXPERT_IMBALANCE
 from .matrices import layer_kinds, shared_width
 
 if TYPE_CHECKING:
@@ -58,8 +57,8 @@ class Width:
         return sums[0] if len(sums) == 1 else f"max({', '.join(sums)})"
 
 
-_KEPT = {"q": 4, "k": 4, "a": 4}
-_KEPT_QK = {"q": 10, "k": 10, "a": 8, "g": 4}
+_KEPT: Coefficients = {"q": 4, "k": 4, "a": 4}
+_KEPT_QK: Coefficients = {"q": 10, "k": 10, "a": 8, "g": 4}
 
 DENSE = {
     "working": Width(
@@ -110,28 +109,38 @@ FOUR_NORMS = {
     "working": Width((("norm", {"h": 54, "f": 8, **_KEPT}), ("MLP", {"h": 30, "f": 12, **_KEPT}))),
     "saved": Width((("forward", {"h": 36, "f": 8, **_KEPT}),)),
 }
-_ROUTED = {**_KEPT_QK, "n": 12}
-EXPERTS = {
-    **QK_NORM,
-    "working": Width(
-        (
-            ("gather", {"h": 18, "x": 10, "e": 8, "f": 8, **_ROUTED}),
-            ("experts", {"h": 18, "x": 4, "e": 14, "f": 12, **_ROUTED}),
-            ("activation", {"h": 18, "x": 2, "e": 16, "f": 12, **_ROUTED}),
-        )
-    ),
-    "saved": Width((("forward", {"h": 16, "x": 4, "e": 8, "f": 8, **_ROUTED}),)),
-    "lora_attention_working": Width((("experts", {"h": 18, "x": 10, "e": 14, "f": 12, **_ROUTED}),)),
-    "lora_attention_saved": Width((("forward", {"h": 16, "x": 4, "e": 8, "f": 8, **_ROUTED}),)),
-    "lora_working": Width((("experts", {"h": 28, "x": 10, "e": 14, "f": 14, **_ROUTED}),)),
-    "lora_saved": Width((("forward", {"h": 16, "x": 4, "e": 8, "f": 8, **_ROUTED}),)),
-    "forward": Width((("gather", {"h": 8, "x": 8, "f": 6}), ("experts", {"h": 8, "x": 2, "e": 8, "f": 6}))),
-}
+_ROUTED: Coefficients = {**_KEPT, "n": 12}
+_ROUTED_QK: Coefficients = {**_KEPT_QK, "n": 12}
 
 
-def layer_widths(
-    architecture: Architecture, imbalance: float = EXPERT_IMBALANCE.value
-) -> Mapping[str, float]:
+def _with_experts(dense: Mapping[str, Width], kept: Coefficients) -> dict[str, Width]:
+    """A layer with experts, grouped into one operation, and the rest of it as in ``dense``."""
+    saved = Width((("forward", {"h": 16, "x": 4, "e": 8, "f": 8, **kept}),))
+    return {
+        **dense,
+        "working": Width(
+            (
+                ("gather", {"h": 18, "x": 10, "e": 8, "f": 8, **kept}),
+                ("experts", {"h": 18, "x": 4, "e": 14, "f": 12, **kept}),
+                ("activation", {"h": 18, "x": 2, "e": 16, "f": 12, **kept}),
+            )
+        ),
+        "saved": saved,
+        "lora_working": Width((("experts", {"h": 28, "x": 10, "e": 14, "f": 14, **kept}),)),
+        "lora_saved": saved,
+        "lora_attention_working": Width((("experts", {"h": 18, "x": 10, "e": 14, "f": 12, **kept}),)),
+        "lora_attention_saved": saved,
+        "forward": Width(
+            (("gather", {"h": 8, "x": 8, "f": 6}), ("experts", {"h": 8, "x": 2, "e": 8, "f": 6}))
+        ),
+    }
+
+
+EXPERTS = _with_experts(DENSE, _ROUTED)
+EXPERTS_QK_NORM = _with_experts(QK_NORM, _ROUTED_QK)
+
+
+def layer_widths(architecture: Architecture, imbalance: float = 1.0) -> Mapping[str, float]:
     """Bytes a token of the widest layer, by the names of ``DENSE``.
 
     Args:
@@ -146,7 +155,8 @@ def layer_widths(
     dense = FOUR_NORMS if architecture.norms_per_layer >= 4 else QK_NORM if architecture.qk_norm else DENSE
     choices = [(dense, layer_sizes(architecture))] if _has_dense(architecture) else []
     if architecture.moe:
-        choices.append((EXPERTS, _expert_sizes(architecture, architecture.moe, imbalance)))
+        experts = EXPERTS_QK_NORM if architecture.qk_norm else EXPERTS
+        choices.append((experts, _expert_sizes(architecture, architecture.moe, imbalance)))
     return {name: max(widths[name].value(sizes) for widths, sizes in choices) for name in DENSE}
 
 

@@ -34,7 +34,12 @@ def test_the_record_is_what_the_cases_give(facts):
 
 @pytest.mark.parametrize(
     ("group", "cases", "mean", "worst"),
-    [("verl-log", 7, 0.06, 0.15), ("training", 60, 0.02, 0.06), ("easyr1", 6, 0.20, 0.5), ("other", 2, 0.11, 0.15)],
+    [
+        ("verl-log", 7, 0.06, 0.15),
+        ("training", 60, 0.02, 0.06),
+        ("easyr1", 6, 0.20, 0.5),
+        ("other", 2, 0.11, 0.15),
+    ],
 )
 def test_errors(groups, group, cases, mean, worst):
     found = groups[group]
@@ -44,7 +49,9 @@ def test_errors(groups, group, cases, mean, worst):
 
 
 def test_rows_of_plain_fsdp(scores):
-    rows = [abs(score.deviation) for score in scores if score.case.id.startswith("fms-") and score.case.is_scored]
+    rows = [
+        abs(score.deviation) for score in scores if score.case.id.startswith("fms-") and score.case.is_scored
+    ]
     assert len(rows) == 59
     assert statistics.fmean(rows) <= 0.006
     assert max(rows) <= 0.02
@@ -62,7 +69,9 @@ def test_no_run_that_fits_is_called_out_of_memory(scores):
     contradicted = [
         score.case.id
         for score in scores
-        if score.case.is_scored and score.case.outcome in {"fits", "measured"} and score.verdict == "does not fit"
+        if score.case.is_scored
+        and score.case.outcome in {"fits", "measured"}
+        and score.verdict == "does not fit"
     ]
     assert contradicted == []
 

@@ -331,6 +331,22 @@ def test_outside_of_tensors(ask, phase, sizes):
     assert sizes(many, "update-backward")["fragmentation"] == pytest.approx(0.04 * update.counted)
 
 
+@pytest.mark.parametrize(
+    ("settings", "size"),
+    [
+        ({"rollout.tensor_model_parallel_size": 1}, 1),
+        ({"rollout.tensor_model_parallel_size": 4}, 1.5),
+        ({"fsdp.ulysses_sequence_parallel_size": 2}, 2),
+        ({"fsdp.ulysses_sequence_parallel_size": 2, "fsdp.fsdp_size": 2}, 2.5),
+        ({"actor.strategy": "megatron", "megatron.tensor_model_parallel_size": 2}, 2.5),  # ETP follows TP
+        ({"actor.strategy": "megatron", "megatron.pipeline_model_parallel_size": 2}, 2),
+        ({"trainer.v1.trainer_mode": "separate_async"}, 1),
+    ],
+)
+def test_each_way_of_grouping_has_a_communicator(ask, sizes, settings, size):
+    assert sizes(ask({**FULL, **settings}), "optimizer-step")["communicators"] == size * GIB
+
+
 # Which states are where: the tables of verl's behaviour, phase by phase.
 RESIDENT = {
     "rollout": ("weights unless param", "optimizer unless optimizer"),

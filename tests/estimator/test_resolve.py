@@ -12,6 +12,7 @@ from sphinx_verl_resources.estimator.keys import in_todays_names
 from sphinx_verl_resources.estimator.request import EstimateError, Request
 from sphinx_verl_resources.estimator.settings import Lengths, MicroBatch
 from sphinx_verl_resources.estimator.tokens import (
+    micro_batches,
     fullest,
     old_tokens,
     reference_tokens,
@@ -64,6 +65,45 @@ def test_fixed_micro_batches_of_known_lengths(ask):
     assert tokens(ask(MICRO, observed=KNOWN)) == pytest.approx(2 * 400 * (1 + 2**-0.5))
     short = {**KNOWN, "prompt_length_max": 150, "response_length_max": 350}
     assert tokens(ask(MICRO, observed=short)) == 2 * 500  # no sequence is longer
+
+
+def test_lengths_from_the_tokens_of_a_step(ask):
+    settings = {**MICRO, "actor.ppo_micro_batch_size_per_gpu": 16, "rollout.n": 2}
+    found = ask(settings, observed={"total_num_tokens": 2048 * 200})
+    assert found.settings.lengths.mean == 200
+    both = ask(settings, observed={"total_num_tokens": 2048 * 200, **KNOWN})
+    assert both.settings.lengths.mean == 400
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [
+        ({"actor.ppo_micro_batch_size_per_gpu": 2}, 16),
+        ({"actor.ppo_micro_batch_size_per_gpu": 5}, 7),
+        ({"actor.ppo_micro_batch_size_per_gpu": 64}, 1),
+        ({"actor.use_dynamic_bsz": True, "actor.ppo_max_token_len_per_gpu": 4096}, 4),  # 32 × 400 tokens
+        ({"actor.use_dynamic_bsz": True, "actor.ppo_max_token_len_per_gpu": 99_999}, 1),
+        (
+            {
+                "actor.use_dynamic_bsz": True,
+                "actor.ppo_max_token_len_per_gpu": 4096,
+                "fsdp.ulysses_sequence_parallel_size": 4,
+            },
+            4,  # four times the sequences, a quarter of each
+        ),
+        (
+            {
+                "actor.use_dynamic_bsz": True,
+                "actor.ppo_max_token_len_per_gpu": 4096,
+                "model.use_remove_padding": False,
+            },
+            8,
+        ),
+    ],
+)
+def test_micro_batches_per_optimizer_step(ask, settings, count):
+    found = ask(settings, observed=KNOWN).settings
+    assert micro_batches(found, found.actor) == count
 
 
 def test_padding_fills_up_to_the_limit(ask):
@@ -258,6 +298,8 @@ def test_engines(ask, settings, others, engine):
         ({}, 16, (16, 2)),
         ({"trainer.n_gpus_per_node": 4}, 16, (16, 4)),
         ({"trainer.nnodes": 4}, 16, (16, 4)),
+        ({"trainer.n_gpus_per_node": 3}, 16, (16, 2)),
+        ({"trainer.nnodes": 3}, 16, (16, 2)),
         ({"trainer.nnodes": 2, "trainer.n_gpus_per_node": 2}, 4, (4, 2)),
         ({}, 1, (1, 1)),
     ],
@@ -402,6 +444,31 @@ def test_experts_that_cannot_be_shared_out(ask):
     settings = {**MICRO, "megatron.expert_model_parallel_size": 3}
     with pytest.raises(EstimateError, match="128 experts"):
         ask(settings, model="Qwen/Qwen3-30B-A3B", gpus=12)
+
+
+@pytest.mark.parametrize(
+    ("stages", "first", "last", "good"),
+    [
+        (2, None, None, True),
+        (2, 10, 18, True),
+        (2, 10, 17, False),
+        (2, 28, None, False),
+        (4, 26, 1, False),
+        (4, 25, 1, True),
+        (4, None, 26, False),
+        (8, None, None, True),
+        (32, None, None, False),
+    ],
+)
+def test_layers_have_to_go_on_the_stages(ask, stages, first, last, good):
+    transformer = "megatron.override_transformer_config.num_layers_in"
+    settings = {**MICRO, "megatron.pipeline_model_parallel_size": stages}
+    settings |= {f"{transformer}_first_pipeline_stage": first, f"{transformer}_last_pipeline_stage": last}
+    if good:
+        assert ask(settings, gpus=32).peak > 0
+    else:
+        with pytest.raises(EstimateError, match="cannot be shared out"):
+            ask(settings, gpus=32)
 
 
 def test_sizes_of_the_critic_are_looked_at_too(ask):
