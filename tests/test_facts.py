@@ -94,7 +94,10 @@ def test_cases(facts, cases, name):
         case = cases[row["id"]].case
         assert case.source.text
         for key in ("framework", "version", "task", "model", "train", "infer", "outcome", "oom_message"):
-            assert getattr(case, key) == row.get(key), (case.id, key)
+            ours, theirs = getattr(case, key), row.get(key)
+            if key == "version" and ours and theirs:  # ours may have the day as well
+                ours = ours[: len(theirs)]
+            assert ours == theirs, (case.id, key)
         assert case.confidence == row.get("confidence", "high"), case.id
         assert case.config == row.get("config"), case.id
         assert fields(case.observed_tokens) == row.get("observed_tokens", {}), case.id

@@ -90,7 +90,7 @@ def _megatron_changes(role: Role, prefix: str, optimizer: str) -> Iterator[tuple
         # Megatron refuses full recomputation without a method and a number of layers.
         transformer = f"{prefix}.override_transformer_config.recompute_"
         values = ("granularity=full", "method=uniform", "num_layers=1")
-        yield " ".join(transformer + value for value in values), changed(recompute=True)
+        yield " ".join(transformer + value for value in values), changed(recompute=True, recompute_layers=1)
     if not megatron.cpu_optimizer:
         config = f"{optimizer}.override_optimizer_config.optimizer_"
         yield f"{config}cpu_offload=True {config}offload_fraction=1", changed(cpu_optimizer=1.0)

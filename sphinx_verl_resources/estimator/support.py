@@ -95,7 +95,6 @@ HARMLESS = tuple(
         f"{ACTOR}.tis",
         f"{ACTOR}.data_loader_seed",
         f"{ROLLOUT}.temperature",
-        f"{ROLLOUT}.load_format",
         f"{ROLLOUT}.top",
         f"{ROLLOUT}.do_sample",
         f"{ROLLOUT}.val_kwargs",
@@ -140,6 +139,8 @@ _PARTLY: Mapping[str, tuple[tuple[str, ...], str]] = {
     "trainer.v1.trainer_mode": (("none", "sync", "separate_async"), "computed as sync"),
     f"{ROLLOUT}.name": (("none", "vllm", "sglang"), "computed as taking a share of the free memory"),
 }
+#: Ways of filling the engine with weights that lead to the same peaks.
+_LOADING = frozenset({"auto", "dummy", "dummy_dtensor", "dummy_hf", "dummy_megatron", "hf", "safetensors"})
 #: Keys that follow others: what they are set to beside those changes nothing.
 _FOLLOWS: Mapping[str, str] = {
     f"{ROLLOUT}.prompt_length": "data.max_prompt_length",
@@ -188,6 +189,8 @@ def _matters(key: ConfigKey, settings: Settings) -> bool:
 def _as_usual(key: str, value: Any, request: Request, facts: Facts) -> bool:
     """Whether a key is set to its default, or to what it follows."""
     defaults = facts.defaults(request.version)
+    if key == f"{ROLLOUT}.load_format" and value in _LOADING:
+        return True
     if value == defaults.get(key) or (key == "critic.model.path" and value == request.model):
         return True
     other = _FOLLOWS.get(key)

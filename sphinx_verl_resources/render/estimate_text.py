@@ -55,7 +55,11 @@ def _row(name: str, found: AnyEstimate | None) -> tuple[str, ...]:
 def relief_text(found: AnyEstimate) -> str:
     """The setting that helps most and what it saves: ``key=value`` and GiB; empty if none does."""
     relief = getattr(found, "relief", None)
-    return f"{relief.setting} ({MINUS}{gib_number(relief.saves)})" if relief else ""
+    if relief is None:
+        return ""
+    first, *more = relief.setting.split()
+    dots = " …" if more else ""
+    return f"{first}{dots} ({MINUS}{gib_number(relief.saves)})"
 
 
 def _details(found: AnyEstimate) -> Iterator[str]:

@@ -81,7 +81,8 @@ def fit_legend(
     )
     below = (
         f"Computed with FSDP and the settings below; what is not set has the default of verl {version}, and "
-        f"the rollout engine takes as many GPUs for a replica as it needs.{megatron}"
+        "the rollout engine takes as many GPUs for a replica as it needs. Token budgets that are not set are "
+        f"the smallest that hold one sequence, or larger ones where these take less.{megatron}"
     )
     code = flat_yaml(settings)
     return [

@@ -128,7 +128,8 @@ def test_parts_show_formula_numbers_and_evidence(runs, estimated):
     assert not soup.select("table")
 
 
-def test_what_is_left_out_is_said(runs):
+def test_what_is_left_out_is_said(runs, data, settings):
+    data.run("a", settings={**settings, "actor_rollout_ref.rollout.load_format": "sharded_state"})
     soup = runs.page(".. verl-memory::\n   :run: a\n   :show: table\n").build().soup()
     (note,) = soup.select("ul.verl-notes li")
     assert note.get_text() == "actor_rollout_ref.rollout.load_format: not modelled"

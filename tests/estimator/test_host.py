@@ -11,6 +11,11 @@ ADAPTERS = 80_740_352
 BASE = 20 * GIB
 FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "rollout.name": "vllm"}
 
+HOST_OPTIMIZER = {
+    "optim.override_optimizer_config.optimizer_cpu_offload": True,
+    "optim.override_optimizer_config.optimizer_offload_fraction": 1,
+}
+
 
 @pytest.fixture
 def host(ask):
@@ -90,12 +95,12 @@ STAGE = (14 * U + HEAD + H) / 2
         ({"megatron.param_offload": True}, {"weights": 8 * 2 * STAGE}),
         ({"megatron.optimizer_offload": True}, {"optimizer-states": 8 * 12 * STAGE / 2}),
         (
-            {"optim.override_optimizer_config.optimizer_cpu_offload": True},
+            HOST_OPTIMIZER,
             {"host-optimizer": 8 * 12 * STAGE / 2},
         ),
         (
             {
-                "optim.override_optimizer_config.optimizer_cpu_offload": True,
+                **HOST_OPTIMIZER,
                 "megatron.use_distributed_optimizer": False,
             },
             {"host-optimizer": 8 * 12 * STAGE},
@@ -116,7 +121,7 @@ def test_experts_of_an_optimizer_on_the_host(host):
     settings = {
         "actor.strategy": "megatron",
         "megatron.expert_model_parallel_size": 4,
-        "optim.override_optimizer_config.optimizer_cpu_offload": True,
+        **HOST_OPTIMIZER,
     }
     total, experts = 30_532_122_624, 48 * 128 * 3 * 2048 * 768
     found = host(settings, model="Qwen/Qwen3-30B-A3B")

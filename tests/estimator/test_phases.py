@@ -298,7 +298,9 @@ def test_liger_stores_logits(ask, sizes):
 @pytest.mark.parametrize(("version", "copy"), [((0, 8, 0), 0), (NEW, 2)])
 def test_bytes_a_token_and_vocabulary_entry(ask, sizes, settings, update, old, version, copy):
     found = ask({**FULL, **settings}, version=version)
-    assert sizes(found, "update-forward")["logits"] == pytest.approx((update + copy) * T * V)
+    assert sizes(found, "update-forward")["logits"] == pytest.approx(
+        (update + (copy if settings else 0)) * T * V
+    )
     assert sizes(found, "old-log-prob")["logits"] == pytest.approx((old + copy) * T * V)
 
 
@@ -480,8 +482,10 @@ def test_megatron_with_an_optimizer_on_the_host(ask, sizes):
     half = {**MEGATRON, f"{key}.optimizer_cpu_offload": True, f"{key}.optimizer_offload_fraction": 0.5}
     last = (14 * U + HEAD + H) / 2
     assert sizes(ask(half, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * last / 4)
-    whole = {**MEGATRON, f"{key}.optimizer_cpu_offload": True}
+    whole = {**MEGATRON, f"{key}.optimizer_cpu_offload": True, f"{key}.optimizer_offload_fraction": 1}
     assert "optimizer-states" not in sizes(ask(whole, gpus=16), "optimizer-step")
+    unsaid = {**MEGATRON, f"{key}.optimizer_cpu_offload": True}  # Megatron's own fraction is 0
+    assert sizes(ask(unsaid, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(12 * last / 4)
 
 
 def test_megatron_with_fewer_bytes_a_moment(ask, sizes):

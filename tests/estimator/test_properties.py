@@ -9,7 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from sphinx_verl_resources.catalog.settings.overrides import read_overrides
 from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.host import host_memory
 from sphinx_verl_resources.estimator.parts import size_of
@@ -261,10 +263,8 @@ def test_relief_keeps_its_promise(request):
     for relief in reliefs(found):
         assert 0 < relief.saves <= found.peak
         assert relief.peak == pytest.approx(found.peak - relief.saves)
-        key, _, text = relief.setting.partition("=")
-        value = {"True": True, "full": "full"}.get(text)
-        value = (float(text) if "." in text else int(text)) if value is None else value
-        after = asked(replace(request, config={**request.config, key: value}))
+        changed = read_overrides(relief.setting.split(), Location("relief")).values
+        after = asked(replace(request, config={**request.config, **changed}))
         assert after.peak <= relief.peak * (1 + 1e-9), relief.setting
     best = found.relief
     assert best is None or best.saves == max(relief.saves for relief in reliefs(found))

@@ -12,8 +12,8 @@ from sphinx_verl_resources.estimator.keys import in_todays_names
 from sphinx_verl_resources.estimator.request import EstimateError, Request
 from sphinx_verl_resources.estimator.settings import Lengths, MicroBatch
 from sphinx_verl_resources.estimator.tokens import (
-    micro_batches,
     fullest,
+    micro_batches,
     old_tokens,
     reference_tokens,
     tokens_of,
@@ -169,10 +169,10 @@ lengths = st.builds(
     st.floats(0, 1e5),
     st.floats(0, 1e5),
 )
-micro_batches = st.builds(MicroBatch, st.none() | st.integers(1, 512), st.booleans(), st.integers(1, 10**6))
+cuts = st.builds(MicroBatch, st.none() | st.integers(1, 512), st.booleans(), st.integers(1, 10**6))
 
 
-@given(lengths, micro_batches, st.integers(1, 4096), st.sampled_from([1, 2, 4, 8]), st.booleans())
+@given(lengths, cuts, st.integers(1, 4096), st.sampled_from([1, 2, 4, 8]), st.booleans())
 def test_tokens_are_within_bounds(lengths, micro, most, divide, padded):
     found = tokens_of(lengths, micro, most, divide, padded=padded)
     longest = lengths.limit if padded else lengths.longest
