@@ -37,7 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"verl-resources: {error}", file=sys.stderr)
         return 2
-    _write(output.getvalue())
+    try:
+        _write(output.getvalue())
+    except OSError as error:
+        print(f"verl-resources: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
     return code
 
 

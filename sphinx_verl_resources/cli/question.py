@@ -11,12 +11,13 @@ from ..catalog.settings.overrides import read_overrides
 from ..catalog.settings.read import read_settings
 from ..catalog.settings.result import SettingsText
 from ..catalog.yaml_data import MAX_BYTES, printable
-from ..diagnostics import Code, Diagnostic, Location, suggest_or
+from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
 from ..estimator.facts import Facts
 from ..estimator.gpus import parse_gpus
 from ..estimator.hf_config import read_config_json
 from ..estimator.request import Request
 from ..estimator.roles import MODEL
+from ..estimator.support import is_harmless
 from ..estimator.versions import CURRENT, version_of
 from .data import add_data_option, read_file
 
@@ -127,6 +128,13 @@ def read_question(
     """
     given = read_settings(_text(source), printable(source)) if source else SettingsText({}, {})
     own = read_overrides(options.settings, COMMAND_LINE)
+    broken = [*_errors(given), *_errors(own)]
+    if source and not (given.values or given.unresolved or broken):
+        hint = "give a launch script, YAML or overrides"
+        message = "no setting of verl stands in it"
+        broken.append(Diagnostic(Location(printable(source)), Code.file_empty, message, hint))
+    if broken:
+        raise QuestionError(*broken)
     values = {**(base or {}), **given.values, **own.values}
     count, card = gpus
     if card is not None and facts.gpus.get(card) is None:
@@ -134,7 +142,10 @@ def read_question(
         raise QuestionError(
             Diagnostic(COMMAND_LINE, Code.unknown_gpu, f"no GPU is recorded as {card[:200]!r}", hint)
         )
-    facts, model, found = _model(options, facts, values.get(_MODEL_PATH))
+    try:
+        facts, model, found = _model(options, facts, values.get(_MODEL_PATH))
+    except QuestionError as error:  # what is wrong with the text may be why
+        raise QuestionError(*_open_still(given, own), *error.problems) from None
     request = Request(
         model=model,
         config=values,
@@ -148,13 +159,19 @@ def read_question(
     return Question(request, facts, {**given.places, **own.places}, place, problems)
 
 
+def _errors(text: SettingsText) -> list[Diagnostic]:
+    """What makes a text unusable: an estimate without its settings would answer another question."""
+    return [problem for problem in text.problems if problem.severity is Severity.ERROR]
+
+
 def _open_still(given: SettingsText, own: SettingsText) -> list[Diagnostic]:
     """What is wrong with a text, without the values that it leaves open and an override gives."""
     given_now = {given.places[key] for key in given.unresolved if key in own.values}
+    harmless = {given.places[key] for key in given.unresolved if is_harmless(key)}
     return [
         problem
         for problem in given.problems
-        if problem.code is not Code.unresolved or problem.location not in given_now
+        if problem.code is not Code.unresolved or problem.location not in given_now | harmless
     ]
 
 

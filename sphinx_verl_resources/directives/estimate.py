@@ -70,6 +70,8 @@ class VerlEstimate(SettingsDirective):
         if self.arguments:
             hint = "leave it out, or leave :run: and :model: out for the analysis"
             raise OptionError(f"the argument {self.arguments[0]!r} asks for the analysis of a model; {hint}")
+        if not set(ASKING) & set(self.options):
+            raise OptionError("name a run with :run:, or a checkpoint with :model: and :gpus:")
         if set(ASKING) <= set(given):
             raise OptionError(":run: and :model: do not go together; keep one of them")
         if "run" in given:

@@ -34,8 +34,9 @@ class VerlFit(SettingsDirective):
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The table, what its words mean, and what was assumed."""
+        from ..estimator.layouts import LIMITS
         from ..estimator.planner import TASKS, task_settings
-        from ..estimator.questions import Fit, SizeModels
+        from ..estimator.questions import Defaults, Fit, SizeModels
         from ..estimator.versions import CURRENT, version_text
         from ..render import fit as render
 
@@ -66,7 +67,8 @@ class VerlFit(SettingsDirective):
         name = next(known for known in TASKS if known.casefold() == task.casefold())
         inside = render.fit_rows(rows, models, partial(row_link, self.env))
         table = self.table(render.TABLE_CLASS, inside, f"{name} on {gpu}: what fits", with_options=True)
-        settings = {**(task_settings(task) or {}), **dict(body.config)}
+        defaults = dict(self.ask(Defaults(LIMITS)))
+        settings = {**(task_settings(task) or {}), **defaults, **dict(body.config)}
         legend = render.fit_legend(rows, settings, version_text(CURRENT))
         for node in legend:
             if isinstance(node, nodes.Element):

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 #: What can be shown of a model.
 PIECES = ("specification", "formulas", "chart", "table")
 
+_OF_ANALYSIS = (*LIMITS, "steps", "show", "gib", NO_REMARKS, *TABLE_OPTIONS)
+
 
 class VerlMemory(SphinxDirective):
     """The estimate of a run or of settings, where an option asks for it, or else the analysis of a model."""
@@ -49,7 +51,9 @@ class VerlMemory(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Leave it to one of the two."""
-        form = VerlEstimate if set(ASKING).intersection(self.options) else ModelAnalysis
+        foreign = bool(self.content) or not set(self.options) <= set(_OF_ANALYSIS)
+        asks = set(ASKING).intersection(self.options) or (foreign and not self.arguments)
+        form = VerlEstimate if asks else ModelAnalysis
         return form(
             self.name,
             self.arguments,
@@ -66,9 +70,7 @@ class VerlMemory(SphinxDirective):
 class ModelAnalysis(AnalysisDirective):
     """Components, chain and running totals of one model."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(
-        *LIMITS, "steps", "show", "gib", NO_REMARKS, *TABLE_OPTIONS
-    )
+    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(*_OF_ANALYSIS)
 
     def check_text(self) -> None:
         """Settings belong to an estimate."""
@@ -87,7 +89,10 @@ class ModelAnalysis(AnalysisDirective):
         with problems.noted():
             self._check_combination(given, pieces, steps)
         if not self.arguments:
-            hint = "name a size class or a model, as in '.. verl-memory:: 8B', or a run with :run:"
+            hint = (
+                "name a size class or a model, as in '.. verl-memory:: 8B', a run with :run:, or a "
+                "checkpoint with :model: and :gpus:"
+            )
             raise OptionError(hint, Code.unknown_size)
         name = " ".join(self.arguments[0].split())
         if problems:

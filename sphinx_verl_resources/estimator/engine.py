@@ -10,7 +10,7 @@ from .parts import fixed, part
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Component
+    from ..memory.breakdown import Component, Evidence
     from .settings import Settings
     from .shape import Shape
 
@@ -37,7 +37,8 @@ def awake(shape: Shape, settings: Settings, before: float) -> Parts:
     label = "Rollout engine: weights and KV cache"
     if rollout.engine == "vllm" and not behaviour(settings.version).engine_takes_free_memory:
         variables = (("memory of the GPU", capacity), ("utilization", rollout.utilization))
-        pool = part("rollout-pool", label, "exact", variables, unit="")
+        evidence: Evidence = "exact" if settings.capacity_known else "assumed"
+        pool = part("rollout-pool", label, evidence, variables, unit="")
     else:
         variables = (("free memory", max(0.0, capacity - before)), ("utilization", rollout.utilization))
         pool = part("rollout-pool", label, "assumed", variables, unit="")

@@ -41,6 +41,8 @@ _MEGATRON: Mapping[str, Any] = {
 _LAYOUTS = sorted(product((1, 2, 4, 8, 16), (1, 2, 4, 8)), key=lambda sizes: (sizes[0] * sizes[1], sizes))
 #: No GPU holds the logits of more tokens than this.
 _MOST_TOKENS = 2**18
+#: The longest prompt and response.
+LIMITS = ("data.max_prompt_length", "data.max_response_length")
 _BUDGETS = (
     f"{ACTOR}.ppo_max_token_len_per_gpu",
     "critic.ppo_max_token_len_per_gpu",
@@ -56,9 +58,12 @@ def fitted(request: Request, facts: Facts) -> Request:
     """
     gpus = request.gpus or 8
     config = dict(request.config)
-    config.setdefault("trainer.nnodes", -(-gpus // 8))
-    config.setdefault("trainer.n_gpus_per_node", min(gpus, 8))
+    if not {"trainer.nnodes", "trainer.n_gpus_per_node"} & config.keys():
+        each = next(size for size in range(min(gpus, 8), 0, -1) if not gpus % size)
+        config |= {"trainer.nnodes": gpus // each, "trainer.n_gpus_per_node": each}
     defaults = facts.defaults(request.version)
+    for key in LIMITS:  # they decide most answers, and so are never left unsaid
+        config.setdefault(key, defaults.get(key))
 
     def value(key: str) -> Any:
         return config.get(key, defaults.get(key))
@@ -77,7 +82,7 @@ def fitted(request: Request, facts: Facts) -> Request:
         ):
             tensor *= 2
         config[key] = tensor
-    limits = [value(f"data.max_{name}_length") for name in ("prompt", "response")]
+    limits = [value(key) for key in LIMITS]
     if value(f"{ACTOR}.use_dynamic_bsz") is True and all(type(item) is int for item in limits):
         for budget in _BUDGETS:
             config.setdefault(budget, sum(limits))
@@ -116,13 +121,16 @@ def with_megatron(request: Request, facts: Facts) -> Iterator[Request]:
 def best_layout(asked: Request, facts: Facts) -> tuple[Request, Estimate] | None:
     """The first layout that fits at the upper end of the range, or else the one that takes least.
 
-    FSDP is tried first, with growing token budgets where none is set, then Megatron; a training backend that
-    the request names is the only one. None where nothing can be estimated.
+    FSDP is tried first, with growing token budgets where none is set, then Megatron by growing parallel
+    sizes. A training backend that the request names is the only one, and so are parallel sizes. None where
+    nothing can be estimated.
     """
     named = asked.backend or asked.config.get(f"{ACTOR}.strategy") or asked.config.get("model_engine")
-    others = iter(()) if named else with_megatron(asked, facts)
+    own_sizes = any(key.startswith(f"{ACTOR}.megatron.") for key in asked.config)
+    with_fsdp = _with_budgets(asked, facts) if named != "megatron" or own_sizes else iter(())
+    others = with_megatron(asked, facts) if not named or (named == "megatron" and not own_sizes) else iter(())
     tried = []
-    for request in chain(_with_budgets(asked, facts), (fitted(other, facts) for other in others)):
+    for request in chain(with_fsdp, (fitted(other, facts) for other in others)):
         try:
             found = estimate(request, facts)
         except EstimateError:

@@ -186,6 +186,20 @@ class CaseFilesWithErrors(EstimatorQuestion["tuple[str, ...]"]):
 
 
 @dataclass(frozen=True)
+class Defaults(EstimatorQuestion["tuple[tuple[str, Any], ...]"]):
+    """verl's defaults of some keys, in its newest version."""
+
+    keys: tuple[str, ...]
+
+    def answer(self, world: World) -> tuple[tuple[str, Any], ...]:
+        """Pairs of key and value."""
+        from .versions import CURRENT
+
+        defaults = world.facts.defaults(CURRENT)
+        return tuple((key, defaults.get(key)) for key in self.keys)
+
+
+@dataclass(frozen=True)
 class Accuracies(EstimatorQuestion["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
     """Every case, computed beside observed, and the summary of each group."""
 

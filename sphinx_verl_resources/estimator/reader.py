@@ -66,7 +66,8 @@ class Reader:
         if type(value) is float and value.is_integer() and least <= value <= _MOST:
             return int(value)
         if type(value) in (int, float):
-            self._wrong(key, f"expected a whole number of at least {least}, got {_shown(value)}")
+            bound = "at most 10^12" if value > 10**12 else f"at least {least}"
+            self._wrong(key, f"expected a whole number of {bound}, got {_shown(value)}")
             value = self._defaults.get(key)
         else:
             value = self._default_for(key, value, "a whole number")

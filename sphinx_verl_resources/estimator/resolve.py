@@ -28,7 +28,7 @@ from .roles import (
 from .rollout import read_rollout
 from .settings import Lengths, MicroBatch, Settings
 from .support import misspelt_keys
-from .versions import behaviour
+from .versions import CURRENT, LAST, behaviour, version_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,23 @@ if TYPE_CHECKING:
 _BACKENDS = ("fsdp", "fsdp2", "megatron")
 #: Where nothing is said of the card, its memory is only used for the share that the rollout engine takes.
 USUAL_CARD = 79.1 * GIB
+#: verl's estimators of the advantage; the first needs a critic.
+ESTIMATORS = (
+    "gae",
+    "gdpo",
+    "gpg",
+    "grpo",
+    "grpo_passk",
+    "grpo_vectorized",
+    "opo",
+    "optimal_token_baseline",
+    "reinforce_plus_plus",
+    "reinforce_plus_plus_baseline",
+    "remax",
+    "rloo",
+    "rloo_vectorized",
+    "tir_optimal_token_baseline",
+)
 #: Backends of verl that no formula is made for.
 _OTHER_BACKENDS = ("fsdp_turbo", "veomni", "torchtitan")
 
@@ -66,6 +83,10 @@ def resolve(request: Request, facts: Facts) -> tuple[Shape, Settings, tuple[Issu
         raise EstimateError(tuple(read.issues))
     settings = read_settings(request, facts, read)
     read.issues += problems_of(shape, settings)
+    if request.version > LAST:
+        newest = version_text(CURRENT)
+        message = f"{version_text(request.version)} is newer than the newest verl that is known, {newest}"
+        read.issues.append(warning("version", message, "that one is taken"))
     for key, near in misspelt_keys(request, facts):
         read.issues.append(
             warning(
@@ -223,8 +244,14 @@ def _strategy(read: Reader, key: str) -> Backend | None:
 def _has_critic(request: Request, read: Reader) -> bool:
     if read.is_set("critic.enable"):
         return read.flag("critic.enable")
-    if read.is_set("algorithm.adv_estimator") or not request.task:
-        return bool(read.any("algorithm.adv_estimator") == "gae")
+    key = "algorithm.adv_estimator"
+    if read.is_set(key) or not request.task:
+        name = read.any(key)
+        if name not in ESTIMATORS:
+            hint = suggest_or(str(name), ESTIMATORS, "with gae there is a critic, with others none")
+            message = f"{str(name)[:80]!r} is no estimator that is known; no critic is assumed"
+            read.issues.append(warning(key, message, hint, Code.unknown_value))
+        return bool(name == "gae")
     return request.task.lower().startswith("ppo")
 
 
@@ -265,6 +292,12 @@ def _capacity(request: Request, facts: Facts, read: Reader) -> float | None:
         read.issues.append(
             warning("gpus", f"no GPU is recorded as {request.gpu[:200]!r}", hint, Code.unknown_gpu)
         )
+    elif not request.partial:
+        hint = "name it, as in 8*H100"
+        message = (
+            "no GPU is named; whether it fits is not known, and the rollout budget is that of an 80 GB card"
+        )
+        read.issues.append(warning("gpus", message, hint, Code.missing_key))
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..units import GIB
+from .versions import version_text
 
 if TYPE_CHECKING:
     from .estimate import Estimate
@@ -28,6 +29,7 @@ FIELDS = (
     "phases",
     "unsupported",
     "warnings",
+    "verl_version",
 )
 
 
@@ -40,6 +42,7 @@ def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any
     low, high = estimate.logged_range
     host = getattr(estimate, "host", None)
     relief = getattr(estimate, "relief", None)
+    settings = getattr(estimate, "settings", None)
     return {
         "id": name,
         "fits": {"fits": True, "does not fit": False}.get(verdict),
@@ -73,6 +76,7 @@ def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any
         ],
         "unsupported": list(getattr(estimate, "unsupported", ())),
         "warnings": [issue.message for issue in getattr(estimate, "issues", ())],
+        "verl_version": version_text(settings.version) if settings else None,
     }
 
 

@@ -141,6 +141,8 @@ _PARTLY: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 #: Ways of filling the engine with weights that lead to the same peaks.
 _LOADING = frozenset({"auto", "dummy", "dummy_dtensor", "dummy_hf", "dummy_megatron", "hf", "safetensors"})
+#: Older keys that change memory, and how.
+_OLD: Mapping[str, str] = {"reward_model.enable": "the reward model comes on top"}
 #: Keys that follow others: what they are set to beside those changes nothing.
 _FOLLOWS: Mapping[str, str] = {
     f"{ROLLOUT}.prompt_length": "data.max_prompt_length",
@@ -148,6 +150,11 @@ _FOLLOWS: Mapping[str, str] = {
     f"{REFERENCE}.strategy": f"{ACTOR}.strategy",
     "critic.model.path": f"{MODEL}.path",
 }
+
+
+def is_harmless(key: str) -> bool:
+    """Whether a key is known not to change memory."""
+    return _HARMLESS.match(key) is not None
 
 
 def unsupported_keys(request: Request, settings: Settings, facts: Facts) -> tuple[str, ...]:
@@ -165,7 +172,10 @@ def unsupported_keys(request: Request, settings: Settings, facts: Facts) -> tupl
                 found.append(f"{key}: {str(value)[:80]!r} is not modelled; {instead}")
         elif not _HARMLESS.match(key):
             known = known_key(key, facts.config_keys)
-            if known is None:
+            if known is None and key in _OLD:
+                if value is not False:
+                    found.append(f"{key}: not modelled; {_OLD[key]}")
+            elif known is None:
                 found.append(f"{key}: not a key that is known to change memory")
             elif known.status.startswith("no-op") and not _as_usual(key, value, request, facts):
                 found.append(f"{key}: verl ignores it")

@@ -25,6 +25,8 @@ RELEASES: tuple[tuple[str, Version], ...] = (
 )
 #: The newest one known.
 CURRENT: Version = RELEASES[-1][1]
+#: What was read of verl was on its way to this one.
+LAST: Version = (0, 10, 0)
 #: Taken for an observation that does not say: with one exception, all public ones are from 2025.
 OBSERVED: Version = (0, 4, 0)
 

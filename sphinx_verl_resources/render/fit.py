@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 TABLE_CLASS = "verl-fit"
 #: What each kind of cell means.
 MEANINGS = {
-    "measured": "a tested run of that size class, task and GPU is recorded for that number of GPUs.",
+    "measured": "a tested run of that size class, task and GPU is recorded for that number of GPUs, with "
+    "settings of its own.",
     "computed": "fits at the upper end of the range of the estimate. The figure is the peak of a GPU.",
     "tight": "the memory of the GPU lies in the range of the estimate: it may fit, or may not.",
     "does not fit": "the GPU has less memory than the range of the estimate begins with.",

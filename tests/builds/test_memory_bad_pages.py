@@ -21,7 +21,7 @@ PIECES = "specification, formulas, chart, table"
 @pytest.mark.parametrize(
     ("directive", "options", "messages"),
     [
-        ("verl-memory", "", ["name a size class or a model, as in '.. verl-memory:: 8B', or a run with :run: [verl.unknown_size]"]),
+        ("verl-memory", "", ["name a size class or a model, as in '.. verl-memory:: 8B', a run with :run:, or a checkpoint with :model: and :gpus: [verl.unknown_size]"]),
         ("verl-memory:9B", "", [f"there is no model '9B'; the nearest is 8B; name one of {SIZES}, or a checkpoint of architectures.yaml [verl.unknown_size]"]),
         ("verl-memory:Qwen/Qwen3-8", "", ["there is no model 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? [verl.unknown_model]"]),
         ("verl-memory:3B", ":gpus: 0", [":gpus: must be a whole number from 1 to 100,000, got '0' [verl.directive]"]),

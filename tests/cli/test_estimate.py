@@ -305,7 +305,8 @@ def test_a_model_path_that_is_none_of_the_known_names(answers, tmp_path):
     (tmp_path / "run.sh").write_text(text, "utf-8")
     code, (found,), err = answers("--script", "run.sh", "--gpus", "H100")
     assert code == 2
-    assert err == [
+    assert [line.split(": ")[1] for line in err] == ["WARNING", "ERROR"]
+    assert err[1:] == [
         "command line:1:1: ERROR: no model is named; '/models/Qwen2.5-7B' in the settings is none that is recorded; "
         "add --model Qwen/Qwen2.5-7B [verl.missing_key]"
     ]
@@ -376,15 +377,34 @@ def test_a_run_that_cannot_be_asked_for(answers, words, message):
 
 
 def test_settings_that_are_none(answers):
-    code, (found,), err = answers(*OWN, "cases.yaml", f"{ROLLOUT}.tensor_model_parallel_size=3")
+    code, (found,), err = answers(*OWN, f"{ROLLOUT}.tensor_model_parallel_size=3")
     assert code == 1
     assert err == [
-        "command line:1:1: ERROR: 'cases.yaml' is not a setting; write key=value, for example data.train_batch_size=256 "
-        "[verl.wrong_value]",
         "command line:1:1: ERROR: actor_rollout_ref.rollout.tensor_model_parallel_size: it is 3, which does not divide "
         "the 8 GPUs; choose a divisor [verl.wrong_value]",
     ]
     assert "does not divide" in found["error"]
+
+
+def test_words_that_are_no_settings_leave_no_estimate(answers):
+    """Without them it would answer another question."""
+    code, (found,), err = answers(*OWN, "cases.yaml")
+    assert code == 2
+    assert err == [
+        "command line:1:1: ERROR: 'cases.yaml' is not a setting; write key=value, for example data.train_batch_size=256 "
+        "[verl.wrong_value]",
+    ]
+    assert "is not a setting" in found["error"]
+
+
+@pytest.mark.parametrize("option", ["--script", "--settings"])
+@pytest.mark.parametrize("text", ["", "# nothing\n", "model: [\n"])
+def test_a_text_without_settings_leaves_no_estimate(answers, tmp_path, option, text):
+    (tmp_path / "given").write_text(text, "utf-8")
+    code, (found,), err = answers(*OWN, option, "given")
+    assert code == 2
+    assert err[-1].startswith("given:")
+    assert found["error"]
 
 
 @pytest.mark.parametrize("text", ["", "*H100", "0*H100", "8*", "8 * ", "10000000*H100"])
@@ -549,7 +569,7 @@ def test_no_arguments_and_no_script_crash_it(estimate, tmp_path, words, script):
     (tmp_path / "run.sh").write_text(script, "utf-8", errors="replace")
     overrides = [word for word in words if not word.startswith("-")]
     code, out, _ = estimate(*OWN[:4], "--format", "json", "--script", "run.sh", "--", *overrides)
-    assert code in {0, 1}
+    assert code in {0, 1, 2}
     (found,) = json.loads(out, parse_constant=refuse)
     assert found["id"] == "Qwen/Qwen2.5-7B"
 

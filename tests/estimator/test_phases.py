@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from sphinx_verl_resources.estimator.engine import cache_tokens
 from sphinx_verl_resources.units import GIB
 
 #: Parameters, those of one layer, those outside the layers, those of the head.
@@ -519,6 +520,41 @@ def test_megatron_spreads_experts(ask, sizes, facts):
     assert head * 2 + hidden < dense * 2
 
 
+def test_megatron_lora(ask, sizes):
+    found = ask({**MEGATRON, "model.lora.rank": 32}, gpus=16, version=OLD)
+    last, share = (14 * U + HEAD + H) / 2, ADAPTERS / P
+    step = sizes(found, "optimizer-step")
+    assert step["weights"] == pytest.approx(2 * last * (1 + share))
+    assert step["gradients"] == pytest.approx(4 * last * share)
+    assert step["optimizer-states"] == pytest.approx(12 * last * share / 4)
+    # Adapters alone go to the engine, without the frozen weights.
+    offloaded = {**MEGATRON, "model.lora.rank": 32, "megatron.param_offload": True}
+    assert "weights" not in sizes(ask(offloaded, gpus=16), "weight-sync")
+    merged = {**offloaded, "model.lora.merge": True}
+    assert "weights" in sizes(ask(merged, gpus=16), "weight-sync")
+
+
+@pytest.mark.parametrize(("stages", "heads"), [(1, 1), (2, 2)])
+def test_megatron_copies_a_tied_head_onto_the_last_stage(ask, sizes, stages, heads):
+    model, layers, head, total = "Qwen/Qwen2.5-3B", 36, 151_936 * 2048, 3_085_938_688
+    layer = (total - head - 2048) / layers
+    settings = {**FULL, "actor.strategy": "megatron", "megatron.pipeline_model_parallel_size": stages}
+    found = sizes(ask(settings, model=model), "optimizer-step")["weights"]
+    each = layers / stages * layer + head + 2048
+    assert found == pytest.approx(2 * each)
+    assert stages * each == pytest.approx(total + (heads - 1) * head, rel=1e-5)
+
+
+def test_experts_on_several_gpus_are_uneven(ask, sizes):
+    settings = {**FULL, "actor.strategy": "megatron"}
+    model = "Qwen/Qwen3-30B-A3B"
+    even, uneven = (
+        sizes(ask({**settings, "megatron.expert_model_parallel_size": size}, model=model), "update-backward")
+        for size in (1, 2)
+    )
+    assert 1 < uneven["activations"] / even["activations"] < 1.2
+
+
 def test_megatron_critic_has_a_small_head(ask, sizes):
     settings = {**MEGATRON, "algorithm.adv_estimator": "gae"}
     settings |= {f"critic.megatron.{name}_model_parallel_size": 2 for name in ("tensor", "pipeline")}
@@ -597,6 +633,34 @@ def test_weights_of_the_engine_in_other_data_types(ask, sizes):
     for settings, size in (({"rollout.quantization": "fp8"}, 1), ({"rollout.dtype": "float32"}, 4)):
         found = sizes(ask({**FULL, **settings}), "weight-sync")["rollout-weights"]
         assert found == pytest.approx(size * P / 2)
+
+
+def test_room_for_keys_and_values(ask):
+    found = ask({**FULL, "rollout.tensor_model_parallel_size": 2})
+    room = found.capacity / 2 - 2 * P / 2 - GIB  # the context
+    room -= 8192 * found.shape.forward / 2 + 256 * V * 4  # one full step, and the sampler's logits
+    assert cache_tokens(found.shape, found.settings) == pytest.approx(room / (57_344 / 2))
+    larger = ask({**FULL, "rollout.tensor_model_parallel_size": 2, "rollout.max_num_seqs": 512})
+    less = cache_tokens(larger.shape, larger.settings)
+    assert less == pytest.approx((room - 256 * V * 4) / (57_344 / 2))
+    none = ask({**FULL, "rollout.gpu_memory_utilization": 0.1})
+    assert cache_tokens(none.shape, none.settings) == 0
+
+
+def test_an_engine_takes_its_weights_at_least(ask, sizes):
+    settings = {**FULL, "rollout.gpu_memory_utilization": 0.05, "rollout.tensor_model_parallel_size": 1}
+    found = sizes(ask(settings), "rollout")
+    assert found["rollout-weights"] == pytest.approx(2 * P)
+    assert "rollout-pool" not in found
+
+
+def test_labels_name_the_role(ask):
+    found = ask({**FULL, "algorithm.adv_estimator": "gae"})
+    for phase in found.phases:
+        for part in phase.breakdown.components:
+            assert part.label.startswith("Critic: ") is part.key.startswith("critic-")
+            assert part.label[0].isupper()
+        assert phase.label
 
 
 def test_phases_that_settings_leave_out(ask):

@@ -73,6 +73,19 @@ def test_what_does_not_fit_anywhere(facts):
     assert found.estimate.verdict != "fits"
 
 
+def test_what_fsdp_would_need_is_told(facts):
+    found = plan(request("Qwen/Qwen2.5-72B", "GRPO"), facts)
+    backend = found.estimate.settings.actor.backend
+    if backend == "megatron":
+        assert found.with_fsdp is None or found.with_fsdp > found.gpus
+    else:
+        assert found.with_fsdp is None
+    named = request("Qwen/Qwen2.5-72B", "GRPO", backend="fsdp")
+    alone = plan(named, facts)
+    assert alone.estimate.settings.actor.backend == "fsdp"
+    assert alone.gpus == (found.with_fsdp or found.gpus)
+
+
 def test_a_given_number_is_kept(facts):
     found = plan(request(gpus=16), facts)
     assert found.gpus == 16
