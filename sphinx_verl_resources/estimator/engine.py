@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Parts = tuple["Component", ...]
 
 
+_GRAPHS = (fixed("cuda-graphs", "CUDA graphs", "assumed", CUDA_GRAPHS.value, "CUDA graphs"),)
+
+
 def awake(shape: Shape, settings: Settings, before: float) -> Parts:
     """The whole budget: weights, activations of its profiling run, and KV cache for the rest.
 
@@ -49,7 +52,7 @@ def graphs(settings: Settings) -> Parts:
     """CUDA graphs, which lie outside the budget and never leave."""
     if settings.rollout.eager:
         return ()
-    return (fixed("cuda-graphs", "CUDA graphs", "assumed", CUDA_GRAPHS.value, "CUDA graphs"),)
+    return _GRAPHS
 
 
 def asleep(shape: Shape, settings: Settings) -> Parts:

@@ -15,16 +15,22 @@ if TYPE_CHECKING:
 Parts = tuple["Component", ...]
 
 
+_CONTEXT = fixed("context", "CUDA context", CONTEXT.evidence, CONTEXT.value, "context")
+_ENGINE_CONTEXT = fixed(
+    "engine-context", "CUDA context of the engine", SECOND_CONTEXT.evidence, SECOND_CONTEXT.value, "context"
+)
+
+
 def outside(settings: Settings) -> Parts:
     """What lies beside the tensors in every phase alike; fragments come on top, see ``fragments``."""
-    constant = [fixed("context", "CUDA context", "measured", CONTEXT.value, "context")]
+    constant = [_CONTEXT]
     if not behaviour(settings.version).engine_in_process and not settings.rollout.separate:
-        constant.append(
-            fixed("engine-context", "CUDA context of the engine", "assumed", SECOND_CONTEXT.value, "context")
-        )
+        constant.append(_ENGINE_CONTEXT)
     if settings.gpus > 1:
         constant.append(
-            fixed("communicators", "Communicators", "measured", _communicators(settings), "buffers")
+            fixed(
+                "communicators", "Communicators", COMMUNICATOR.evidence, _communicators(settings), "buffers"
+            )
         )
     return tuple(constant)
 

@@ -15,29 +15,28 @@ _MOST = 10**12
 
 
 class Reader:
-    """Settings and the defaults behind them.
+    """Settings and the defaults behind them, which are taken as they are.
 
     Attributes:
         issues: what is wrong, in the order in which it was met.
-        read: every key that was asked for.
     """
 
     def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         self._config = config
         self._defaults = defaults
-        self._values = {**defaults, **config}
         self.issues: list[Issue] = []
-        self.read: set[str] = set()
 
     def is_set(self, key: str) -> bool:
         """Whether the user set a key to anything but null."""
-        self.read.add(key)
-        return self._config.get(key) is not None
+        return key in self._config and self._config[key] is not None
 
     def any(self, key: str) -> Any:
         """A value of any type."""
-        self.read.add(key)
-        value = self._values.get(key)
+        return self._given(key) if key in self._config else self._defaults.get(key)
+
+    def _given(self, key: str) -> Any:
+        """What the user set."""
+        value = self._config[key]
         if isinstance(value, str) and "${" in value:
             message = f"{value[:80]!r} refers to another setting; verl's default is taken"
             self.issues.append(warning(key, message, "write the value itself", Code.unresolved))
@@ -46,14 +45,16 @@ class Reader:
 
     def flag(self, key: str) -> bool:
         """True or False; null counts as False."""
-        value = self.any(key)
+        if key not in self._config:
+            return bool(self._defaults.get(key))
+        value = self._given(key)
         if value is None or isinstance(value, bool):
             return bool(value)
         return bool(self._default_for(key, value, "true or false"))
 
     def whole(self, key: str, least: int = 1) -> int:
         """A whole number; the default of verl, or else ``least``, where there is none or null."""
-        value = self.optional(key, least)
+        value = self.optional(key, least) if key in self._config else None
         if value is None:
             value = self._defaults.get(key)
         return value if type(value) is int else least

@@ -199,7 +199,7 @@ def _matters(key: ConfigKey, settings: Settings) -> bool:
 def _as_usual(key: str, value: Any, request: Request, facts: Facts) -> bool:
     """Whether a key is set to its default, or to what it follows."""
     defaults = facts.defaults(request.version)
-    if key == f"{ROLLOUT}.load_format" and value in _LOADING:
+    if key == f"{ROLLOUT}.load_format" and isinstance(value, str) and value in _LOADING:
         return True
     if value == defaults.get(key) or (key == "critic.model.path" and value == request.model):
         return True
@@ -238,6 +238,18 @@ def _nearest_key(key: str, facts: Facts) -> str | None:
     return f"{found[0]}.{name}" if found else None
 
 
+class _Asked(dict[str, Any]):
+    """Settings that note what they are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys_asked_for: set[str] = set()
+
+    def __contains__(self, key: object) -> bool:
+        self.keys_asked_for.add(str(key))
+        return super().__contains__(key)
+
+
 @lru_cache(maxsize=64)
 def modelled_keys(facts: Facts, version: Version = CURRENT) -> frozenset[str]:
     """Every key that some formula of a version reads, found by reading them all."""
@@ -245,16 +257,20 @@ def modelled_keys(facts: Facts, version: Version = CURRENT) -> frozenset[str]:
     from .request import Request
     from .resolve import read_settings
 
-    keys: set[str] = set()
+    asked = _Asked()
     for backend, trainer in product(("fsdp", "megatron"), (True, False)):
-        config = {"critic.enable": True, f"{ACTOR}.strategy": backend, "trainer.use_v1": trainer}
+        config: dict[str, Any] = {
+            "critic.enable": True,
+            f"{ACTOR}.strategy": backend,
+            "trainer.use_v1": trainer,
+        }
         for role in (ACTOR, "critic"):
             config[f"{role}.optim.override_optimizer_config.optimizer_cpu_offload"] = True
             config[f"{role}.optim.use_precision_aware_optimizer"] = True
-        read = Reader(config, facts.defaults(version))
+        asked.update(config)
+        read = Reader(asked, facts.defaults(version))
         read_settings(Request("", config, gpus=8, memory_gb=80, version=version), facts, read)
-        keys |= read.read
-    return frozenset(keys) | {
+    return frozenset(asked.keys_asked_for) | {
         "actor_rollout_ref.model.path",
         "algorithm.adv_estimator",  # read where critic.enable is not set
         "easyr1.dtype",
