@@ -39,8 +39,7 @@ MOST_GPUS = 100_000
 #: What is taken over from the result of an estimate.
 _FIGURES = (
     "verdict", "peak_gib", "low_gib", "high_gib", "capacity_gib", "binding_phase", "relief", "relief_saves_gib",
-    "relief_peak_gib",
-    "host_ram_gib_per_node", "unsupported", "warnings",
+    "relief_peak_gib", "host_ram_gib_per_node", "unsupported", "warnings",
 )  # fmt: skip
 
 
