@@ -41,9 +41,12 @@ def estimate_case(case: Case, facts: Facts) -> Estimate | TrainingEstimate:
 def request_of(case: Case) -> Request:
     """A case as a request. What a source does not state is taken as of the time of the observation."""
     observed = case.observed_tokens
+    config = {key.lstrip("+"): value for key, value in (case.config or {}).items()}
+    if case.gpus.nodes:
+        config.setdefault("trainer.nnodes", case.gpus.nodes)
     return Request(
         model=case.model,
-        config={key.lstrip("+"): value for key, value in (case.config or {}).items()},
+        config=config,
         gpus=case.gpus.count,
         gpu=case.gpus.type,
         memory_gb=case.gpus.memory_gb,

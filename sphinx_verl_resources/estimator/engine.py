@@ -31,8 +31,8 @@ def awake(shape: Shape, settings: Settings, before: float) -> Parts:
         before: bytes that others hold when the engine starts; SGLang's share is one of what is left.
     """
     rollout, capacity = settings.rollout, settings.capacity
-    weights = engine_weights(shape, settings)
     if rollout.engine == "trtllm":  # its share is that of the KV cache alone
+        weights = engine_weights(shape, settings)
         free = max(0.0, capacity - before - weights.size)
         variables = (("free memory", free), ("utilization", rollout.utilization))
         cache = part("rollout-pool", "Rollout engine: KV cache", "assumed", variables, unit="")
@@ -45,7 +45,8 @@ def awake(shape: Shape, settings: Settings, before: float) -> Parts:
     else:
         variables = (("free memory", max(0.0, capacity - before)), ("utilization", rollout.utilization))
         pool = part("rollout-pool", label, "assumed", variables, unit="")
-    return (weights if pool.size < weights.size else pool), *graphs(settings)
+    starts = pool.size >= weight_bytes(shape, settings)
+    return (pool if starts else engine_weights(shape, settings)), *graphs(settings)
 
 
 def graphs(settings: Settings) -> Parts:
@@ -70,8 +71,7 @@ def asleep(shape: Shape, settings: Settings) -> Parts:
 def engine_weights(shape: Shape, settings: Settings) -> Component:
     """One share of the engine's copy of the weights; its copies share out the experts."""
     rollout = settings.rollout
-    count = shape.parameters - shape.expert_parameters * (1 - 1 / rollout.data)
-    variables = (("parameters", count),)
+    variables = (("parameters", _parameters(shape, settings)),)
     return part(
         "rollout-weights",
         "Rollout engine: weights",
@@ -82,6 +82,15 @@ def engine_weights(shape: Shape, settings: Settings) -> Component:
         rollout.tensor,
         "TP",
     )
+
+
+def weight_bytes(shape: Shape, settings: Settings) -> float:
+    """The size of ``engine_weights``."""
+    return _parameters(shape, settings) * settings.rollout.element_bytes / settings.rollout.tensor
+
+
+def _parameters(shape: Shape, settings: Settings) -> float:
+    return shape.parameters - shape.expert_parameters * (1 - 1 / settings.rollout.data)
 
 
 def counted_pool(settings: Settings) -> float:
@@ -97,7 +106,7 @@ def cache_tokens(shape: Shape, settings: Settings) -> float:
     Too few slow a run down; only fewer than one sequence needs stop it.
     """
     rollout = settings.rollout
-    room = settings.capacity * rollout.utilization - engine_weights(shape, settings).size
+    room = settings.capacity * rollout.utilization - weight_bytes(shape, settings)
     room -= CONTEXT.value + rollout.batched_tokens * shape.forward / rollout.tensor
     room -= rollout.sequences * shape.vocabulary * 4
     each = kv_cache_bytes_per_token(shape.architecture, rollout.tensor)

@@ -194,9 +194,9 @@ class FsdpRole:
         """What the forward pass keeps for the backward pass."""
         return self._kept(tokens, 0)
 
-    def behind(self, tokens: float) -> Parts:
-        """What is still kept of it while the last layer is at work, whose own tensors ``working`` counts."""
-        return self._kept(tokens, 0 if self.role.checkpointing else 1)
+    def behind(self, tokens: float, kept: Parts) -> Parts:
+        """What is left of it while the last layer is at work, whose own tensors ``working`` counts."""
+        return kept if self.role.checkpointing else self._kept(tokens, 1)
 
     def _kept(self, tokens: float, without: int) -> Parts:
         shape = self.shape

@@ -223,9 +223,9 @@ class MegatronRole:
             ),
         )
 
-    def behind(self, tokens: float) -> Parts:
-        """What is still kept of it while the last layer is at work."""
-        return self.kept(tokens)
+    def behind(self, tokens: float, kept: Parts) -> Parts:
+        """What is left of it while the last layer is at work."""
+        return kept
 
     def working(self, tokens: float) -> Parts:
         """What the layer at work in the backward pass has alive."""

@@ -273,7 +273,7 @@ def _moments(
         carried = trained.carried(whole=behaviour(gpu.settings.version).unsharded_gradients)
     loss = states + carried + trained.root + trained.whole_layers + kept + logits
     # What is kept at the start of the backward pass goes while the gradients come.
-    behind = trained.behind(tokens)
+    behind = trained.behind(tokens, kept)
     halfway = carried + behind if carried else max(behind, trained.gradients, key=size_of)
     passing = trained.root + trained.layer + trained.head_gradient() + trained.working(tokens)
     return loss, states + halfway + passing, states + trained.gradients + trained.step_buffer()

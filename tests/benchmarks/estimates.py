@@ -71,7 +71,8 @@ def command_line(count: int, repeat: int) -> float:
     case = {"model": "Qwen/Qwen2.5-7B", "gpus": {"count": 8, "type": "H100"}, "config": dict(GRPO)}
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "cases.yaml"
-        path.write_text(yaml.safe_dump([{"id": f"case-{index}", **case} for index in range(count)]), "utf-8")
+        cases = (yaml.safe_dump([{"id": f"case-{index}", **case}]) for index in range(count))
+        path.write_text("".join(cases), "utf-8")
         command = [sys.executable, "-m", "sphinx_verl_resources", "estimate", str(path), "--format", "json"]
         return fastest(lambda: subprocess.run(command, check=True, capture_output=True), 1, repeat)
 

@@ -1,0 +1,118 @@
+"""Cases and runs as questions to the estimator."""
+
+from __future__ import annotations
+
+import pytest
+
+from sphinx_verl_resources.catalog.models.case import Case
+from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.estimator.case import estimate_case, request_of, training_of
+from sphinx_verl_resources.estimator.estimate import Estimate
+from sphinx_verl_resources.estimator.request import EstimateError
+from sphinx_verl_resources.estimator.training import TrainingEstimate
+from sphinx_verl_resources.estimator.versions import CURRENT, OBSERVED
+
+CONFIG = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
+
+
+def case(**changes):
+    fields = {"id": "a", "model": "Qwen/Qwen2.5-7B", "gpus": {"count": 8, "type": "H100"}, "config": CONFIG}
+    return Case.model_validate(
+        {key: value for key, value in {**fields, **changes}.items() if value is not None}
+    )
+
+
+def training(**changes):
+    record = {"method": "full", "micro_batch_per_gpu": 2, "sequence_length": 1024, **changes}
+    return case(config=None, training={key: value for key, value in record.items() if value is not None})
+
+
+def test_a_case_says_what_a_request_needs():
+    found = request_of(case(train="FSDP2", infer="SGLang", task="grpo", framework="verl"))
+    assert (found.gpus, found.gpu, found.backend, found.engine) == (8, "H100", "fsdp2", "sglang")
+    assert (found.task, found.framework, found.partial) == ("grpo", "verl", False)
+
+
+def test_keys_that_are_added_with_a_plus():
+    config = {**CONFIG, "+actor_rollout_ref.actor.fsdp_config.model_dtype": "bf16"}
+    assert request_of(case(config=config)).config["actor_rollout_ref.actor.fsdp_config.model_dtype"] == "bf16"
+
+
+def test_nodes_of_the_case(facts):
+    gpus = {"count": 8, "type": "H100", "nodes": 2}
+    assert estimate_case(case(gpus=gpus), facts).settings.nodes == 2
+    stated = {**CONFIG, "trainer.nnodes": 4, "trainer.n_gpus_per_node": 2}
+    assert estimate_case(case(gpus=gpus, config=stated), facts).settings.nodes == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "version"),
+    [
+        ({}, CURRENT),
+        ({"version": "v0.7.1"}, (0, 7, 1)),
+        ({"version": "main of 2025-08-12"}, (0, 5, 0)),
+        ({"outcome": "fits"}, OBSERVED),
+        ({"outcome": "fits", "version": "v0.6.0"}, (0, 6, 0)),
+        ({"outcome": "fits", "framework": "EasyR1", "version": "0.3.0"}, OBSERVED),
+        ({"outcome": "fits", "framework": "TinyZero"}, (0, 2, 0)),
+    ],
+)
+def test_the_version_of_a_case(fields, version):
+    assert request_of(case(**fields)).version == version
+
+
+def test_what_is_quoted_in_part_widens_the_range(facts):
+    alone = {"actor_rollout_ref.actor.strategy": "fsdp", **CONFIG}
+    quoted, whole = (
+        estimate_case(case(config=alone, outcome=outcome, version="v0.8.0"), facts)
+        for outcome in ("fits", None)
+    )
+    assert quoted.peak == whole.peak
+    assert quoted.low <= whole.low
+    assert quoted.settings.unstated == {"padding", "length", "recompute", "offload"}
+    assert whole.settings.unstated == frozenset()
+
+
+def test_each_kind_of_case_has_its_estimate(facts):
+    assert isinstance(estimate_case(case(), facts), Estimate)
+    assert isinstance(estimate_case(training(), facts), TrainingEstimate)
+    with pytest.raises(EstimateError) as caught:
+        estimate_case(case().model_copy(update={"config": None}), facts)
+    assert caught.value.issues[0].code is Code.missing_key
+
+
+def test_fine_tuning():
+    found = training_of(
+        record := training(parameter_dtype="float32", optimizer="adamw-fused"), record.training
+    )
+    assert (found.tokens, found.shard, found.parameter_bytes, found.lora_rank) == (2048.0, 8, 4, 0)
+    assert (found.optimizer, found.recompute, found.autocast) == ("adamw-fused", True, False)
+    lora = training(
+        method="lora", lora={"rank": 16, "targets": ("q_proj",)}, sharding={"fsdp": 2}, recompute="none"
+    )
+    found = training_of(lora, lora.training)
+    assert (found.lora_rank, found.targets, found.shard, found.recompute) == (16, ("q_proj",), 2, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"sequence_length": None}, "training.sequence_length"),
+        ({"micro_batch_per_gpu": None}, "training.micro_batch_per_gpu"),
+        ({"parameter_dtype": "float8"}, "training.parameter_dtype"),
+    ],
+)
+def test_numbers_that_nothing_stands_in_for(changes, key):
+    record = training(**changes)
+    with pytest.raises(EstimateError) as caught:
+        training_of(record, record.training)
+    assert [issue.key for issue in caught.value.issues] == [key]
+
+
+def test_easyr1_has_a_mode_for_its_data_type(facts):
+    config = {**CONFIG, "easyr1.dtype": "bf16 with adamw_bf16"}
+    found = estimate_case(case(config=config, framework="EasyR1", outcome="fits"), facts)
+    assert found.settings.actor.fsdp.parameter_bytes == 2
+    assert found.settings.actor.moments == 6  # with a buffer after Kahan
+    assert found.settings.computes_entropy is False
+    assert found.logged == max(phase.counted for phase in found.phases)
