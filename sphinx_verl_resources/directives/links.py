@@ -26,7 +26,7 @@ def link_to(target: str, text: str, docname: str) -> nodes.Element:
         reftype="ref",
         reftarget=target.lower(),
         refexplicit=True,
-        refwarn=False,
+        refwarn=0,
         refdoc=docname,
     )
 
@@ -34,7 +34,7 @@ def link_to(target: str, text: str, docname: str) -> nodes.Element:
 def link_if_any(target: str, text: str, docname: str) -> nodes.Element:
     """The same, and nothing at all where the label does not exist."""
     link = link_to(target, text, docname)
-    link["verl_optional"] = True
+    link["verl_optional"] = 1
     return link
 
 
@@ -48,7 +48,7 @@ def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
         reftype="row",
         reftarget=run,
         refexplicit=True,
-        refwarn=False,
+        refwarn=0,
         refdoc=env.docname,
     )
 
