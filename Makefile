@@ -5,6 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SPHINXOPTS ?=
 PYTEST_OPTS ?= -n auto
+MATRIX_OPTS ?=
 
 # The first interpreter that is new enough; `make PYTHON=python3.12 …` overrules.
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python3.10 python,\
@@ -33,7 +34,7 @@ test: $(BIN)/.ready  ## run every test, ruff and mypy included
 	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not matrix'
 
 matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an environment of its own
-	$(BIN)/python -m pytest -m matrix
+	$(BIN)/python -m pytest -m matrix $(MATRIX_OPTS)
 
 benchmark: $(BIN)/.ready  ## print the speed table
 	$(BIN)/python tests/benchmarks/tables.py

@@ -38,8 +38,8 @@ Exit codes: 0 it fits, 1 it does not or there are problems, 2 could not run. War
 MOST_GPUS = 100_000
 #: What is taken over from the result of an estimate.
 _FIGURES = (
-    "verdict", "peak_gib", "low_gib", "high_gib", "capacity_gib", "binding_phase", "relief", "relief_saves_gib",
-    "relief_peak_gib", "host_ram_gib_per_node", "unsupported", "warnings",
+    "verdict", "peak_gib", "low_gib", "high_gib", "capacity_gib", "binding_phase", "relief",
+    "relief_saves_gib", "relief_peak_gib", "host_ram_gib_per_node", "unsupported", "warnings",
 )  # fmt: skip
 
 
