@@ -38,6 +38,7 @@ matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an
 
 benchmark: $(BIN)/.ready  ## print the speed table
 	$(BIN)/python tests/benchmarks/tables.py
+	$(BIN)/python tests/benchmarks/estimates.py
 
 # The oracle has an environment of its own, since PyTorch is large. Where another index has its CPU build:
 # make oracle ORACLE_PIP='--index-url https://download.pytorch.org/whl/cpu --extra-index-url https://pypi.org/simple'

@@ -10,11 +10,10 @@ from .parts import fixed, part
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Component, Evidence
+    from ..memory.breakdown import Evidence
+    from .parts import Part, Parts
     from .settings import Settings
     from .shape import Shape
-
-Parts = tuple["Component", ...]
 
 
 _GRAPHS = (fixed("cuda-graphs", "CUDA graphs", "assumed", CUDA_GRAPHS.value, "CUDA graphs"),)
@@ -68,7 +67,7 @@ def asleep(shape: Shape, settings: Settings) -> Parts:
     return graphs(settings)
 
 
-def engine_weights(shape: Shape, settings: Settings) -> Component:
+def engine_weights(shape: Shape, settings: Settings) -> Part:
     """One share of the engine's copy of the weights; its copies share out the experts."""
     rollout = settings.rollout
     variables = (("parameters", _parameters(shape, settings)),)

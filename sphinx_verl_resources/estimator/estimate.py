@@ -110,7 +110,7 @@ def estimate(request: Request, facts: Facts) -> Estimate:
     >>> config = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "algorithm.adv_estimator": "grpo"}
     >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_facts([]))
     >>> found.binding.name
-    'update-forward'
+    'rollout'
     """
     config = in_todays_names(request.config, facts.renamed)
     if config is not request.config:

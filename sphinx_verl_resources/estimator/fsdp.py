@@ -11,12 +11,11 @@ from .lora import lora_parameters
 from .parts import part, per_token, states
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Component, Evidence
+    from ..memory.breakdown import Evidence
     from .lora import Targets
+    from .parts import Part, Parts
     from .settings import Role
     from .shape import Shape
-
-Parts = tuple["Component", ...]
 
 
 @dataclass(frozen=True)
@@ -228,7 +227,7 @@ class FsdpRole:
         """What the layer at work has alive without gradients."""
         return (self._at_work(tokens, self.shape.forward),)
 
-    def _at_work(self, tokens: float, width: float) -> Component:
+    def _at_work(self, tokens: float, width: float) -> Part:
         label = self._label("layer at work, activations")
         evidence = self.shape.evidence
         return per_token(self.prefix + "working-set", label, evidence, tokens, width, "bytes of a layer")
@@ -238,7 +237,7 @@ class FsdpRole:
         """FSDP1 was measured; FSDP2 is taken to gather the same."""
         return "measured" if self.role.backend == "fsdp" else "assumed"
 
-    def _states(self, key: str, label: str, count: float, size: float) -> Component:
+    def _states(self, key: str, label: str, count: float, size: float) -> Part:
         what = (
             "parameters"
             if count == self.parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..memory.breakdown import Breakdown, Change, Component, Formula
+from ..memory.breakdown import Breakdown, Change
 from .constants import HOST_BASE
 from .engine import engine_weights
 from .fsdp import FsdpRole
@@ -16,10 +16,9 @@ from .versions import behaviour
 
 if TYPE_CHECKING:
     from .megatron import MegatronRole
+    from .parts import Parts
     from .settings import Role, Settings
     from .shape import Shape
-
-Parts = tuple[Component, ...]
 
 
 def host_memory(shape: Shape, settings: Settings) -> Breakdown:
@@ -36,8 +35,9 @@ def host_memory(shape: Shape, settings: Settings) -> Breakdown:
     found += _reference(shape, settings) + _sleeping_weights(shape, settings)
     per_node = settings.gpus / settings.nodes
     of_node = Change("×", per_node, "GPUs of the node")
+    on_node = [item.component if per_node == 1 else item.component.changed(of_node) for item in found]
     base = fixed("base", HOST_BASE.name, HOST_BASE.evidence, HOST_BASE.value, "base")
-    return Breakdown((*((item.changed(of_node) if per_node != 1 else item) for item in found), base))
+    return Breakdown((*on_node, base.component))
 
 
 def _offloaded(role: FsdpRole | MegatronRole) -> Parts:
@@ -55,8 +55,7 @@ def _offloaded(role: FsdpRole | MegatronRole) -> Parts:
     if megatron.cpu_optimizer:
         size = megatron.moment_bytes * megatron.cpu_optimizer
         variables = (("parameters of the rank", role.optimized),)
-        formula = Formula(variables, ((size, "bytes"),))
-        found += (Component(role.prefix + "host-optimizer", "Optimizer on the host", formula, "exact"),)
+        found += (part(role.prefix + "host-optimizer", "Optimizer on the host", "exact", variables, size),)
     return found
 
 
@@ -99,4 +98,4 @@ def _sleeping_weights(shape: Shape, settings: Settings) -> Parts:
     if not on_host and not behaviour(settings.version).sleep_keeps_weights:
         return ()
     weights = engine_weights(shape, settings)
-    return (replace(weights, key="sleeping-weights", label="Weights of the sleeping rollout engine"),)
+    return (weights._replace(key="sleeping-weights", label="Weights of the sleeping rollout engine"),)

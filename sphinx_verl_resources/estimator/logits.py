@@ -21,12 +21,11 @@ from .parts import part, per_token
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Component, Evidence
+    from ..memory.breakdown import Evidence
     from .constants import Constant
+    from .parts import Part, Parts
     from .settings import Settings
     from .shape import Shape
-
-Parts = tuple["Component", ...]
 
 
 def update_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
@@ -74,7 +73,7 @@ def _copy(settings: Settings, entropy: bool) -> float:
     return LOGITS_COPY.value if entropy or settings.actor.backend != "megatron" else 0.0
 
 
-def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant, more: float) -> Component:
+def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant, more: float) -> Part:
     evidence: Evidence = "assumed" if more else constant.evidence
     variables = (("tokens", tokens), ("vocabulary", float(shape.vocabulary)))
     return part(
@@ -89,7 +88,7 @@ def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant,
     )
 
 
-def _hidden(shape: Shape, tokens: float) -> Component:
+def _hidden(shape: Shape, tokens: float) -> Part:
     return per_token(
         "last-norm", "Last hidden states", "measured", tokens, shape.hidden, "hidden size", LAST_NORM.value
     )
@@ -112,13 +111,13 @@ def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Parts:
     )
 
 
-def _chunk(shape: Shape, settings: Settings) -> Component:
+def _chunk(shape: Shape, settings: Settings) -> Part:
     """Fused kernels never store the logits: three chunks in fp32."""
     variables = (("tokens of a chunk", FUSED_KERNEL_TOKENS.value), ("vocabulary", float(shape.vocabulary)))
     return part("logits", "Logits of a chunk", "assumed", variables, 12, "bytes", _share(settings), "TP")
 
 
-def _head_gradient(shape: Shape, settings: Settings) -> Component:
+def _head_gradient(shape: Shape, settings: Settings) -> Part:
     """Their backward pass makes the gradient of the whole head."""
     head = (("parameters of the head", float(shape.head)),)
     label = "Gradient of the head, in the kernel"

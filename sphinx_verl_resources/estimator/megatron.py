@@ -19,12 +19,10 @@ from .shape import shape_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..memory.breakdown import Component
     from .parameters import Counts
+    from .parts import Part, Parts
     from .settings import Megatron, Role
     from .shape import Shape
-
-Parts = tuple["Component", ...]
 
 
 @dataclass(frozen=True)
@@ -248,7 +246,7 @@ class MegatronRole:
     def _sharing(self) -> int:
         return self.role.megatron.tensor if self.role.megatron.sequence_parallel else 1
 
-    def _states(self, key: str, label: str, count: float, size: float) -> Component:
+    def _states(self, key: str, label: str, count: float, size: float) -> Part:
         symbol = "parameters on the GPU"
         return part(self.prefix + key, self._label(label), "exact", ((symbol, count),), size)
 

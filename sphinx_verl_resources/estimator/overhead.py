@@ -9,10 +9,8 @@ from .parts import fixed, part
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Component
+    from .parts import Part, Parts
     from .settings import Settings
-
-Parts = tuple["Component", ...]
 
 
 _CONTEXT = fixed("context", "CUDA context", CONTEXT.evidence, CONTEXT.value, "context")
@@ -35,7 +33,7 @@ def outside(settings: Settings) -> Parts:
     return tuple(constant)
 
 
-def fragments(allocated: float) -> Component:
+def fragments(allocated: float) -> Part:
     """What PyTorch's allocator cannot use."""
     return part(
         "fragmentation",

@@ -26,11 +26,10 @@ from .weight_sync import sync_engine, sync_trainer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..memory.breakdown import Component
+    from .parts import Parts
     from .settings import Role, Settings
     from .shape import Shape
 
-Parts = tuple["Component", ...]
 TrainedRole = FsdpRole | MegatronRole
 
 #: The phases in the order in which they take turns, and what people call them.
@@ -73,7 +72,7 @@ class Phase:
     @property
     def breakdown(self) -> Breakdown:
         """All components. Sizes are bytes per GPU."""
-        return Breakdown(self.trainer + self.engine + self.outside)
+        return Breakdown(tuple(item.component for item in self.trainer + self.engine + self.outside))
 
     @property
     def outside(self) -> Parts:

@@ -25,13 +25,12 @@ from .ranges import TRAINING
 from .request import EstimateError, Issue
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Component
     from .facts import Facts
     from .lora import Targets
+    from .parts import Part, Parts
     from .ranges import Range
     from .shape import Shape
 
-Parts = tuple["Component", ...]
 
 _LOSSES = {"fused": LOGITS_FUSED_LOSS, "chunked": LOGITS_CHUNKED_LOSS}
 
@@ -141,7 +140,7 @@ def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
     return tuple(Phase(name, trainer, (), beside) for name, trainer in moments_of)
 
 
-def _activations(shape: Shape, training: Training) -> tuple[Component, Component, Component]:
+def _activations(shape: Shape, training: Training) -> tuple[Part, Part, Part]:
     """What the forward pass keeps, what of it is behind the last layer at work, and that layer."""
     tokens, layers = training.tokens, float(shape.layers)
     fused = any(word in training.kernels for word in ("liger", "foak", "fast"))

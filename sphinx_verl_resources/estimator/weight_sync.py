@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import engine
@@ -11,12 +10,10 @@ from .parts import fixed, part
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Component
     from .megatron import MegatronRole
+    from .parts import Part, Parts
     from .settings import Settings
     from .shape import Shape
-
-Parts = tuple["Component", ...]
 
 
 def sync_trainer(shape: Shape, settings: Settings, actor: FsdpRole | MegatronRole) -> Parts:
@@ -49,11 +46,11 @@ def _handed_over(shape: Shape, settings: Settings, actor: FsdpRole) -> Parts:
     if settings.gpus == 1:  # the state dict is taken to refer to the parameters themselves
         return (*actor.weights, _largest_tensor(shape, size))
     copy = "Copy of the weights in the state dict"
-    copies = [replace(item, key="state-dict", label=copy, evidence="assumed") for item in actor.weights]
+    copies = [item._replace(key="state-dict", label=copy, evidence="assumed") for item in actor.weights]
     return (*actor.weights, *copies, _largest_tensor(shape, size))
 
 
-def _largest_tensor(shape: Shape, size: int) -> Component:
+def _largest_tensor(shape: Shape, size: int) -> Part:
     matrix = (("vocabulary × hidden", float(shape.vocabulary * shape.hidden)),)
     return part("largest-tensor", "Largest tensor, whole", "exact", matrix, size)
 

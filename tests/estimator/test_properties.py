@@ -146,6 +146,7 @@ def test_every_number_fits_the_others(request):
         assert phase.total == pytest.approx(sum(sizes))
         assert phase.counted <= phase.allocated <= phase.total
         assert found.logged >= phase.counted
+        assert all(part.component.size == part.size for part in phase.trainer + phase.engine + phase.outside)
         keys = [part.key for part in phase.breakdown.components]
         assert len(set(keys)) == len(keys)
     assert found.host.total == pytest.approx(sum(part.size for part in found.host.components))
