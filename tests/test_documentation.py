@@ -6,7 +6,10 @@ import re
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.catalog.cases import load_cases
+from sphinx_verl_resources.cli.data import load_all, load_facts, read_snapshot
+from sphinx_verl_resources.estimator.backtest import score
+from sphinx_verl_resources.estimator.boundary import boundaries
 from sphinx_verl_resources.memory.analysis import analyse
 from sphinx_verl_resources.memory.printed import analysis_problems
 
@@ -36,3 +39,23 @@ def test_example_of_an_analysis(root, data):
     assert analyse(analysis, "13B").batch_size == 64
     assert [step.name for step in analyse(analysis, "20B").steps][-1] == "paged-optimizer"
     assert list(analysis.specifications)[-2:] == ["13B", "20B"]
+
+
+def test_what_the_estimator_page_says_of_its_misses():
+    """Prose names the misses; when one goes away or turns round, the sentence has to go too."""
+    facts = load_facts([])
+    cases = {entry.case.id: entry.case for entry in load_cases(read_snapshot([]).cases).entries}
+    scores = {name: score(case, facts) for name, case in cases.items()}
+    logs = "verl-data-gsm8k-qwen2.5-{}-grpo-lora"
+    for size in ("3b", "32b"):
+        assert scores[logs.format(size)].deviation > 0.1
+    log = scores[logs.format("32b")]
+    (loss,) = [phase for phase in log.estimate.phases if phase.name == "update-forward"]
+    logits = sum(part.size for part in loss.trainer if part.key in {"logits", "last-norm"})
+    assert log.computed - logits == pytest.approx(log.observed, rel=0.03)
+    three = scores["easyr1-v0.3.0-3b-h100-amp-mb4"]
+    (rollout,) = [phase for phase in three.estimate.phases if phase.name == "rollout"]
+    assert rollout.engine[0].size > three.observed
+    (largest,) = [item for item in boundaries(cases.values(), facts) if "72b" in item.name]
+    assert largest.computed > largest.recorded
+    assert abs(scores["verl-data-math-qwen2.5-72b-grpo-lora"].deviation) < 0.02

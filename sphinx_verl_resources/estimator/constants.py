@@ -197,10 +197,10 @@ LENGTH_SPREAD = Constant(
     "step holds up to 1.16 times the mean, and micro-batches vary more",
 )
 TYPICAL_LENGTH = Constant(
-    "mean length where it is not known",
-    0.3,
+    "shortest mean length of real data, for the lower end where none is known",
     0.24,
-    1,
+    0.24,
+    0.46,
     "of the longest",
     "measured",
     "the seven logs: 0.24 to 0.46",

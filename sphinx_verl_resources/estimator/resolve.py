@@ -346,7 +346,7 @@ def least(settings: Settings) -> Settings:
     """
     lengths, actor, open_ = settings.lengths, settings.actor, settings.unstated
     if not lengths.known:
-        lengths = replace(lengths, mean=lengths.longest * TYPICAL_LENGTH.low, known=True)
+        lengths = replace(lengths, mean=lengths.longest * TYPICAL_LENGTH.value, known=True)
     if "recompute" in open_ and actor.backend == "megatron":
         actor = replace(actor, megatron=replace(actor.megatron, recompute=True))
     if "offload" in open_:
