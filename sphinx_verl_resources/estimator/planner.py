@@ -86,6 +86,12 @@ def plan(request: Request, facts: Facts) -> Plan:
 
     Raises:
         EstimateError: the request leaves no estimate on any number of GPUs.
+
+    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.estimator.request import Request
+    >>> asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO-LoRA"), gpu="H100")
+    >>> plan(asked, load_facts([])).gpus
+    1
     """
     if not request.gpus:  # what the settings say of them does not hold for the numbers that are tried
         counted = ("trainer.nnodes", "trainer.n_gpus_per_node")

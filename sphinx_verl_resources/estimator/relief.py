@@ -37,7 +37,16 @@ class Relief:
 
 
 def best_relief(estimate: Estimate) -> Relief | None:
-    """The change that lowers the peak most; None if none lowers it by a hundredth."""
+    """The change that lowers the peak most; None if none lowers it by a hundredth.
+
+    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.estimator.estimate import estimate
+    >>> from sphinx_verl_resources.estimator.request import Request
+    >>> config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
+    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_facts([]))
+    >>> best_relief(found).saves > 0
+    True
+    """
     return max(reliefs(estimate), key=lambda relief: relief.saves, default=None)
 
 

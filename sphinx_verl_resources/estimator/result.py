@@ -39,6 +39,14 @@ def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any
     """An estimate under the names of ``FIELDS``.
 
     ``fits`` is None where it is not known, or tight: the capacity lies between both ends of the range.
+
+    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.estimator.estimate import estimate
+    >>> from sphinx_verl_resources.estimator.request import Request
+    >>> config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
+    >>> found = estimate(Request("Qwen/Qwen2.5-0.5B", config, gpus=8, gpu="H100"), load_facts([]))
+    >>> result_of("mine", found)["capacity_gib"]
+    79.147
     """
     verdict = estimate.verdict
     low, high = estimate.logged_range

@@ -93,6 +93,11 @@ def estimate_training(training: Training, facts: Facts) -> TrainingEstimate:
 
     Raises:
         EstimateError: the model is not known.
+
+    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> run = Training("mistralai/Mistral-7B-v0.1", 0, (), 2, False, "adamw-foreach", 1, 16384, True, "liger")
+    >>> round(estimate_training(run, load_facts([])).logged / 2**30, 1)  # parameters × 10 bytes
+    67.4
     """
     shape = facts.shape(training.model)
     if shape is None:
