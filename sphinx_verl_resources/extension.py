@@ -29,6 +29,7 @@ from .transforms import (
     RenderRunsOfOneFile,
     SectionsToCaptions,
 )
+from .words import use_language
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -92,7 +93,9 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
 
 
 def start(app: Sphinx) -> None:
-    """Tell the domain where conf.py is."""
+    """Choose the language, and tell the domain where conf.py is."""
+    # Sphinx has compiled what lies there, see its ``gettext_auto_build``.
+    use_language(app.config.language, [Path(app.srcdir) / name for name in app.config.locale_dirs])
     VerlDomain.of(app.env).confdir = Path(app.confdir)
 
 
