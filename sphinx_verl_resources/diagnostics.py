@@ -108,6 +108,10 @@ class Code(Enum):
         "Write the value out, or set the variable in the script.",
     )
     config = ("A ``verl_resources_*`` value in conf.py cannot be used.", "Correct it; see the message.")
+    reference = (
+        "A role refers to something that the data do not record, or that no page shows.",
+        "Correct the name, or put the directive that shows it on a page; see the message.",
+    )
     directive = (
         "A directive or role has an argument or option that cannot be used.",
         "Correct it; see the message.",

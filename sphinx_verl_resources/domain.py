@@ -7,28 +7,30 @@ when the answer to one of its questions changes, whatever happened on disk.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from sphinx.domains import Domain
+from docutils import nodes
+from sphinx.domains import Domain, ObjType
 from sphinx.errors import NoUri
 from sphinx.util.nodes import make_refnode
 
-from . import __version__
+from . import __version__, objects
 from .catalog.figures import FIGURES
 from .catalog.files import bundled_directory, configured_directory, take_snapshot
 from .catalog.links import is_address
-from .catalog.names import row_id
+from .catalog.names import SIZES
 from .config import LABELS, PREFIX, VerlConfig, conf_place, config_problems, read_config
 from .diagnostics import Code, Diagnostic
 from .estimator.questions import EstimatorQuestion
 from .logs import log_diagnostic
 from .memory.questions import Answer, Question
 from .memory.shapes import AnalysisError
+from .uses import ConfigUse, EntriesUse, FigureUse, KnownUse, ObjectUse
+from .words import _
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from docutils.nodes import Element, reference
@@ -40,54 +42,11 @@ if TYPE_CHECKING:
     from .catalog.cases import Cases
     from .catalog.catalog import Catalog
     from .catalog.files import Snapshot
-    from .catalog.selection import RunQuery
+    from .catalog.models.architecture import Architecture
+    from .catalog.models.gpu import Gpu
     from .estimator.facts import Facts
     from .estimator.questions import World
-
-
-@dataclass(frozen=True)
-class RunsUse:
-    """A page shows runs."""
-
-    query: RunQuery
-
-
-@dataclass(frozen=True)
-class KnownUse:
-    """A page names a value of a filter, or a setting, that the data know or do not know.
-
-    Attributes:
-        name: a name in ``selection.FILTERS``, or ``settings``.
-        value: what the page names.
-    """
-
-    name: str
-    value: str
-
-
-@dataclass(frozen=True)
-class FigureUse:
-    """A page shows one figure about the data."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class ConfigUse:
-    """A page shows something that a value of conf.py decides."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class RowUse:
-    """A page links the row of a run, on whatever page it stands."""
-
-    run: str
-
-
-#: Questions about the runs, about conf.py, about the memory analysis and about the estimator.
-Use = RunsUse | KnownUse | FigureUse | ConfigUse | RowUse | Question[Any] | EstimatorQuestion[Any]
+    from .uses import Use
 
 
 class VerlDomain(Domain):
@@ -99,18 +58,21 @@ class VerlDomain(Domain):
     #: ``state``: of all data and configuration, when the answers were last known to be right.
     #: ``problems``: what was wrong with them then.
     #: ``analysis_problems``: what was wrong with the analysis; None where no page used it.
-    #: ``rows``: per document, the ids of the runs that have a row in it.
+    #: ``objects``: per document, what it shows that can be referred to.
     #: ``written``: per output, the answers that each document showed when it was last written.
     initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
         "uses": {},
         "state": "",
         "problems": (),
         "analysis_problems": None,
-        "rows": {},
+        "objects": {},
         "written": {},
     }
     #: Raise when the shape of ``initial_data`` or of a question changes, or the meaning of a fingerprint.
-    data_version = 5
+    data_version = 6
+    object_types = {  # noqa: RUF012
+        kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
+    }
 
     #: The directory of conf.py.
     confdir: Path
@@ -274,8 +236,11 @@ class VerlDomain(Domain):
         return f"{__version__} {self.snapshot.digest} {self.settings}"
 
     def _fingerprint(self, use: Use) -> str:
-        if isinstance(use, RowUse):
-            return ""  # where the row stands is known when all pages have been read, see ``unwritten``
+        if isinstance(use, ObjectUse):
+            # Where it stands is known when all pages have been read, see ``unwritten``.
+            return str(self.canonical(use.kind, use.name))
+        if isinstance(use, EntriesUse):
+            return _digest((__version__, *map(repr, self.entries(use))))
         if isinstance(use, ConfigUse):
             return repr(getattr(self.settings, use.name))
         if isinstance(use, FigureUse):
@@ -305,35 +270,73 @@ class VerlDomain(Domain):
                 self._answers[question] = error
         return self._answers[question]
 
-    # -- where the rows of runs stand
+    # -- what pages show that can be referred to
 
-    def note_rows(self, runs: Iterable[str]) -> None:
-        """Remember that the document being read has a row for each of these runs."""
-        rows: dict[str, set[str]] = self.data["rows"]
-        rows.setdefault(self.env.docname, set()).update(runs)
+    @property
+    def shown(self) -> objects.Objects:
+        """By document name, then by kind and name."""
+        return cast("objects.Objects", self.data["objects"])
 
-    def row_page(self, run: str, docname: str) -> str | None:
-        """The document to link for a run from ``docname``: itself, or the one with most rows; or None."""
-        rows: dict[str, set[str]] = self.data["rows"]
-        found = [name for name, runs in rows.items() if run in runs]
-        return min(found, key=lambda name: (name != docname, -len(rows[name]), name), default=None)
+    def note_object(self, kind: str, name: str, shown: objects.Shown) -> bool:
+        """Remember that the document being read shows an object, see ``objects.note``."""
+        return objects.note(self.shown, self.env.docname, kind, name, shown)
 
-    def _link(self, use: Use, docname: str) -> str | None:
-        return self.row_page(use.run, docname) if isinstance(use, RowUse) else None
+    def canonical(self, kind: str, name: str) -> str | None:
+        """The name under which an object is recorded that goes by ``name``; None if there is none."""
+        if kind == objects.RUN:
+            return name if name in self.catalog.runs else None
+        if kind == objects.SIZE:
+            return next((size for size in SIZES if size.casefold() == name.casefold()), None)
+        if kind == objects.GPU:
+            gpu = self.catalog.gpus.get(name)
+            return gpu.name if gpu else None
+        model = self.catalog.architectures.get(name)
+        return model.hf_id if model else None
+
+    def names(self, kind: str) -> list[str]:
+        """Every name by which an object of a kind can be called, for hints."""
+        if kind == objects.RUN:
+            return list(self.catalog.runs)
+        if kind == objects.SIZE:
+            return list(SIZES)
+        return (self.catalog.gpus if kind == objects.GPU else self.catalog.architectures).names
+
+    def entries(self, use: EntriesUse) -> tuple[Gpu, ...] | tuple[Architecture, ...]:
+        """The entries of a registry, in its order or in that of the names; unknown names are left out."""
+        registry = self.catalog.gpus if use.kind == objects.GPU else self.catalog.architectures
+        return registry.select(use.names)
+
+    def _link(self, use: Use, docname: str) -> tuple[str, objects.Shown] | None:
+        """What a page of an output shows of the place that it refers to."""
+        if isinstance(use, ObjectUse):
+            return objects.find(self.shown, use.kind, use.target, docname)
+        return None
 
     # -- what Sphinx asks of a domain
 
     def clear_doc(self, docname: str) -> None:
         """Forget what a document used."""
         self.uses.pop(docname, None)
-        self.data["rows"].pop(docname, None)
+        self.shown.pop(docname, None)
 
     def merge_domaindata(self, docnames: Iterable[str], otherdata: dict[str, Any]) -> None:
         """Take over what another process has read."""
         for docname in docnames:
-            for kept in ("uses", "rows"):
+            for kept in ("uses", "objects"):
                 if docname in otherdata[kept]:
                     self.data[kept][docname] = otherdata[kept][docname]
+
+    def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
+        """What search and other projects' references find, each object once.
+
+        An object is shown by its name. Sphinx's search would build wrong links from a title.
+        """
+        for kind, name, page, shown in objects.every(self.shown):
+            yield name, name, kind, page, shown.anchor, 1
+
+    def get_type_name(self, type: ObjType, primary: bool = False) -> str:  # noqa: A002 - Sphinx's name
+        """What search calls an object."""
+        return f"{self.label} {_(type.lname)}"
 
     def resolve_xref(
         self,
@@ -345,14 +348,19 @@ class VerlDomain(Domain):
         node: pending_xref,
         contnode: Element,
     ) -> reference | None:
-        """A link to the row of a run; None where this output has none."""
-        page = self.row_page(target, fromdocname)
+        """A link to what the target names; None where this output has none."""
+        found = objects.find(self.shown, typ, target, fromdocname)
+        if found is None:
+            return None
+        page, shown = found
+        if not node.get("refexplicit"):
+            contnode = contnode.deepcopy()
+            contnode.children = []
+            contnode += nodes.Text(shown.title)
         try:
-            if page is not None:
-                return make_refnode(builder, fromdocname, page, row_id(target), contnode)
+            return make_refnode(builder, fromdocname, page, shown.anchor, contnode, shown.title)
         except NoUri:
-            pass  # this output leaves the page out
-        return None
+            return None  # this output leaves the page out
 
     def resolve_any_xref(
         self,
@@ -362,9 +370,14 @@ class VerlDomain(Domain):
         target: str,
         node: pending_xref,
         contnode: Element,
-    ) -> list[Any]:
-        """Nothing can be referred to through ``:any:`` yet; MyST asks every domain."""
-        return []
+    ) -> list[tuple[str, reference]]:
+        """What ``:any:``, and a link of MyST, may mean."""
+        found = []
+        for kind, name in objects.matches(self.shown, target):
+            link = self.resolve_xref(env, fromdocname, builder, kind, name, node, contnode)
+            if link is not None:
+                found.append((f"{self.name}:{kind}", link))
+        return found
 
 
 def _digest(parts: Iterable[str]) -> str:

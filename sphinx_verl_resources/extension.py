@@ -15,12 +15,16 @@ from .directives.fit import VerlFit
 from .directives.links import replace_missing
 from .directives.memory import VerlMemory, VerlMemorySummary
 from .directives.printed import VerlPublished, VerlRequirements
+from .directives.references import ObjectRole, warn_missing
+from .directives.registries import VerlGpus, VerlModels
 from .directives.roles import DataRole, MemoryRole
 from .directives.runs import VerlRuns, verl_runs
 from .domain import VerlDomain
 from .latex import FitTables
 from .latex_formulas import TypesetFormulas
+from .objects import KINDS
 from .render.marks import verl_marks, verl_remarks
+from .run_index import in_this_language
 from .transforms import (
     DrawCharts,
     NumberRemarks,
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 
 #: Raise when what is kept in pickled doctrees changes: our nodes and their attributes. What the domain keeps
 #: has a number of its own, ``VerlDomain.data_version``.
-ENV_VERSION = 3
+ENV_VERSION = 4
 
 DIRECTIVES = {
     "verl-runs": VerlRuns,
@@ -52,6 +56,8 @@ DIRECTIVES = {
     "verl-analysis": VerlAnalysis,
     "verl-fit": VerlFit,
     "verl-accuracy": VerlAccuracy,
+    "verl-gpus": VerlGpus,
+    "verl-models": VerlModels,
 }
 POST_TRANSFORMS = (
     DrawCharts,
@@ -66,12 +72,17 @@ POST_TRANSFORMS = (
 
 def setup_extension(app: Sphinx) -> ExtensionMetadata:
     """Register everything."""
+    # Sphinx has compiled what lies there, see its ``gettext_auto_build``.
+    use_language(app.config.language, [Path(app.srcdir) / name for name in app.config.locale_dirs])
     register_config(app)
     app.add_domain(VerlDomain)
     for node in (verl_runs, verl_marks, verl_remarks):
         app.add_node(node)
     for name, directive in DIRECTIVES.items():
         app.add_directive(name, directive)
+    app.add_index_to_domain("verl", in_this_language())
+    for kind in KINDS:
+        app.add_role_to_domain("verl", kind, ObjectRole())
     app.add_role_to_domain("verl", "data", DataRole())
     app.add_role_to_domain("verl", "memory", MemoryRole())
     app.add_transform(SectionsToCaptions)
@@ -83,6 +94,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.connect("env-updated", report)
     app.connect("missing-reference", link_upstream)
     app.connect("missing-reference", replace_missing)
+    app.connect("warn-missing-reference", warn_missing)
     app.connect("html-page-context", link_style_sheet)
     return {
         "version": __version__,
@@ -93,9 +105,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
 
 
 def start(app: Sphinx) -> None:
-    """Choose the language, and tell the domain where conf.py is."""
-    # Sphinx has compiled what lies there, see its ``gettext_auto_build``.
-    use_language(app.config.language, [Path(app.srcdir) / name for name in app.config.locale_dirs])
+    """Tell the domain where conf.py is."""
     VerlDomain.of(app.env).confdir = Path(app.confdir)
 
 

@@ -42,7 +42,8 @@ class SectionsToCaptions(SphinxTransform):
             around = next(parent for parent in ancestors(section) if not isinstance(parent, addnodes.only))
             if size is None or isinstance(around, (nodes.document, nodes.section)):
                 continue
-            content = section.children[1:]
+            # What comes first takes the id of the section over, and an index entry cannot carry it.
+            content = sorted(section.children[1:], key=lambda node: isinstance(node, addnodes.index))
             for node in content:
                 if isinstance(node, nodes.table):
                     set_caption(node, size, self.document)

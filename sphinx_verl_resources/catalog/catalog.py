@@ -50,6 +50,12 @@ class Registry(Generic[Entry]):
         """The entry called ``name``, or None."""
         return self._entries.get(self._key(name))
 
+    def select(self, names: Iterable[str]) -> tuple[Entry, ...]:
+        """The entries that go by ``names``, each once and in that order; all of them where none is named."""
+        found = [self.get(name) for name in names]
+        chosen = {id(entry): entry for entry in found if entry is not None}
+        return tuple(chosen.values() if found else self)
+
     @property
     def names(self) -> list[str]:
         """Every name and alias as written, for hints."""

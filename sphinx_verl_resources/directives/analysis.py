@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..domain import ConfigUse, VerlDomain
+from ..domain import VerlDomain
 from ..memory.questions import FilesWithErrors, IsName, RemarksOn
 from ..render.remarks import remark_list
+from ..uses import ConfigUse
 from .base import VerlDirective
 from .links import link_if_any
 from .options import OptionError, phrases

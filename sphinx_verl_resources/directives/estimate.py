@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 from docutils import nodes
 
 from ..diagnostics import Code, suggest_or
-from ..domain import KnownUse, VerlDomain
+from ..domain import VerlDomain
+from ..uses import KnownUse
 from . import options
 from .base import TABLE_OPTIONS
 from .options import OptionError

@@ -8,7 +8,9 @@ from docutils import nodes
 from sphinx import addnodes
 
 from ..catalog.links import is_address
-from ..domain import RowUse, VerlDomain
+from ..domain import VerlDomain
+from ..objects import RUN
+from ..uses import ObjectUse
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -40,16 +42,17 @@ def link_if_any(target: str, text: str, docname: str) -> nodes.Element:
 
 def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
     """A link to the row of a run; where no page shows it, the text and the id."""
-    VerlDomain.of(env).note_use(RowUse(run))
+    VerlDomain.of(env).note_use(ObjectUse(RUN, run, run))
     return addnodes.pending_xref(
         "",
         nodes.inline("", text),
         refdomain="verl",
-        reftype="row",
+        reftype=RUN,
         reftarget=run,
         refexplicit=True,
         refwarn=0,
         refdoc=env.docname,
+        verl_row=1,
     )
 
 
@@ -59,6 +62,6 @@ def replace_missing(
     """Answer ``missing-reference`` for the links above."""
     if node.get("verl_optional"):
         return nodes.inline()
-    if (node.get("refdomain"), node.get("reftype")) == ("verl", "row"):
+    if node.get("verl_row"):
         return nodes.inline("", "", contnode, nodes.Text(f" ({node['reftarget']})"))
     return None

@@ -9,10 +9,11 @@ from sphinx.util.docutils import SphinxRole
 
 from ..catalog.figures import FIGURES
 from ..diagnostics import did_you_mean
-from ..domain import FigureUse, VerlDomain
+from ..domain import VerlDomain
 from ..logs import log_at
 from ..memory.questions import Value
 from ..memory.shapes import AnalysisError
+from ..uses import FigureUse
 from .options import OptionError
 
 if TYPE_CHECKING:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
+from sphinx import addnodes
 
 from ..catalog import selection
 from ..catalog.fields import NOT_RECORDED, PAGE_COLUMNS
-from ..catalog.names import size_slug
+from ..catalog.names import row_id, size_slug
 from ..catalog.selection import RunQuery
 from ..diagnostics import Code, Severity, nearest
-from ..domain import ConfigUse, KnownUse, RunsUse, VerlDomain
+from ..domain import VerlDomain
 from ..logs import log_at
 from ..memory.shapes import AnalysisError
+from ..objects import RUN, SIZE, Shown
 from ..render.runs import COMPUTED, TABLE_CLASS, templates_used
 from ..render.table import one_cell
+from ..uses import ConfigUse, KnownUse, RunsUse
+from ..words import _
 from . import options
 from .base import TABLE_OPTIONS, VerlDirective, free_id
 from .contribute import contribute_link
@@ -138,6 +142,7 @@ class VerlRuns(VerlDirective):
             section += title
             section["names"].append(nodes.fully_normalize_name(size))
             section["ids"].append(free_id(size_slug(size), section, self.state.document))
+            VerlDomain.of(self.env).note_object(SIZE, size, Shown(section["ids"][0], size))
             self.state.document.note_implicit_target(section, section)
             section += self._content(own, columns, own_broken, query, size)
             sections.append(section)
@@ -155,7 +160,7 @@ class VerlRuns(VerlDirective):
         content: list[nodes.Node] = [self._broken(file) for file in broken]
         if runs:
             ids = [run.id for run in runs]
-            VerlDomain.of(self.env).note_rows(ids)
+            content.append(self._index(runs))
             asked = runs if COMPUTED.keys() & set(columns) else ()
             computed = {run.id: self._computed(run) for run in asked}
             rows = verl_runs("", runs=ids, columns=list(columns), computed=computed)
@@ -165,6 +170,18 @@ class VerlRuns(VerlDirective):
             # What refers to a caption must not lose its target with the last row.
             content.append(self._runs_table(one_cell(empty)) if "caption" in self.options else empty)
         return content
+
+    def _index(self, runs: Iterable[Run]) -> addnodes.index:
+        """Note the rows that references lead to; returns their entries in the general index."""
+        domain = VerlDomain.of(self.env)
+        index = addnodes.index(entries=[])
+        for run in runs:
+            about = _("{task} on {gpus}").format(task=run.task, gpus=run.resource)
+            anchor = row_id(run.id)
+            if domain.note_object(RUN, run.id, Shown(anchor, f"{run.short_name}, {about}", run.size)):
+                model = run.short_name.replace(";", ",")  # which would divide the entry
+                index["entries"].append(("single", f"{model}; {about}", anchor, "", None))
+        return index
 
     def _computed(self, run: Run) -> dict[str, str]:
         """What the estimator says of a run, for the columns that show it."""
