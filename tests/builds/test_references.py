@@ -1,0 +1,296 @@
+"""References to runs, size classes, GPUs and models: roles, ``:any:``, indices, inventory and search."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from sphinx.testing.util import SphinxTestApp
+from sphinx.util.inventory import InventoryFile
+
+ROLES = """\
+See {run}`b`, {run}`this <b>`, {size}`7b`, {gpu}`H100 80GB`,
+{model}`Qwen/Qwen2.5-7B-Instruct` and {model}`~Qwen/Qwen2.5-7B-Instruct`.
+"""
+RST = {name: f":verl:{name}:" for name in ("run", "size", "gpu", "model")}
+MYST = {name: f"{{verl:{name}}}" for name in ("run", "size", "gpu", "model")}
+#: Text and target of each link that the roles make.
+LINKS = [
+    ("My model, GRPO-LoRA on 2*H100", "shown.html#run-b"),
+    ("this", "shown.html#run-b"),
+    ("7b", "shown.html#size-7b"),
+    ("H100 80GB", "shown.html#gpu-h100-80gb"),
+    ("Qwen/Qwen2.5-7B-Instruct", "shown.html#model-qwen-qwen2-5-7b"),
+    ("Qwen2.5-7B-Instruct", "shown.html#model-qwen-qwen2-5-7b"),
+]
+
+
+@pytest.fixture
+def shown(own, data):
+    """A project with a page that shows some of everything."""
+    data.run("a", script={"ref": "abc", "path": "examples/x_y_z.sh"})
+    data.run("b", label="My model", task="GRPO-LoRA")
+    data.run("c", size="0.5B")
+    own.conf["extensions"] = ["myst_parser"]
+    text = ".. verl-runs:: 0.5B 7B\n\n.. verl-gpus::\n\n.. verl-models:: Qwen/Qwen2.5-7B, Qwen/Qwen3-8B\n"
+    own.page(text, "shown.rst")
+    return own
+
+
+def links(build, name="index.html"):
+    found = [reference.find_parent("a") for reference in build.soup(name).select("a > .xref.verl")]
+    return [(link.get_text(), link["href"]) for link in found]
+
+
+@pytest.mark.parametrize(("name", "roles"), [("index.rst", RST), ("index.md", MYST)])
+def test_roles(shown, name, roles):
+    build = shown.page(ROLES.format(**roles), name).build()
+    assert build.warnings == []
+    assert links(build) == LINKS
+    ids = {element["id"] for element in build.soup("shown.html").select("[id]")}
+    assert {target.partition("#")[2] for _, target in LINKS} <= ids
+    assert all(re.fullmatch(r"[a-z0-9-]+", found) for found in ids)
+
+
+def test_both_languages_give_the_same_doctree(shown):
+    shown.page("Text.").page(ROLES.format(**RST), "page.rst")
+    trees = [shown.build().app.env.get_doctree("page").pformat()]
+    (shown.path / "page.rst").unlink()
+    trees.append(shown.page(ROLES.format(**MYST), "page.md").build().app.env.get_doctree("page").pformat())
+    # A line break in a paragraph stands where the line ends, or begins.
+    body = [" ".join(tree[tree.index("<paragraph>") :].split()) for tree in trees]
+    assert body[0] == body[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "link"),
+    [
+        ("b", "run-b"),
+        ("7B", "size-7b"),
+        ("H100-80GB", "gpu-h100-80gb"),
+        ("Qwen/Qwen3-8B", "model-qwen-qwen3-8b"),
+    ],
+)
+def test_any(shown, target, link):
+    build = shown.page(f"See :any:`{target}` and :any:`this <{target}>`.").build()
+    assert build.warnings == []
+    assert [href for _, href in links(build)] == [f"shown.html#{link}"] * 2
+    assert links(build)[1][0] == "this"
+
+
+@pytest.mark.parametrize(
+    ("role", "message"),
+    [
+        (":verl:run:`bb`", "verl:run: there is no run 'bb'; did you mean 'b'? If not, record it, or mend the name"),
+        (":verl:run:`nothing-like-it`", "verl:run: there is no run 'nothing-like-it'; record it, or mend the name"),
+        (":verl:gpu:`H1000`", "verl:gpu: there is no GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml"),
+        (":verl:model:`Qwen/Qwen2.5-7`", "verl:model: there is no model 'Qwen/Qwen2.5-7'; did you mean "
+         "'Qwen/Qwen2.5-7B'? If not, add it to architectures.yaml"),
+        (":verl:size:`8B`", "verl:size: there is no size class '8B'; the nearest is 7B; the size classes are "
+         "0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, 405B, 671B"),
+        (":verl:model:`Qwen/Qwen2.5-32B`", "verl:model: no page of this documentation shows the model "
+         "'Qwen/Qwen2.5-32B'; put '.. verl-models::' on one"),
+        (":verl:size:`32b`", "verl:size: no page of this documentation shows the size class '32b'; put "
+         "'.. verl-runs::' on one"),
+    ],
+)  # fmt: skip
+def test_missing(shown, role, message):
+    build = shown.page(f"Text.\n\nSee {role}.\n").build()
+    assert build.warnings == [f"{shown.path}/index.rst:6: WARNING: {message} [verl.reference]"]
+    assert role.split("`")[1] in build.soup().get_text(), "the text stays"
+
+
+def test_missing_can_be_ignored_as_everywhere(shown):
+    shown.page("See :verl:run:`bb` and :verl:gpu:`H1000`.")
+    ignored = [("verl:run", "bb"), ("verl:gpu", "H1000")]
+    assert shown.build(nitpicky=True, nitpick_ignore=ignored).warnings == []
+
+
+def test_directives_for_entries_that_do_not_exist(shown):
+    build = shown.page(".. verl-gpus:: H100, H1000\n\n.. verl-models:: ,\n").build()
+    assert [line.partition("index.rst:")[2] for line in build.warnings] == [
+        "4: ERROR: verl-gpus: there is no GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml "
+        "[verl.unknown_gpu]",
+        "6: ERROR: verl-models: name at least one, with commas between, or leave the argument out "
+        "[verl.directive]",
+    ]
+
+
+def test_tables_of_the_registries(shown):
+    soup = shown.page("Text.").build().soup("shown.html")
+    gpu = [
+        cell.get_text(" ", strip=True)
+        for cell in soup.select_one("#gpu-h100-80gb").find_parent("tr").select("td")
+    ]
+    assert gpu[:4] == ["H100-80GB", "NVIDIA", "80", "79.6"]
+    assert "H100" in gpu[-1].split(", ")
+    model = soup.select_one("#model-qwen-qwen3-8b").find_parent("tr")
+    assert [cell.get_text(" ", strip=True) for cell in model.select("td")][:7] == [
+        "Qwen/Qwen3-8B", "8.19", "", "36", "4096", "32/8", "151,936",
+    ]  # fmt: skip
+    assert len(soup.select("table.verl-models tbody tr")) == 2
+
+
+def test_general_index(shown):
+    soup = shown.page("Text.").build().soup("genindex.html")
+    entries = {link.get_text(): link["href"] for link in soup.select("table.indextable a")}
+    assert entries == {
+        "GRPO on 2*H100": "shown.html#run-a",
+        "GRPO-LoRA on 2*H100": "shown.html#run-b",
+        "[1]": "shown.html#run-c",
+    }
+
+
+def test_index_of_runs(shown):
+    build = shown.page("See :ref:`verl-runindex`.").build()
+    soup = build.soup("verl-runindex.html")
+    assert soup.h1.get_text() == "Recorded runs"
+    assert build.soup().select_one("a[href='verl-runindex.html']").get_text() == "Recorded runs"
+    rows = [row.get_text(" ", strip=True) for row in soup.select("table.indextable tr:not(.pcap)")]
+    assert rows == [
+        "0.5B",
+        "Qwen2.5-7B-Instruct, GRPO on 2*H100 (c)",
+        "7B",
+        "My model, GRPO-LoRA on 2*H100 (b)",
+        "Qwen2.5-7B-Instruct, GRPO on 2*H100 (a)",
+    ]
+
+
+def inventory(build):
+    """By type and name, the address of each object."""
+    with (build.out / "objects.inv").open("rb") as stream:
+        found = InventoryFile.load(stream, "", lambda base, path: path)
+    # Sphinx 8.2 has made a class of what was a tuple.
+    return {
+        kind: {name: getattr(entry, "uri", None) or entry[2] for name, entry in items.items()}
+        for kind, items in found.items()
+    }
+
+
+def test_inventory_is_the_same_after_an_incremental_build(shown, data):
+    shown.page("Text.").page(".. verl-runs:: 7B", "again.rst").build()
+    data.run("d", size="14B")
+    shown.page("Text.\n\n.. verl-runs:: 14B")
+    build = shown.build()
+    found = (build.out / "objects.inv").read_bytes()
+    objects = inventory(build)
+    assert objects["verl:run"] == {
+        "a": "shown.html#run-a",
+        "b": "shown.html#run-b",
+        "c": "shown.html#run-c",
+        "d": "index.html#run-d",
+    }
+    assert objects["verl:model"]["Qwen/Qwen3-8B"] == "shown.html#model-qwen-qwen3-8b"
+    assert (shown.build(fresh=True).out / "objects.inv").read_bytes() == found
+
+
+def test_another_project_reaches_a_run(shown, tmp_path):
+    build = shown.page("Text.").build()
+    other = tmp_path / "other"
+    other.mkdir()
+    mapping = {"verl": ("https://example.org/docs", str(build.out / "objects.inv"))}
+    conf = f"extensions = ['sphinx_verl_resources', 'sphinx.ext.intersphinx']\nintersphinx_mapping = {mapping!r}\n"
+    (other / "conf.py").write_text(conf, "utf-8")
+    text = ":verl:run:`b`, :external:verl:run:`c`, :external+verl:verl:gpu:`H100` and :any:`Qwen/Qwen3-8B`."
+    (other / "index.rst").write_text(f"Page\n====\n\n{text}\n", "utf-8")
+    app = SphinxTestApp(srcdir=other)
+    try:
+        app.build()
+        assert app.warning.getvalue() == ""
+    finally:
+        app.cleanup()
+    page = (other / "_build/html/index.html").read_text("utf-8")
+    found = re.findall(r'href="https://example\.org/docs/([^"]+)"', page)
+    assert found == [
+        "shown.html#run-b", "shown.html#run-c", "shown.html#gpu-h100-80gb", "shown.html#model-qwen-qwen3-8b",
+    ]  # fmt: skip
+
+
+def test_search_knows_model_gpu_and_script(shown):
+    text = shown.page("Text.").build().text("searchindex.js")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    page = index["docnames"].index("shown")
+    for word in ("model", "h100", "x_y_z"):
+        pages = index["terms"][word]
+        assert page == pages or page in pages, word
+    # What stands before the last dot of a name is kept apart, and put together again when it is shown.
+    runs = {entry[-1]: entry[3] for entry in index["objects"][""] if entry[-1] in {"a", "b", "c"}}
+    assert runs == {"a": "-", "b": "-", "c": "-"}, "the page makes run-a of it"
+    assert ["verl", "run", "verl run"] in index["objnames"].values()
+    assert [entry[-1] for entry in index["objects"]["0"]] == ["5B"]
+
+
+def test_a_page_that_refers_follows_the_row(shown, data):
+    shown.page("See :verl:run:`c`.").page(".. verl-runs:: 405B", "other.rst").build()
+    shown.page(".. verl-runs:: 0.5B 405B", "other.rst")
+    shown.page(".. verl-gpus::", "shown.rst")
+    build = shown.build()
+    assert build.read == {"other", "shown"}
+    assert links(build) == [("Qwen2.5-7B-Instruct, GRPO on 2*H100", "other.html#run-c")]
+    data.run("c", size="0.5B", label="New name")
+    build = shown.build()
+    assert build.read == {"other"}
+    assert links(build) == [("New name, GRPO on 2*H100", "other.html#run-c")]
+
+
+def test_a_page_that_refers_is_read_again_when_the_name_means_something_else(shown, data):
+    shown.page("See :verl:gpu:`X1`.").page(ROLES.format(**RST), "roles.rst")
+    assert len(shown.build().warnings) == 1
+    entry = "{name: X, aliases: [X1], vendor: nvidia, memory_gb: 1, memory_mib: 1, kind: nominal}"
+    data.write("gpus.yaml", f"gpus:\n  - {entry}\n")
+    build = shown.build()
+    assert "index" in build.read
+    assert "roles" not in build.read
+    assert build.warnings == []
+    assert links(build) == [("X1", "shown.html#gpu-x")]
+
+
+def test_where_several_pages_show_a_run(shown):
+    shown.page(".. verl-runs:: 7B\n\nSee :verl:run:`a` and :verl:run:`c`.").page(
+        "See :verl:run:`a`.", "far.rst"
+    )
+    build = shown.build()
+    assert [href for _, href in links(build)] == ["#run-a", "shown.html#run-c"], "the own page first"
+    assert [href for _, href in links(build, "far.html")] == ["shown.html#run-a"], (
+        "then the one with most runs"
+    )
+
+
+def test_a_deleted_page_is_forgotten(shown):
+    shown.page("See :verl:size:`7B`.").build()
+    (shown.path / "shown.rst").unlink()
+    build = shown.build()
+    assert links(build) == []
+    assert "verl:run" not in inventory(build)
+    found = (build.out / "objects.inv").read_bytes()
+    assert (shown.build(fresh=True).out / "objects.inv").read_bytes() == found
+
+
+def test_in_parallel(shown):
+    for number in range(8):
+        shown.page(ROLES.format(**RST), f"page{number}.rst")
+    build = shown.page("Text.").build(parallel=4, fresh=True)
+    assert build.warnings == []
+    assert all(links(build, f"page{number}.html") == LINKS for number in range(8))
+    assert sorted(inventory(build)["verl:run"]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("builder", "name"),
+    [
+        ("latex", "projectnamenotset.tex"), ("singlehtml", "index.html"), ("epub", "index.xhtml"),
+        ("text", "index.txt"), ("texinfo", "projectnamenotset.texi"), ("man", "projectnamenotset.1"),
+        ("dirhtml", "index.html"), ("xml", "index.xml"),
+    ],
+)  # fmt: skip
+def test_other_builders(shown, builder, name):
+    shown.page(f"{ROLES.format(**RST)}\n.. toctree::\n\n   shown\n")
+    (shown.path / "shown.rst").write_text((shown.path / "shown.rst").read_text().replace(":orphan:\n", ""))
+    build = shown.build(builder, fresh=True, version="1", copyright="x", nitpicky=True)
+    assert build.warnings == []
+    text = build.text(name).replace("@comma{}", ",").replace("\n", " ")
+    assert "My model, GRPO" in text
+    if builder == "latex":
+        assert r"\label{\detokenize{shown:gpu-h100-80gb}}" in build.text(name)
+        assert r"\hyperref[\detokenize{shown:run-b}]" in build.text(name)
