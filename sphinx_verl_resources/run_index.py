@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from sphinx.domains import Index, IndexEntry
 
 from . import objects
+from .catalog.fields import natural
 from .catalog.names import SIZES
 from .words import _
 
@@ -32,7 +33,9 @@ class RunIndex(Index):
             if kind == objects.RUN and (only is None or page in only):
                 entry = IndexEntry(shown.title, 0, page, shown.anchor, name, "", "")
                 found[shown.group].append(entry)
-        return [(size, sorted(entries)) for size, entries in found.items() if entries], False
+        for entries in found.values():
+            entries.sort(key=lambda entry: (natural(entry.name), entry.extra))
+        return [(size, entries) for size, entries in found.items() if entries], False
 
 
 def in_this_language() -> type[RunIndex]:
