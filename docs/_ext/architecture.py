@@ -1,0 +1,158 @@
+"""The drawings of the page "Architecture", each with a table that says the same."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+from sphinx_verl_resources.render.table import Cell, empty_table, table_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sphinx.application import Sphinx
+
+SOURCE = "architecture.yaml"
+#: Sizes in units of a drawing.
+WIDTH, TITLE, GAP, LINE, PADDING, CHARACTER = 720, 24, 10, 17, 8, 6.6
+
+
+class Drawing(SphinxDirective):
+    """A drawing for HTML, and a table."""
+
+    headings: tuple[str, ...]
+
+    def run(self) -> list[nodes.Node]:
+        path = Path(self.env.srcdir) / SOURCE
+        self.env.note_dependency(str(path))
+        groups = list(self.groups(yaml.safe_load(path.read_text("utf-8"))))
+        figure = nodes.container(
+            "", nodes.raw("", self.drawing(groups), format="html"), classes=["docs-drawing"]
+        )
+        table = empty_table("docs-table")
+        table += table_group(self.headings, [[*map(Cell.of, row)] for _, rows in groups for row in rows])
+        return [figure, table]
+
+    def groups(self, data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+        """Titles, and the rows of the table that stand under each."""
+        raise NotImplementedError
+
+    def drawing(self, groups: Iterable[tuple[str, list[tuple[str, ...]]]]) -> str:
+        """The same as SVG."""
+        raise NotImplementedError
+
+
+class Layers(Drawing):
+    """``.. docs-layers::``: modules in rows; each may import from its own row and from those below."""
+
+    headings = ("Module", "What it does", "Imports of this package", "Packages of others")
+
+    def groups(self, data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+        for layer in data["layers"]:
+            yield (
+                layer["title"],
+                [
+                    (name, module["does"], ", ".join(module["imports"]), ", ".join(module["packages"]))
+                    for name, module in layer["modules"].items()
+                ],
+            )
+
+    def drawing(self, groups: Iterable[tuple[str, list[tuple[str, ...]]]]) -> str:
+        parts, top = [], 0.0
+        for index, (title, rows) in enumerate(groups):
+            if index:
+                parts.append(arrow(top))
+                top += 2 * GAP
+            boxes = list(boxes_in_lines([row[0] for row in rows]))
+            height = TITLE + (boxes[-1][1] + 1) * (LINE + 2 * PADDING + GAP) - PADDING
+            parts.append(frame(0, top, WIDTH, height, title))
+            for left, line, width, name in boxes:
+                y = top + TITLE + line * (LINE + 2 * PADDING + GAP)
+                parts.append(box(left, y, width, name))
+            top += height
+        return svg(top, "The layers of the package, from what people touch to what everybody needs", parts)
+
+
+class Life(Drawing):
+    """``.. docs-life::``: what happens to a row, in the order of time."""
+
+    headings = ("Phase", "Event of Sphinx", "Function or class", "What it does")
+
+    def groups(self, data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+        for phase in data["life"]:
+            rows = [
+                (phase["phase"], step.get("event", ""), step["calls"], step["does"])
+                for step in phase["steps"]
+            ]
+            yield phase["phase"], rows
+
+    def drawing(self, groups: Iterable[tuple[str, list[tuple[str, ...]]]]) -> str:
+        parts, top = [], 0.0
+        for index, (title, rows) in enumerate(groups):
+            if index:
+                parts.append(arrow(top))
+                top += 2 * GAP
+            height = TITLE + len(rows) * (LINE + 4)
+            parts.append(frame(0, top, WIDTH, height + PADDING, title))
+            for number, (_, event, calls, _) in enumerate(rows):
+                y = top + TITLE + number * (LINE + 4) + LINE - 2
+                parts.append(text(PADDING + 4, y, calls, 'font-family="monospace" font-size="13"'))
+                if event:
+                    parts.append(text(WIDTH - PADDING - 4, y, event, 'text-anchor="end" font-style="italic"'))
+            top += height + PADDING
+        return svg(top, "The life of a row, from the configuration to the indices", parts)
+
+
+def boxes_in_lines(names: Iterable[str]) -> Iterator[tuple[float, int, float, str]]:
+    """Left edge, line, width and name of boxes that stand beside each other while there is room."""
+    left, line = float(GAP), 0
+    for name in names:
+        width = len(name) * CHARACTER * 1.25 + 2 * PADDING
+        if left + width > WIDTH - GAP:
+            left, line = float(GAP), line + 1
+        yield left, line, width, name
+        left += width + GAP
+
+
+def frame(x: float, y: float, width: float, height: float, title: str) -> str:
+    outline = rectangle(x + 0.5, y + 0.5, width - 1, height, 'fill="none" stroke-opacity="0.5"')
+    return outline + text(x + PADDING, y + LINE - 1, title, 'font-weight="bold"')
+
+
+def box(x: float, y: float, width: float, name: str) -> str:
+    height = LINE + 2 * PADDING - 6
+    style = 'text-anchor="middle" font-family="monospace"'
+    outline = rectangle(x, y, width, height, 'fill="currentColor" fill-opacity="0.08"')
+    return outline + text(x + width / 2, y + height / 2 + 5, name, style)
+
+
+def rectangle(x: float, y: float, width: float, height: float, style: str) -> str:
+    size = f'width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect x="{x:.1f}" y="{y:.1f}" {size} rx="3" stroke="currentColor" {style}/>'
+
+
+def arrow(y: float) -> str:
+    middle, end = WIDTH / 2, y + 2 * GAP - 2
+    return f'<path d="M{middle} {y + 2} V{end} m-4 -6 l4 6 l4 -6" fill="none" stroke="currentColor"/>'
+
+
+def text(x: float, y: float, words: str, style: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(words)}</text>'
+
+
+def svg(height: float, title: str, parts: Iterable[str]) -> str:
+    label = escape(f"{title}; the table below says the same")
+    size = f'viewBox="0 0 {WIDTH} {height + 2:.0f}"'
+    style = 'font-size="14" font-family="inherit" fill="currentColor"'
+    return f'<svg {size} role="img" aria-label="{label}" {style}>{"".join(parts)}</svg>'
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("docs-layers", Layers)
+    app.add_directive("docs-life", Life)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
