@@ -240,7 +240,7 @@ class VerlDomain(Domain):
             # Where it stands is known when all pages have been read, see ``unwritten``.
             return str(self.canonical(use.kind, use.name))
         if isinstance(use, EntriesUse):
-            return _digest((__version__, *map(repr, self.entries(use))))
+            return _digest((__version__, *(entry.model_dump_json() for entry in self.entries(use))))
         if isinstance(use, ConfigUse):
             return repr(getattr(self.settings, use.name))
         if isinstance(use, FigureUse):

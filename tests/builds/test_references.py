@@ -301,3 +301,14 @@ def test_other_builders(shown, builder, name):
     if builder == "latex":
         assert r"\label{\detokenize{shown:gpu-h100-80gb}}" in build.text(name)
         assert r"\hyperref[\detokenize{shown:run-b}]" in build.text(name)
+
+
+def test_tables_of_the_registries_follow_their_entries(shown, data):
+    entry = "{name: X, vendor: nvidia, memory_gb: 1, memory_mib: 1, kind: nominal%s}"
+    data.write("gpus.yaml", f"gpus:\n  - {entry % ''}\n")
+    shown.page("Text.").page(".. verl-gpus:: X", "x.rst").page(".. verl-gpus:: H20", "h20.rst").build()
+    data.write("gpus.yaml", f"gpus:\n  - {entry % ', aliases: [Y]'}\n")
+    build = shown.build()
+    assert "x" in build.read
+    assert "h20" not in build.read
+    assert "Y" in build.soup("x.html").select_one("table.verl-gpus").get_text()
