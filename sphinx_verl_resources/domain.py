@@ -21,12 +21,12 @@ from .catalog.files import bundled_directory, configured_directory, take_snapsho
 from .catalog.links import is_address
 from .catalog.names import SIZES
 from .config import LABELS, PREFIX, VerlConfig, conf_place, config_problems, read_config
-from .diagnostics import Code, Diagnostic
+from .diagnostics import Code, Diagnostic, nearest
 from .estimator.questions import EstimatorQuestion
 from .logs import log_diagnostic
 from .memory.questions import Answer, Question
 from .memory.shapes import AnalysisError
-from .uses import ConfigUse, EntriesUse, FigureUse, KnownUse, ObjectUse
+from .uses import ConfigUse, EntriesUse, ExtensionUse, FigureUse, KnownUse, ObjectUse
 from .words import _
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .catalog.models.gpu import Gpu
     from .estimator.facts import Facts
     from .estimator.questions import World
-    from .uses import Use
+    from .uses import Asked, Use
 
 
 class VerlDomain(Domain):
@@ -68,8 +68,10 @@ class VerlDomain(Domain):
         "objects": {},
         "written": {},
     }
-    #: Raise when the shape of ``initial_data`` or of a question changes, or the meaning of a fingerprint.
-    data_version = 6
+    #: Raise when ``initial_data`` or what lies in it takes another shape: a question or a diagnostic another
+    #: name, module or other fields. Sphinx then reads everything again. A fingerprint that is made otherwise
+    #: is no reason: a new version of the extension reads all its pages again anyway, see ``ExtensionUse``.
+    data_version = 7
     object_types = {  # noqa: RUF012
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }
@@ -135,7 +137,7 @@ class VerlDomain(Domain):
         return World(self._facts[0], self.catalog, self.analysis, self.cases)
 
     @cached_property
-    def _answers(self) -> dict[Question[Any] | EstimatorQuestion[Any], Any]:
+    def _answers(self) -> dict[Asked, Any]:
         return {}
 
     def forget(self) -> None:
@@ -143,15 +145,19 @@ class VerlDomain(Domain):
         for name in ("settings", "snapshot", "catalog", "analysis", "cases", "_facts", "world", "_answers"):
             self.__dict__.pop(name, None)
 
-    def report(self) -> None:
+    def report(self) -> bool:
         """Print every problem of the data, once a build, for as long as any page uses the data.
 
         Builds in which nothing has changed repeat what the last one found: an error that is printed once
         and then forgotten is one that ships.
+
+        Returns:
+            Whether data or configuration are new, and with them what this remembers.
         """
         if not self.uses:
-            return
-        if self.data["state"] != self._state:
+            return False
+        is_new = bool(self.data["state"] != self._state)
+        if is_new:
             self.data["state"] = self._state
             self.data["problems"] = (*config_problems(self.settings, self.confdir), *self.catalog.diagnostics)
             self.data["analysis_problems"] = None
@@ -160,6 +166,7 @@ class VerlDomain(Domain):
         self._report_analysis()
         for name in LABELS:
             self._check_label(name)
+        return is_new
 
     def _report_analysis(self) -> None:
         """The same for the analysis, which costs nothing where no page shows any of it."""
@@ -236,29 +243,31 @@ class VerlDomain(Domain):
         return f"{__version__} {self.snapshot.digest} {self.settings}"
 
     def _fingerprint(self, use: Use) -> str:
+        if isinstance(use, ExtensionUse):
+            return __version__
         if isinstance(use, ObjectUse):
             # Where it stands is known when all pages have been read, see ``unwritten``.
-            return str(self.canonical(use.kind, use.name))
+            known = self.canonical(use.kind, use.name)
+            return known or f"unknown; {nearest(use.name, self.names(use.kind))}"
         if isinstance(use, EntriesUse):
-            return _digest((__version__, *(entry.model_dump_json() for entry in self.entries(use))))
+            return _digest(entry.model_dump_json() for entry in self.entries(use))
         if isinstance(use, ConfigUse):
             return repr(getattr(self.settings, use.name))
         if isinstance(use, FigureUse):
             return FIGURES[use.name](self.catalog)
         if isinstance(use, Question | EstimatorQuestion):
-            return _digest((__version__, repr(self._answer(use))))
-        from .catalog.selection import is_known, select_broken, select_runs
+            return _digest((repr(self._answer(use)),))
+        from .catalog.selection import is_known, other_values, select_broken, select_runs
 
         if isinstance(use, KnownUse):
-            return str(is_known(self.catalog, use.name, use.value))
-        parts = [__version__, self.catalog.registry_digest]
-        parts.extend(
-            f"{run.id} {self.catalog.run_digests[run.id]}" for run in select_runs(self.catalog, use.query)
-        )
+            known = is_known(self.catalog, use.name, use.value)
+            return "known" if known else f"unknown; {other_values(self.catalog, use.name, use.value)}"
+        # What the registries say of a run shows in whether it is chosen, and whether it is usable at all.
+        parts = [run.model_dump_json() for run in select_runs(self.catalog, use.query)]
         parts.extend(f"broken {file.shown} {file.size}" for file in select_broken(self.catalog, use.query))
         return _digest(parts)
 
-    def _answer(self, question: Question[Any] | EstimatorQuestion[Any]) -> Any:
+    def _answer(self, question: Asked) -> Any:
         """The answer, or the error that says why there is none; found once per build."""
         if question not in self._answers:
             try:
@@ -306,10 +315,12 @@ class VerlDomain(Domain):
         registry = self.catalog.gpus if use.kind == objects.GPU else self.catalog.architectures
         return registry.select(use.names)
 
-    def _link(self, use: Use, docname: str) -> tuple[str, objects.Shown] | None:
-        """What a page of an output shows of the place that it refers to."""
+    def _link(self, use: Use, docname: str) -> Any:
+        """Where a link of a document leads, which is known when all pages have been read."""
         if isinstance(use, ObjectUse):
             return objects.find(self.shown, use.kind, use.target, docname)
+        if isinstance(use, ConfigUse) and use.name in LABELS:
+            return self.env.domains["std"].anonlabels.get(getattr(self.settings, use.name).lower())
         return None
 
     # -- what Sphinx asks of a domain

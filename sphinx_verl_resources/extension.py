@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
     from sphinx.util.typing import ExtensionMetadata
 
-#: Raise when what is kept in pickled doctrees changes: our nodes and their attributes. What the domain keeps
-#: has a number of its own, ``VerlDomain.data_version``.
+#: Raise when pickled doctrees hold something else: a node of ours takes another name or module, or any node
+#: carries other attributes of ours. Sphinx then reads everything again. What the domain keeps has a number of
+#: its own, ``VerlDomain.data_version``.
 ENV_VERSION = 4
 
 DIRECTIVES = {
@@ -123,5 +124,8 @@ def find_outdated(
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """When all pages have been read: report the problems of the data, and name the pages to write again."""
     domain = VerlDomain.of(env)
-    domain.report()
-    return domain.unwritten(f"{app.builder.name} {app.outdir}")
+    is_new = domain.report()
+    pages = domain.unwritten(f"{app.builder.name} {app.outdir}")
+    # Sphinx saves what we remember only where there is something to write. Without one page, each build after
+    # a change that no page shows would load the data again, to find again that no page shows it.
+    return pages or (sorted(domain.uses)[:1] if is_new else [])

@@ -74,14 +74,12 @@ class EntriesUse:
     names: tuple[str, ...] = ()
 
 
-#: Questions about the runs, about conf.py, about the memory analysis and about the estimator.
-Use = (
-    RunsUse
-    | KnownUse
-    | FigureUse
-    | ConfigUse
-    | ObjectUse
-    | EntriesUse
-    | Question[Any]
-    | EstimatorQuestion[Any]
-)
+@dataclass(frozen=True)
+class ExtensionUse:
+    """A page has a directive or role, whatever it says: the next version may understand it differently."""
+
+
+#: Questions about the memory analysis and about the estimator.
+Asked = Question[Any] | EstimatorQuestion[Any]
+#: These, and questions about the runs, about the registries, about conf.py and about the extension itself.
+Use = RunsUse | KnownUse | FigureUse | ConfigUse | ObjectUse | EntriesUse | ExtensionUse | Asked

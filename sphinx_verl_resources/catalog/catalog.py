@@ -81,20 +81,16 @@ class Catalog:
 
     Attributes:
         runs: by id, sorted by id.
-        run_digests: by id, of the file that recorded the run.
         broken: run files that could not be used.
         gpus: by name and alias.
         architectures: by checkpoint name.
-        registry_digest: changes when any registry file does.
         diagnostics: every problem, in the order of files and lines.
     """
 
     runs: Mapping[str, Run]
-    run_digests: Mapping[str, str]
     broken: tuple[BrokenRun, ...]
     gpus: Registry[Gpu]
     architectures: Registry[Architecture]
-    registry_digest: str
     diagnostics: tuple[Diagnostic, ...] = field(default=())
 
     @cached_property

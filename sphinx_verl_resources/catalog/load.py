@@ -52,11 +52,9 @@ def load_catalog(snapshot: Snapshot) -> Catalog:
     ids = sorted(runs)
     return Catalog(
         runs={run_id: runs[run_id] for run_id in ids},
-        run_digests={run_id: sources[run_id][0].digest for run_id in ids},
         broken=tuple(broken),
         gpus=gpus,
         architectures=models,
-        registry_digest=snapshot.registry_digest(GPUS, ARCHITECTURES),
         diagnostics=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..diagnostics import did_you_mean
 from .fields import field_value, sort_key
 from .names import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, TRAIN_BACKENDS, fold
 
@@ -68,13 +69,11 @@ def sizes_to_show(records: Iterable[Run | BrokenRun], query: RunQuery) -> list[s
     return [size for size in SIZES if size in PAGE_SIZES or size in used]
 
 
-def recorded_settings(catalog: Catalog) -> set[str]:
-    """Every key that some run has a setting for."""
-    return {key for run in catalog.runs.values() for key in run.settings}
-
-
 def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
-    """What a filter can be set to; None where any text may name a run that nobody has recorded yet."""
+    """What a filter can be set to; None where any text may name a run that nobody has recorded yet.
+
+    For ``settings``, every key that some run has a setting for.
+    """
     if name == "task":
         return None
     if name == "gpu":
@@ -82,6 +81,8 @@ def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
     if name == "model":
         labels = {value for run in catalog.runs.values() for value in _values(run, name)}
         return [*catalog.architectures.names, *sorted(labels)]
+    if name == "settings":
+        return sorted({key for run in catalog.runs.values() for key in run.settings})
     if name == "infer":
         return [*ENGINES, *sorted({value for run in catalog.runs.values() for value in _values(run, name)})]
     return list({"tag": TAGS, "kind": KINDS, "train": TRAIN_BACKENDS}[name])
@@ -89,10 +90,15 @@ def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
 
 def is_known(catalog: Catalog, name: str, value: str) -> bool:
     """Whether the data know a value of a filter, but for case and separators, or a key of ``settings``."""
-    if name == "settings":
-        return value in recorded_settings(catalog)
     allowed = allowed_values(catalog, name)
+    if name == "settings":
+        return value in (allowed or ())
     return allowed is None or fold(value) in {fold(word) for word in allowed}
+
+
+def other_values(catalog: Catalog, name: str, value: str) -> str:
+    """What could have been meant by a value that the data do not know; empty if nobody can tell."""
+    return did_you_mean(value, allowed_values(catalog, name) or ())
 
 
 def _page_order(run: Run) -> tuple[int, int, str, int, str]:

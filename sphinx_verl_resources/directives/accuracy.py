@@ -44,15 +44,14 @@ class VerlAccuracy(AnalysisDirective):
             groups = options.choices(given, "group", GROUPS) or groups
         if problems:
             return []
-        scores, summaries = self.ask(Accuracies())
-        scores = render.group_scores(scores, groups)
+        scores, summaries = self.ask(Accuracies(groups))
         made: list[nodes.Node] = [
             self.problem(nodes.literal("", name), nodes.Text(NOT_USED))
             for name in self.ask(CaseFilesWithErrors())
         ]
         for piece in pieces:
             if piece == "summary":
-                rows = render.summary_rows(item for item in summaries if item.group in groups)
+                rows = render.summary_rows(summaries)
                 caption = "How far computed values are from observed ones"
                 made.append(self.table(render.TABLE_CLASS, rows, caption, with_options=True))
                 made.append(render.verdict_sentence(verdict_shares(scores)))

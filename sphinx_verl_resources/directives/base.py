@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+from ..domain import VerlDomain
 from ..logs import log_at
 from ..render.table import empty_table
+from ..uses import ExtensionUse
 from .options import AnyOption, OptionError, Problems, usable
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class VerlDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Show what is asked for, or a box for each thing that is wrong."""
+        VerlDomain.of(self.env).note_use(ExtensionUse())
         problems = Problems()
         given = usable(self.options, self.option_spec, problems)
         with problems.noted():

@@ -57,7 +57,7 @@ class VerlFit(SettingsDirective):
             counts = options.count_list(given, "gpus", MOST_GPUS) or DEFAULT_GPUS
         task = given.get("task", DEFAULT_TASK).strip()
         body = self.settings(problems)
-        models = dict(self.ask(SizeModels()))
+        models = dict(self.ask(SizeModels(sizes)))
         if not problems:
             shown = [models[size] for size in sizes or models if size in models]
             self._check_settings(body, shown, gpu, counts, problems)

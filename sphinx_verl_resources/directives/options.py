@@ -11,13 +11,13 @@ from docutils.parsers.rst import directives
 
 from ..catalog.fields import UnknownFieldError, field_name
 from ..catalog.names import SIZES, sizes_hint
-from ..catalog.selection import allowed_values, is_known
+from ..catalog.selection import allowed_values, is_known, other_values
 from ..diagnostics import Code, did_you_mean, nearest, suggest_or
 from ..memory.shapes import AnalysisError
 from ..render.runs import COMPUTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ..catalog.catalog import Catalog
 
@@ -143,20 +143,19 @@ def sort_fields(text: str) -> tuple[tuple[str, bool], ...]:
     return found
 
 
-def filter_values(catalog: Catalog, name: str, text: str) -> tuple[str, ...]:
+def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[str, ...]:
     """The values of the filter ``name``, each one that the data know.
 
     Raises:
         OptionError: a value that nothing can match, or no value.
     """
-    found = phrases(text)
     if not found:
         raise OptionError(f":{name}: name at least one value")
     for value in found:
         if not is_known(catalog, name, value):
-            allowed = allowed_values(catalog, name) or ()
-            otherwise = did_you_mean(value, allowed) or "no run has it"
-            hint = suggest_or(value, allowed, REGISTRIES[name]) if name in REGISTRIES else otherwise
+            hint = other_values(catalog, name, value) or "no run has it"
+            if name in REGISTRIES:
+                hint = suggest_or(value, allowed_values(catalog, name) or (), REGISTRIES[name])
             raise OptionError(f":{name}: unknown value {value!r}; {hint}")
     return tuple(found)
 

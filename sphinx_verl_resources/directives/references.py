@@ -12,7 +12,7 @@ from ..diagnostics import Code, Severity, suggest_or
 from ..domain import VerlDomain
 from ..logs import log_at
 from ..objects import GPU, KINDS, LABELS, MODEL, RUN, SIZE
-from ..uses import ObjectUse
+from ..uses import ExtensionUse, ObjectUse
 from .options import REGISTRIES
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class ObjectRole(XRefRole):
             title = name.rpartition("/")[2] if target.startswith("~") else name
         domain = VerlDomain.of(env)
         recorded = domain.canonical(kind, name) or name
+        domain.note_use(ExtensionUse())
         domain.note_use(ObjectUse(kind, name, recorded))
         refnode["verl_name"] = name
         return title, recorded

@@ -13,7 +13,7 @@ from ..domain import VerlDomain
 from ..logs import log_at
 from ..memory.questions import Value
 from ..memory.shapes import AnalysisError
-from ..uses import FigureUse
+from ..uses import ExtensionUse, FigureUse
 from .options import OptionError
 
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ class ValueRole(SphinxRole):
 
     def run(self) -> tuple[list[Node], list[system_message]]:
         """Show the value, or what is wrong with the name."""
+        domain = VerlDomain.of(self.env)
+        domain.note_use(ExtensionUse())
         try:
-            value = self.value(VerlDomain.of(self.env), " ".join(self.text.split()))
+            value = self.value(domain, " ".join(self.text.split()))
         except (AnalysisError, OptionError) as error:
             message = f"{self.full_name}: {error}"
             log_at(self.get_location(), error.code, message, self.config)

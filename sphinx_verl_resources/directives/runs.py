@@ -11,7 +11,7 @@ from ..catalog import selection
 from ..catalog.fields import NOT_RECORDED, PAGE_COLUMNS
 from ..catalog.names import row_id, size_slug
 from ..catalog.selection import RunQuery
-from ..diagnostics import Code, Severity, nearest
+from ..diagnostics import Code, Severity
 from ..domain import VerlDomain
 from ..logs import log_at
 from ..memory.shapes import AnalysisError
@@ -63,11 +63,7 @@ class VerlRuns(VerlDirective):
             columns = options.columns(given["columns"]) if "columns" in given else PAGE_COLUMNS
         with problems.noted():
             self._check_combination(given)
-        if not problems:
-            return self._show(query, columns)
-        # What is allowed depends on the data: any change of them is a reason to look again.
-        VerlDomain.of(self.env).note_use(RunsUse(RunQuery()))
-        return []
+        return [] if problems else self._show(query, columns)
 
     def _check_combination(self, given: Mapping[str, str]) -> None:
         for name in ("name", "class"):
@@ -99,10 +95,10 @@ class VerlRuns(VerlDirective):
         for name in selection.FILTERS:
             with problems.noted():
                 if name in given:
-                    values = options.filter_values(domain.catalog, name, given[name])
-                    filters.append((name, values))
+                    values = options.phrases(given[name])
                     for value in values:
                         domain.note_use(KnownUse(name, value))
+                    filters.append((name, options.filter_values(domain.catalog, name, values)))
         with problems.noted():
             sort = options.sort_fields(given["sort"]) if "sort" in given else ()
         return RunQuery(sizes, tuple(filters), sort)
@@ -115,9 +111,7 @@ class VerlRuns(VerlDirective):
                 continue
             domain.note_use(KnownUse("settings", key))
             if not selection.is_known(domain.catalog, "settings", key):
-                domain.note_use(RunsUse(RunQuery()))  # whose settings the hint is chosen from
-                near = nearest(key, sorted(selection.recorded_settings(domain.catalog)))
-                hint = f"did you mean {near!r}?" if near else "check its spelling"
+                hint = selection.other_values(domain.catalog, "settings", key) or "check its spelling"
                 message = f"{self.name}: no run records the setting {key!r}; {hint}"
                 log_at(self.get_location(), Code.directive, message, self.config, Severity.WARNING)
 

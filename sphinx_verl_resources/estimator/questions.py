@@ -166,13 +166,16 @@ class Fit(EstimatorQuestion["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
 
 @dataclass(frozen=True)
 class SizeModels(EstimatorQuestion["tuple[tuple[str, str], ...]"]):
-    """Which model stands for which size class in a table of ``Fit``."""
+    """Which model stands for which size class in a table of ``Fit``; ``sizes`` as there."""
+
+    sizes: tuple[str, ...] = ()
 
     def answer(self, world: World) -> tuple[tuple[str, str], ...]:
         """Size classes in ascending order, and the names of checkpoints."""
         from .fit import size_models
 
-        return tuple(size_models(world.catalog, world.analysis).items())
+        found = size_models(world.catalog, world.analysis).items()
+        return tuple((size, model) for size, model in found if not self.sizes or size in self.sizes)
 
 
 @dataclass(frozen=True)
@@ -201,13 +204,17 @@ class Defaults(EstimatorQuestion["tuple[tuple[str, Any], ...]"]):
 
 @dataclass(frozen=True)
 class Accuracies(EstimatorQuestion["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
-    """Every case, computed beside observed, and the summary of each group."""
+    """Every case of some groups, computed beside observed, and the summary of each group."""
+
+    groups: tuple[str, ...]
 
     def answer(self, world: World) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
-        """In the order of the files."""
-        from .backtest import score, summaries
+        """In the order of the groups, then of the files."""
+        from .backtest import group_of, score, summaries
 
-        scores = tuple(score(entry.case, world.facts) for entry in world.cases.by_id.values())
+        cases = [entry.case for entry in world.cases.by_id.values()]
+        chosen = [case for group in self.groups for case in cases if group_of(case) == group]
+        scores = tuple(score(case, world.facts) for case in chosen)
         return scores, summaries(scores)
 
 

@@ -13,7 +13,7 @@ from .runs import NOTES_CLASS
 from .table import Cell, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from ..catalog.models.case import Case
     from ..estimator.backtest import Score, Summary
@@ -167,9 +167,3 @@ def _case(case: Case) -> list[tuple[str, str | None]]:
     text = source.text
     short = text if len(text) <= _LONGEST_SOURCE else f"{text[: _LONGEST_SOURCE - 1].rstrip()}…"
     return [(case.id, None), (short, None)]
-
-
-def group_scores(scores: Iterable[Score], groups: Sequence[str]) -> tuple[Score, ...]:
-    """The scores of some groups, in the order of the groups."""
-    found = list(scores)
-    return tuple(item for group in groups for item in found if item.group == group)

@@ -118,7 +118,7 @@ def test_a_card(pages, data):
         "gpus.yaml",
         "gpus:\n  - {name: RTX-4090, vendor: nvidia, memory_gb: 24, memory_mib: 30000, kind: reading}\n",
     )
-    assert pages.build().read == {"required", "runs"}
+    assert pages.build().read == {"required"}
 
 
 def test_settings(pages, data):

@@ -1,0 +1,279 @@
+"""Every kind of change: exactly the pages that use it are read again, and what is then written is what a fresh
+build of the same files writes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+#: Pages by what they use.
+RUN_A7 = {"runs", "runs-7b", "runs-setting", "runs-peak", "memory-run"}
+RUN_B7 = RUN_A7 - {"memory-run"}
+RUN_C3 = {"runs", "runs-3b"}
+RUN_D14 = {"runs", "runs-card", "runs-model"}
+ESTIMATES = {"runs-peak", "memory-run", "memory-settings", "fit", "accuracy", "accuracy-training"}
+ON_OWN_CARD = {"runs-peak", "memory-run", "memory-settings", "fit"}
+CHAIN_OF_8B = {"memory-8b", "memory-role", "summary", "requirements", "priorities"}
+REMARKS = {"memory-8b", "memory-model", "summary", "requirements", "config", "assumptions", "priorities",
+           "trade-offs", "monitoring"}  # fmt: skip
+
+CARD = "  - {{name: {}, vendor: nvidia, memory_gb: 1, memory_mib: {}, kind: nominal}}\n"
+KEY = "  - {{name: {}, group: actor, type: str, default: {}, phases: [], effect: {}, status: active}}\n"
+ACCURACY = (
+    "accuracy:\n  - {{name: {}, cases: 2, mean_error: 0.1, median_error: 0.1, worst_error: 0.2, inside: 1.0, "
+    "half_width: 0.3, low: 0.5, high: 1.9}}\n"
+)
+CASE = "- {{id: {}, model: own/Used-1B, gpus: {{count: {}, type: H100}}, config: {{trainer.nnodes: 1}}}}\n"
+MODEL = "own/Used-1B"
+DTYPE = "actor_rollout_ref.actor.fsdp_config.model_dtype"
+SHOWN_KEY = "actor_rollout_ref.rollout.gpu_memory_utilization"
+
+#: By a name for it, what happens in each file, and which pages use that. A pair of texts is replaced in the file,
+#: one text takes the place of the file or is added to it behind "+", None deletes it.
+CHANGES = {
+    # runs
+    "run edited": ({"data/runs/a7.yaml": ("max_batch: 16", "max_batch: 17")}, RUN_A7),
+    "setting of a run": ({"data/runs/a7.yaml": ("_gpu: 4", "_gpu: 2")}, RUN_A7),
+    "remark of a run": ({"data/runs/a7.yaml": ("A remark", "Another remark")}, RUN_A7),
+    "date of a run": ({"data/runs/a7.yaml": ("2026-08-01", "2026-08-02")}, {*RUN_A7, "data-updated"}),
+    "comment in a run": ({"data/runs/a7.yaml": "+# For people.\n"}, set()),
+    "size class of a run": ({"data/runs/c3.yaml": ("size: 3B", "size: 405B")}, {*RUN_C3, "runs-empty"}),
+    "card of a run": ({"data/runs/d14.yaml": ("OWN-40", "H20")}, RUN_D14),
+    "run broken": ({"data/runs/d14.yaml": ("tag: MIN", "tag: X")}, {*RUN_D14, "data-runs"}),
+    "run added": (
+        {"data/runs/e3.yaml": ("data/runs/c3.yaml", "id: c3", "id: e3")}, {*RUN_C3, "data-runs"},
+    ),
+    "run deleted": ({"data/runs/c3.yaml": None}, {*RUN_C3, "data-runs"}),
+    "run renamed": (
+        {"data/runs/c4.yaml": ("data/runs/c3.yaml", "id: c3", "id: c4"), "data/runs/c3.yaml": None}, RUN_C3,
+    ),
+    "run that others link renamed": (
+        {"data/runs/a8.yaml": ("data/runs/a7.yaml", "id: a7", "id: a8"), "data/runs/a7.yaml": None},
+        {*RUN_A7, "fit"},
+    ),
+    # GPUs
+    "card edited": ({"data/gpus.yaml": ("mib: 40960", "mib: 30960")}, ON_OWN_CARD),
+    "alias of a card": ({"data/gpus.yaml": ("OWN-ALIAS", "OWN-OTHER")}, {"runs-card"}),
+    "card that no page shows": ({"more/gpus.yaml": ("mib: 40960", "mib: 30960")}, set()),
+    "card added": ({"data/gpus.yaml": "+" + CARD.format("X", 9)}, {"data-gpus"}),
+    "card renamed": ({"more/gpus.yaml": ("MORE", "LESS")}, set()),
+    "card of runs renamed": (
+        {"data/gpus.yaml": ("name: OWN-40", "name: OWN-41")},
+        {*RUN_A7, *RUN_D14, *ON_OWN_CARD, "data-runs", "data-updated"},
+    ),
+    "card overridden in a later directory": ({"more/gpus.yaml": "+" + CARD.format("OWN-40", 30960)}, ON_OWN_CARD),
+    "cards deleted": ({"more/gpus.yaml": None}, {"data-gpus"}),
+    # architectures
+    "architecture edited": (
+        {"data/architectures.yaml": ("num_hidden_layers: 24", "num_hidden_layers: 25")},
+        {"memory-model", "memory-settings", "accuracy"},
+    ),
+    "note of an architecture": ({"data/architectures.yaml": "+    notes: [A word.]\n"}, set()),
+    "architecture added": ({"more/architectures.yaml": ("data/architectures.yaml", "Used", "Other")}, {"data-models"}),
+    "architecture renamed": ({"data/architectures.yaml": ("name: Used-1B", "name: Used-2B")}, set()),
+    "architecture deleted": (
+        {"data/architectures.yaml": None},
+        {*RUN_D14, "data-runs", "data-models", "memory-model", "memory-settings", "accuracy"},
+    ),
+    # the analysis
+    "figures of 8B": ({"data/analysis.yaml": ("hidden_size: 4096", "hidden_size: 5120")}, CHAIN_OF_8B),
+    "figures of 3B": (
+        {"data/analysis.yaml": ("hidden_size: 2560", "hidden_size: 2048")},
+        {"memory-chart", "summary", "priorities"},
+    ),
+    "an assumption": (
+        {"data/analysis.yaml": "+assumptions: {batch_size: 16}\n"},
+        {*CHAIN_OF_8B, "memory-model", "memory-chart", "assumptions", "monitoring"},
+    ),
+    "a trade-off": (
+        {"data/analysis.yaml": "+trade_offs:\n  - {name: gpus, change: More, gain: a, cost: b}\n"}, {"trade-offs"},
+    ),
+    "a comment in the analysis": ({"data/analysis.yaml": "+# For people.\n"}, set()),
+    "analysis deleted": ({"data/analysis.yaml": None}, set()),  # it said what the package says
+    # keys of verl
+    "key edited that no page shows": ({"data/config_keys.yaml": ("Nothing", "Something")}, set()),
+    "key added that a page shows": (
+        {"data/config_keys.yaml": "+" + KEY.format(SHOWN_KEY, "0.5", "New.").replace("str", "float")}, {"config"},
+    ),
+    "default that estimates use": (
+        {"data/config_keys.yaml": "+" + KEY.format(DTYPE, "bf16", "New.")}, ESTIMATES - {"accuracy-training"},
+    ),
+    "keys deleted": ({"data/config_keys.yaml": None}, set()),
+    # the record of accuracy
+    "accuracy of what no page shows": ({"data/accuracy.yaml": ACCURACY.format("own")}, set()),
+    "accuracy of fine-tuning": ({"data/accuracy.yaml": ACCURACY.format("training")}, {"accuracy-training"}),
+    # cases
+    "case edited": ({"data/cases/own.yaml": ("count: 2", "count: 4")}, {"accuracy"}),
+    "case added": ({"data/cases/other.yaml": CASE.format("own-two", 2)}, {"accuracy"}),
+    "cases renamed": ({"data/cases/b.yaml": ("data/cases/own.yaml", "", ""), "data/cases/own.yaml": None}, set()),
+    "case deleted": ({"data/cases/own.yaml": None}, {"accuracy"}),
+    "case overridden in a later directory": ({"more/cases/own.yaml": CASE.format("own-one", 4)}, {"accuracy"}),
+}  # fmt: skip
+
+
+def apply(changes, folder):
+    """Make changes as they are written above."""
+    for name, change in changes.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if change is None:
+            path.unlink()
+        elif isinstance(change, str):
+            path.write_text(path.read_text() + change[1:] if change.startswith("+") else change)
+        else:
+            *source, old, new = change
+            text = folder.joinpath(*source or [name]).read_text()
+            assert old in text
+            path.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def folder(data):
+    """What holds the data directories."""
+    return data.path.parent
+
+
+#: One of each kind, whose output is compared too.
+COMPARED = {
+    "run added", "run broken", "run that others link renamed", "size class of a run", "card edited",
+    "card of runs renamed", "architecture deleted", "an assumption", "key added that a page shows",
+    "accuracy of fine-tuning", "cases renamed", "case overridden in a later directory",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_data(every_use, folder, change, same_as_fresh):
+    changes, users = CHANGES[change]
+    apply(changes, folder)
+    build = every_use.build()
+    assert build.read == users
+    if change in COMPARED:
+        same_as_fresh(build, every_use)
+
+
+def test_time_stamps(every_use, folder):
+    for path in folder.rglob("*.yaml"):
+        os.utime(path)
+    assert every_use.build().read == set()
+
+
+def test_older_files_in_the_place_of_newer_ones(every_use, folder):
+    apply(CHANGES["run edited"][0], folder)
+    for path in folder.rglob("*.yaml"):
+        os.utime(path, (1, 1))
+    assert every_use.build().read == RUN_A7
+
+
+#: By value of conf.py, what it is set to and which pages use it.
+VALUES = {
+    "script_url": ("https://example.org/{ref}/{path}", {*REMARKS, "runs", "runs-7b"}),
+    "commit_url": ("https://example.org/{ref}", RUN_C3),
+    "add_run": ("own-label", {"runs", "runs-empty"}),
+    "estimator_page": ("own-label", REMARKS),
+    "data": (["../more", "../data"], set()),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_configuration(every_use, name, same_as_fresh):
+    value, users = VALUES[name]
+    build = every_use.build(**{f"verl_resources_{name}": value})
+    assert build.read == users
+    assert build.warnings == []
+    same_as_fresh(build, every_use)
+
+
+def test_the_order_of_directories(every_use, folder):
+    apply(CHANGES["card overridden in a later directory"][0], folder)
+    every_use.build()
+    assert every_use.build(verl_resources_data=["../more", "../data"]).read == ON_OWN_CARD
+    apply({"more/gpus.yaml": ("30960", "20960")}, folder)
+    assert every_use.build().read == set(), "what is overridden shows nowhere"
+
+
+def test_a_directory_vanishes_and_comes_back(every_use, folder, same_as_fresh):
+    shutil.move(folder / "data", folder / "away")
+    build = every_use.build()
+    everywhere = {*RUN_A7, *RUN_C3, *RUN_D14, *ON_OWN_CARD, "data-runs", "data-updated", "data-gpus", "data-models",
+                  "memory-model", "accuracy"}  # fmt: skip
+    assert build.read == everywhere
+    same_as_fresh(build, every_use)
+    shutil.move(folder / "away", folder / "data")
+    build = every_use.build()
+    assert build.read == everywhere
+    same_as_fresh(build, every_use)
+
+
+def test_a_directory_appears(every_use, folder):
+    path = {"verl_resources_data": ["../data", "../more", "../new"]}
+    build = every_use.build(**path)
+    assert build.read == set()
+    assert len(build.warnings) == 1
+    apply({"new/runs/e3.yaml": ("data/runs/c3.yaml", "id: c3", "id: e3")}, folder)
+    assert every_use.build().read == {*RUN_C3, "data-runs"}
+
+
+def test_a_new_version_of_the_extension(every_use, monkeypatch):
+    pages = {path.stem for path in every_use.path.glob("*.rst")}
+    (every_use.path / "wrong.rst").write_text(":orphan:\n\nx\n=\n\n.. verl-runs::\n   :foo: bar\n")
+    every_use.build()
+    monkeypatch.setattr("sphinx_verl_resources.domain.__version__", "99")
+    assert every_use.build().read == {*pages, "wrong"} - {"index", "plain"}
+
+
+def test_pages_that_say_what_is_wrong(every_use, folder):
+    """They are read again when the hint changes, or when it is wrong no more."""
+    pages = {
+        "wrong-card": ".. verl-runs:: 405B\n   :gpu: OWN-41\n",
+        "wrong-setting": ".. verl-runs:: 405B\n   :columns: id settings.data.train_batch_siz\n",
+        "wrong-run": ".. verl-memory::\n   :run: a8\n",
+        "wrong-model": ".. verl-memory:: 13B\n",
+        "wrong-option": ".. verl-runs::\n   :foo: bar\n",
+    }
+    for name, text in pages.items():
+        every_use.page(text, f"{name}.rst")
+    assert len(every_use.build().warnings) == len(pages)
+    apply({"more/gpus.yaml": "+" + CARD.format("UNLIKE", 9)}, folder)
+    assert every_use.build().read == {"data-gpus"}, "the hint stays the same"
+    apply({"more/gpus.yaml": ("UNLIKE", "OWN-41")}, folder)
+    assert every_use.build().read == {"wrong-card"}
+    apply({"data/runs/a7.yaml": ("train_batch_size", "train_batch_siz")}, folder)
+    assert "wrong-setting" in every_use.build().read
+    apply({"more/analysis.yaml": "specifications:\n  - {name: 13B, model: own/Used-1B}\n"}, folder)
+    assert every_use.build().read == {"wrong-model"}
+    apply(CHANGES["run that others link renamed"][0], folder)
+    build = every_use.build()
+    assert "wrong-run" in build.read
+    assert [line.rpartition(": ")[2].split(";")[0] for line in build.warnings if "wrong-run" in line] == []
+    assert "wrong-option" not in build.read
+
+
+def test_what_no_page_shows_is_remembered(every_use, folder, monkeypatch):
+    """The data are not loaded in each build until a page is read for another reason."""
+    apply(CHANGES["accuracy of what no page shows"][0], folder)
+    assert every_use.build().read == set()
+    from sphinx_verl_resources.catalog import load
+
+    monkeypatch.setattr(load, "load_catalog", lambda snapshot: pytest.fail("loaded"))
+    assert every_use.build().read == set()
+
+
+def test_a_label_that_appears_is_linked_from_pages_that_are_not_read(every_use, same_as_fresh):
+    label = {"verl_resources_estimator_page": "later", "verl_resources_add_run": "later"}
+    build = every_use.build(**label)
+    assert len(build.warnings) == 2
+    assert "The estimator computes" not in build.text("trade-offs.html")
+    plain = every_use.path / "plain.rst"
+    text = plain.read_text()
+    plain.write_text(text.replace("own-label", "later"))
+    build = every_use.build()
+    assert (build.read, build.warnings) == ({"plain"}, [])
+    assert "plain.html#later" in build.text("trade-offs.html")
+    assert "plain.html#later" in build.text("runs-empty.html")
+    same_as_fresh(build, every_use)
+    plain.write_text(text)
+    build = every_use.build()
+    assert build.read == {"plain"}
+    same_as_fresh(build, every_use)
