@@ -1,0 +1,88 @@
+"""What lies in pickles between builds, beside the numbers that must be raised when it changes."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import fields
+from typing import get_args
+
+from docutils import nodes
+
+from sphinx_verl_resources import domain, extension
+from sphinx_verl_resources.catalog.selection import RunQuery
+from sphinx_verl_resources.diagnostics import Diagnostic
+from sphinx_verl_resources.estimator.questions import EstimatorQuestion
+from sphinx_verl_resources.memory.questions import Question
+
+#: Whoever changes anything here raises the number too, or people's old pickles meet new code.
+DATA_VERSION = 6
+DATA = {
+    "": "analysis_problems problems rows state uses written",
+    "catalog.selection.RunQuery": "sizes filters sort",
+    "diagnostics.Diagnostic": "location code message hint severity",
+    "domain.ConfigUse": "name",
+    "domain.ExtensionUse": "",
+    "domain.FigureUse": "name",
+    "domain.KnownUse": "name value",
+    "domain.RowUse": "run",
+    "domain.RunsUse": "query",
+    "estimator.questions.Accuracies": "groups",
+    "estimator.questions.CaseFilesWithErrors": "",
+    "estimator.questions.Defaults": "keys",
+    "estimator.questions.Fit": "gpu task sizes counts config",
+    "estimator.questions.ModelEstimate": "model gpus gpu config version",
+    "estimator.questions.RecordedRun": "run",
+    "estimator.questions.RunEstimate": "run",
+    "estimator.questions.SizeModels": "sizes",
+    "memory.questions.AsPrinted": "name",
+    "memory.questions.Assumed": "",
+    "memory.questions.Configured": "name",
+    "memory.questions.Entries": "section",
+    "memory.questions.FilesWithErrors": "",
+    "memory.questions.IsName": "text",
+    "memory.questions.KeyProblem": "key",
+    "memory.questions.Memory": "name gpus batch_size sequence_length steps",
+    "memory.questions.Names": "section",
+    "memory.questions.OwnModels": "",
+    "memory.questions.RemarksOn": "subjects",
+    "memory.questions.Required": "name",
+    "memory.questions.SharingSteps": "",
+    "memory.questions.Value": "text",
+}
+
+ENV_VERSION = 3
+#: By class: the attributes of ours, and those that say what a reference is to.
+NODES = {
+    "pending_xref": "std:ref verl:row verl_contribute verl_optional",
+    "verl_marks": "remarks",
+    "verl_remarks": "remarks",
+    "verl_runs": "columns computed runs",
+}
+
+
+def test_what_the_domain_keeps():
+    uses = [use for use in get_args(domain.Use) if use.__module__ == domain.__name__]
+    kept = [*uses, *Question.__subclasses__(), *EstimatorQuestion.__subclasses__(), RunQuery, Diagnostic]
+    found = {
+        f"{kind.__module__}.{kind.__name__}".removeprefix("sphinx_verl_resources."): " ".join(
+            item.name for item in fields(kind)
+        )
+        for kind in kept
+    }
+    found[""] = " ".join(sorted(domain.VerlDomain.initial_data))
+    assert (domain.VerlDomain.data_version, found) == (DATA_VERSION, DATA)
+
+
+def test_what_doctrees_keep(every_use):
+    found: dict[str, set[str]] = {}
+    for path in every_use.path.glob("_build/**/*.doctree"):
+        for node in pickle.loads(path.read_bytes()).findall(nodes.Element):
+            ours = {name for name in node.attributes if name.startswith("verl_")}
+            if type(node).__module__.startswith("sphinx_verl_resources"):
+                ours = node.attributes.keys() - set(nodes.Element.basic_attributes)
+            elif ours or node.get("refdomain") == "verl":
+                ours.add(f"{node['refdomain']}:{node['reftype']}")
+            if ours:
+                found.setdefault(type(node).__name__, set()).update(ours)
+    assert {name: " ".join(sorted(ours)) for name, ours in found.items()} == NODES
+    assert extension.ENV_VERSION == ENV_VERSION
