@@ -247,8 +247,8 @@ class VerlDomain(Domain):
             return __version__
         if isinstance(use, ObjectUse):
             # Where it stands is known when all pages have been read, see ``unwritten``.
-            known = self.canonical(use.kind, use.name)
-            return known or f"unknown; {nearest(use.name, self.names(use.kind))}"
+            recorded = self.canonical(use.kind, use.name)
+            return recorded or f"unknown; {nearest(use.name, self.names(use.kind))}"
         if isinstance(use, EntriesUse):
             return _digest(entry.model_dump_json() for entry in self.entries(use))
         if isinstance(use, ConfigUse):

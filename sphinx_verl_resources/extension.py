@@ -27,6 +27,7 @@ from .render.marks import verl_marks, verl_remarks
 from .run_index import in_this_language
 from .transforms import (
     DrawCharts,
+    IdsOfOneFile,
     NumberRemarks,
     NumberRemarksOfOneFile,
     RenderRuns,
@@ -62,6 +63,7 @@ DIRECTIVES = {
 }
 POST_TRANSFORMS = (
     DrawCharts,
+    IdsOfOneFile,
     NumberRemarksOfOneFile,
     NumberRemarks,
     RenderRunsOfOneFile,

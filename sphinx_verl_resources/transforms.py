@@ -11,7 +11,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from .catalog.names import row_id
 from .diagnostics import Code
-from .directives.base import set_caption
+from .directives.base import free_name, set_caption
 from .directives.runs import SECTION_SIZE, verl_runs
 from .domain import VerlDomain
 from .logs import log_at
@@ -95,6 +95,32 @@ class PagesJoined(PagesApart):
     def id_space(self, node: nodes.Node) -> str:
         """All pages share one."""
         return ""
+
+
+class IdsOfOneFile(PagesJoined):
+    """Gives another id to a table or note of ours whose id another page in the same file has.
+
+    Directives keep ids apart on each page; what pages are joined in one file they cannot know.
+    """
+
+    default_priority = BEFORE_ROWS
+
+    def run(self, **kwargs: Any) -> None:
+        """Change ids, and the links to them from the same page."""
+        if next(self.document.findall(addnodes.start_of_file), None) is None:
+            return
+        every, seen = ids_of(self.document), set[str]()
+        changed: dict[tuple[str, str], str] = {}
+        for node in self.document.findall(nodes.Element):
+            for index, id_ in enumerate(node["ids"]):
+                if id_ in seen and id_.startswith("verl-") and isinstance(node, (nodes.table, nodes.target)):
+                    new = free_name(id_, every)
+                    every.add(new)
+                    changed[PagesApart.id_space(self, node), id_] = node["ids"][index] = new
+                seen.add(id_)
+        for link in self.document.findall(nodes.reference):
+            if "refid" in link:
+                link["refid"] = changed.get((PagesApart.id_space(self, link), link["refid"]), link["refid"])
 
 
 class DrawCharts(SphinxPostTransform):

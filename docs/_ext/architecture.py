@@ -34,7 +34,7 @@ class Drawing(SphinxDirective):
         figure = nodes.container(
             "", nodes.raw("", self.drawing(groups), format="html"), classes=["docs-drawing"]
         )
-        table = empty_table("docs-table")
+        table = empty_table("verl-docs-architecture")
         table += table_group(self.headings, [[*map(Cell.of, row)] for _, rows in groups for row in rows])
         return [figure, table]
 

@@ -43,7 +43,7 @@ class EstimatorTable(SphinxDirective):
     headings: Sequence[str]
 
     def run(self) -> list[nodes.Node]:
-        table = empty_table("docs-estimator")
+        table = empty_table("verl-docs-estimator")
         table += table_group(self.headings, [[Cell.of(text) for text in row] for row in self.rows()])
         self.set_source_info(table)
         return [table]

@@ -69,6 +69,11 @@ def sizes_to_show(records: Iterable[Run | BrokenRun], query: RunQuery) -> list[s
     return [size for size in SIZES if size in PAGE_SIZES or size in used]
 
 
+def recorded_settings(catalog: Catalog) -> set[str]:
+    """Every key that some run has a setting for."""
+    return {key for run in catalog.runs.values() for key in run.settings}
+
+
 def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
     """What a filter can be set to; None where any text may name a run that nobody has recorded yet.
 
@@ -82,7 +87,7 @@ def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
         labels = {value for run in catalog.runs.values() for value in _values(run, name)}
         return [*catalog.architectures.names, *sorted(labels)]
     if name == "settings":
-        return sorted({key for run in catalog.runs.values() for key in run.settings})
+        return sorted(recorded_settings(catalog))
     if name == "infer":
         return [*ENGINES, *sorted({value for run in catalog.runs.values() for value in _values(run, name)})]
     return list({"tag": TAGS, "kind": KINDS, "train": TRAIN_BACKENDS}[name])
@@ -90,9 +95,9 @@ def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
 
 def is_known(catalog: Catalog, name: str, value: str) -> bool:
     """Whether the data know a value of a filter, but for case and separators, or a key of ``settings``."""
-    allowed = allowed_values(catalog, name)
     if name == "settings":
-        return value in (allowed or ())
+        return value in recorded_settings(catalog)
+    allowed = allowed_values(catalog, name)
     return allowed is None or fold(value) in {fold(word) for word in allowed}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from itertools import chain, count
 from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
@@ -14,7 +16,7 @@ from ..uses import ExtensionUse
 from .options import AnyOption, OptionError, Problems, usable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from sphinx.util.typing import OptionSpec
 
@@ -104,8 +106,14 @@ def set_caption(table: nodes.table, caption: str, document: nodes.document) -> N
 
 def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
     """``stem``, or ``stem-2`` and so on where the page has it already; reserved for ``node``."""
-    found, number = stem, 1
-    while document.ids.setdefault(found, node) is not node:
-        number += 1
-        found = f"{stem}-{number}"
+    # MyST reads reStructuredText within a page as a document of its own, which knows no id of the page.
+    given: dict[str, nodes.Element] = document.settings.env.temp_data.setdefault("verl_ids", {})
+    found = free_name(stem, ChainMap(given, document.ids))
+    given[found] = document.ids[found] = node
     return found
+
+
+def free_name(stem: str, taken: Container[str]) -> str:
+    """``stem``, or ``stem-2`` and so on where it is taken already."""
+    names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+    return next(name for name in names if name not in taken)

@@ -71,7 +71,7 @@ def domain(every_use):
 
 
 def test_a_document_is_forgotten_and_no_other(domain):
-    before = {kept: dict(domain.data[kept]) for kept in ("uses", "rows")}
+    before = {kept: dict(domain.data[kept]) for kept in ("uses", "objects")}
     domain.clear_doc("runs-7b")
     for kept, documents in before.items():
         assert documents.pop("runs-7b")
@@ -83,16 +83,16 @@ def test_what_another_process_has_read_is_taken_over_and_no_more(domain):
     uses = dict.fromkeys(domain.uses["runs-7b"], "other")
     other = {
         "uses": {"runs-7b": uses, "runs-3b": {}, "new": uses},
-        "rows": {"runs-7b": {"x"}, "runs-3b": {"y"}},
+        "objects": {"runs-7b": {"run": {}}, "runs-3b": {"run": {}}},
     }
     kept = domain.uses["runs-3b"]
     domain.merge_domaindata(["runs-7b", "new", "plain"], other)
     assert domain.uses["runs-7b"] == domain.uses["new"] == uses
     assert any(isinstance(use, RunsUse) for use in uses)
-    assert domain.data["rows"]["runs-7b"] == {"x"}
+    assert domain.shown["runs-7b"] == {"run": {}}
     assert domain.uses["runs-3b"] is kept, "a document that the other process has not read"
     assert "plain" not in domain.uses
-    assert {"new", "plain"}.isdisjoint(domain.data["rows"])
+    assert {"new", "plain"}.isdisjoint(domain.shown)
 
 
 def test_builds_in_parallel_know_who_uses_what(every_use, data):

@@ -8,24 +8,19 @@ from typing import get_args
 
 from docutils import nodes
 
-from sphinx_verl_resources import domain, extension
+from sphinx_verl_resources import domain, extension, uses
 from sphinx_verl_resources.catalog.selection import RunQuery
 from sphinx_verl_resources.diagnostics import Diagnostic
 from sphinx_verl_resources.estimator.questions import EstimatorQuestion
 from sphinx_verl_resources.memory.questions import Question
+from sphinx_verl_resources.objects import Shown
 
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
-DATA_VERSION = 6
+DATA_VERSION = 7
 DATA = {
-    "": "analysis_problems problems rows state uses written",
+    "": "analysis_problems objects problems state uses written",
     "catalog.selection.RunQuery": "sizes filters sort",
     "diagnostics.Diagnostic": "location code message hint severity",
-    "domain.ConfigUse": "name",
-    "domain.ExtensionUse": "",
-    "domain.FigureUse": "name",
-    "domain.KnownUse": "name value",
-    "domain.RowUse": "run",
-    "domain.RunsUse": "query",
     "estimator.questions.Accuracies": "groups",
     "estimator.questions.CaseFilesWithErrors": "",
     "estimator.questions.Defaults": "keys",
@@ -48,9 +43,17 @@ DATA = {
     "memory.questions.Required": "name",
     "memory.questions.SharingSteps": "",
     "memory.questions.Value": "text",
+    "uses.ConfigUse": "name",
+    "uses.EntriesUse": "kind names",
+    "uses.ExtensionUse": "",
+    "uses.FigureUse": "name",
+    "uses.KnownUse": "name value",
+    "uses.ObjectUse": "kind name target",
+    "uses.RunsUse": "query",
+    "objects.Shown": "anchor title group",
 }
 
-ENV_VERSION = 3
+ENV_VERSION = 4
 #: By class: the attributes of ours, and those that say what a reference is to.
 NODES = {
     "pending_xref": "std:ref verl:row verl_contribute verl_optional",
@@ -61,14 +64,15 @@ NODES = {
 
 
 def test_what_the_domain_keeps():
-    uses = [use for use in get_args(domain.Use) if use.__module__ == domain.__name__]
-    kept = [*uses, *Question.__subclasses__(), *EstimatorQuestion.__subclasses__(), RunQuery, Diagnostic]
+    own = [use for use in get_args(uses.Use) if use.__module__ == uses.__name__]
+    kept = [*own, *Question.__subclasses__(), *EstimatorQuestion.__subclasses__(), RunQuery, Diagnostic]
     found = {
         f"{kind.__module__}.{kind.__name__}".removeprefix("sphinx_verl_resources."): " ".join(
             item.name for item in fields(kind)
         )
         for kind in kept
     }
+    found["objects.Shown"] = " ".join(Shown._fields)
     found[""] = " ".join(sorted(domain.VerlDomain.initial_data))
     assert (domain.VerlDomain.data_version, found) == (DATA_VERSION, DATA)
 
