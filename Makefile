@@ -34,7 +34,9 @@ test: $(BIN)/.ready  ## run every test, ruff and mypy included
 	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not matrix'
 
 matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an environment of its own
-	$(BIN)/python -m pytest -m matrix $(MATRIX_OPTS)
+	@mkdir -p .nox && rm -f .nox/report.json
+	@$(BIN)/nox --report .nox/report.json $(MATRIX_OPTS); status=$$?; \
+	$(BIN)/python tests/matrix/table.py .nox/report.json; exit $$status
 
 benchmark: $(BIN)/.ready  ## print the speed table
 	$(BIN)/python tests/benchmarks/tables.py

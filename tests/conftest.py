@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import re
 from dataclasses import dataclass, field
@@ -37,6 +38,36 @@ MINIMAL: dict[str, Any] = {
     "train": "fsdp",
     "infer": {"engine": "vllm", "version": "0.8.3"},
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """A test never skips itself because something is missing: whoever leaves a package out has to say so."""
+    parser.addoption(
+        "--without",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a package that is left out on purpose; tests that need it are skipped",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Nothing is skipped for the lack of what is there."""
+    for name in config.getoption("--without"):
+        if importlib.util.find_spec(name):
+            raise pytest.UsageError(f"--without {name}: {name} is installed; leave the option out")
+
+
+@pytest.fixture(scope="session")
+def needs(pytestconfig: pytest.Config) -> Callable[..., None]:
+    """Call it with the modules that a test needs; it is skipped if one was left out on purpose."""
+    left_out = set(pytestconfig.getoption("--without"))
+
+    def need(*modules: str) -> None:
+        if missing := left_out & set(modules):
+            pytest.skip(f"needs {', '.join(sorted(missing))}, which was left out")
+
+    return need
 
 
 def run_text(**changes: Any) -> str:
@@ -122,6 +153,7 @@ class Project:
     """A small documentation project."""
 
     path: Path
+    needs: Callable[..., None]
     conf: dict[str, Any] = field(default_factory=dict)
 
     def page(self, text: str, name: str = "index.rst") -> Project:
@@ -139,6 +171,7 @@ class Project:
     def build(self, builder: str = "html", *, parallel: int = 0, fresh: bool = False, **conf: Any) -> Build:
         """Build with the settings given once more; the environment is kept between calls."""
         self.conf.update(conf)
+        self.needs(*self.conf.get("extensions", ()), self.conf.get("html_theme", "alabaster"))
         lines = [f"{key} = {value!r}" for key, value in {"extensions": [], **self.conf}.items()]
         lines.append("extensions = [*extensions, 'sphinx_verl_resources']")
         (self.path / "conf.py").write_text("\n".join(lines) + "\n", "utf-8")
@@ -157,11 +190,11 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path, needs: Callable[..., None]) -> Project:
     """A project on the bundled dataset; its directory is beside the one of ``data``."""
     folder = tmp_path / "docs"
     folder.mkdir()
-    return Project(folder)
+    return Project(folder, needs)
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ HEADINGS = ["Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "L
 
 
 @pytest.fixture(scope="module")
-def documentation(tmp_path_factory, root):
+def documentation(tmp_path_factory, root, needs):
     """Builds the documentation of the checkout and returns the output directory."""
+    needs("myst_parser", "sphinx_rtd_theme")
     from sphinx.testing.util import SphinxTestApp
 
     copy = tmp_path_factory.mktemp("checkout")

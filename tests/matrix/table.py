@@ -1,0 +1,33 @@
+"""Print what nox reported as a table that can be pasted; ``make matrix`` does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+
+def stack(python: str = "", pins: list[str] | None = None, without: list[str] | None = None) -> str:
+    """The versions of a session in words."""
+    words = [f"Python {python}"] if python else []
+    words += [pin.replace("==", " ") for pin in pins or []]
+    words += [f"without {name}" for name in without or []]
+    return ", ".join(words)
+
+
+def row(session: dict[str, Any]) -> list[str]:
+    """One session: its name, its versions, how it ended and how long it took."""
+    minutes, seconds = divmod(round(session["duration"]), 60)
+    ended = f"{session['result']}: {session['reason']}" if session["reason"] else session["result"]
+    return [session["signatures"][0], stack(**session["args"]), ended, f"{minutes}:{seconds:02}"]
+
+
+if __name__ == "__main__":
+    report = Path(sys.argv[1])
+    if report.exists():  # nox writes none when it is only asked for the list of sessions
+        rows = [row(session) for session in json.loads(report.read_text("utf-8"))["sessions"]]
+        headings = ("session", "versions", "result", "min:s")
+        sys.stdout.write(tabulate(rows, headings, tablefmt="github", disable_numparse=True) + "\n")
