@@ -30,7 +30,7 @@ OLDEST = [
     "sphinx==7.4.7",
     "docutils==0.20.1",
     "myst-parser==4.0.1",
-    "pydantic==2.7",
+    "pydantic==2.11",
     "PyYAML==6.0",
     "tabulate==0.9",
 ]
@@ -110,6 +110,7 @@ def documentation(session: nox.Session, pins: list[str], without: list[str]) -> 
     install(session, "myst-parser", *themes, *pins)
     folder = Path(session.create_tmp()).resolve()
     shutil.rmtree(folder)
+    folder.mkdir()
     builds = [("html", theme) for theme in themes] + [(builder, themes[0]) for builder in BUILDERS]
     for builder, theme in builds:
         # Sphinx keeps what it has read for all builders but this one.

@@ -277,11 +277,9 @@ def _dotted(loc: Iterable[str | int]) -> str:
 
 def models_in(annotation: Any) -> Iterable[type[BaseModel]]:
     """The model classes inside an annotation such as ``tuple[Note, ...]`` or ``Infer | None``."""
-    arguments = get_args(annotation)
-    # Python 3.10 says of ``tuple[Note, ...]`` that it is a class, too.
-    if not arguments and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    for argument in arguments:
+    for argument in get_args(annotation):
         yield from models_in(argument)
 
 

@@ -16,10 +16,7 @@ _EMAIL = re.compile(r"[\w.+-]@[\w-]{1,63}\.\w")
 class Record(BaseModel):
     """A frozen record that takes no unknown key and converts nothing silently."""
 
-    # Without the last value, pydantic before 2.10 warns of every field called model_….
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, defer_build=True, protected_namespaces=()
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class NamedRecord(Record):
