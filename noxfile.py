@@ -1,8 +1,8 @@
 """The supported versions, each in an environment of its own with the built wheel: ``make matrix``.
 
-``nox -l`` lists the sessions, ``nox -s 'suite(oldest)'`` runs one. ``-r`` keeps the environments of the last
-time and ``-R`` does not look for other packages either; the wheel is a new one in any case. Sessions tagged
-``ends`` are those of ``.ci/run``.
+``nox -l`` lists the sessions, ``nox -s 'suite(3.10-oldest)'`` runs one. ``-r`` keeps the environments of the
+last time and ``-R`` does not look for other packages either; the wheel is a new one in any case. Sessions
+tagged ``ends`` are those of ``.ci/run``.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ OLDEST = [
 NEWEST = ["sphinx==9.2.0", "docutils==0.22.4", "myst-parser==5.2.0"]
 #: Of each stack: its Python, what is pinned, and which packages of the extras are left out.
 STACKS = [
-    nox.param("3.10", OLDEST, [], id="oldest", tags=["ends"]),
-    nox.param("3.10", ["sphinx==8.1.3", "docutils==0.21.2", "myst-parser==4.0.1"], [], id="sphinx-8.1"),
-    nox.param("3.11", ["sphinx==9.0.4", "docutils==0.22.4", "myst-parser==5.2.0"], [], id="sphinx-9.0"),
-    nox.param("3.12", ["sphinx==9.1.1", "docutils==0.22.4", "myst-parser==5.2.0"], [], id="sphinx-9.1"),
-    nox.param("3.13", NEWEST, [], id="newest", tags=["ends"]),
+    nox.param("3.10", OLDEST, [], id="3.10-oldest", tags=["ends"]),
+    nox.param("3.10", ["sphinx==8.1.3", "docutils==0.21.2", "myst-parser==4.0.1"], [], id="3.10-sphinx-8.1"),
+    nox.param("3.11", ["sphinx==9.0.4", "docutils==0.22.4", "myst-parser==5.2.0"], [], id="3.11-sphinx-9.0"),
+    nox.param("3.12", ["sphinx==9.1.1", "docutils==0.22.4", "myst-parser==5.2.0"], [], id="3.12-sphinx-9.1"),
+    nox.param("3.13", NEWEST, [], id="3.13-newest", tags=["ends"]),
     # The theme of Read the Docs does not take this docutils yet.
-    nox.param("3.13", ["sphinx==9.2.0", "docutils==0.23"], ["sphinx-rtd-theme"], id="docutils-0.23"),
+    nox.param("3.13", ["sphinx==9.2.0", "docutils==0.23"], ["sphinx-rtd-theme"], id="3.13-docutils-0.23"),
 ]
 ENDS = [stack for stack in STACKS if "ends" in stack.tags]
-WITHOUT_MYST = nox.param("3.13", NEWEST[:2], ["myst-parser"], id="without-myst")
+WITHOUT_MYST = nox.param("3.13", NEWEST[:2], ["myst-parser"], id="3.13-without-myst")
 
 THEMES = ("sphinx-rtd-theme", "furo", "pydata-sphinx-theme", "alabaster")
 #: The builders beside html.

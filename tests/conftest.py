@@ -59,12 +59,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def needs(pytestconfig: pytest.Config) -> Callable[..., None]:
-    """Call it with the modules that a test needs; it is skipped if one was left out on purpose."""
-    left_out = set(pytestconfig.getoption("--without"))
+def left_out(pytestconfig: pytest.Config) -> frozenset[str]:
+    """The modules that are missing on purpose."""
+    return frozenset(pytestconfig.getoption("--without"))
+
+
+@pytest.fixture(scope="session")
+def needs(left_out: frozenset[str]) -> Callable[..., None]:
+    """Call it with the modules that a test needs; the test is skipped if one was left out."""
 
     def need(*modules: str) -> None:
-        if missing := left_out & set(modules):
+        if missing := left_out.intersection(modules):
             pytest.skip(f"needs {', '.join(sorted(missing))}, which was left out")
 
     return need
@@ -153,6 +158,7 @@ class Project:
     """A small documentation project."""
 
     path: Path
+    left_out: frozenset[str]
     needs: Callable[..., None]
     conf: dict[str, Any] = field(default_factory=dict)
 
@@ -171,9 +177,12 @@ class Project:
     def build(self, builder: str = "html", *, parallel: int = 0, fresh: bool = False, **conf: Any) -> Build:
         """Build with the settings given once more; the environment is kept between calls."""
         self.conf.update(conf)
-        self.needs(*self.conf.get("extensions", ()), self.conf.get("html_theme", "alabaster"))
-        lines = [f"{key} = {value!r}" for key, value in {"extensions": [], **self.conf}.items()]
-        lines.append("extensions = [*extensions, 'sphinx_verl_resources']")
+        self.needs(self.conf.get("html_theme", "alabaster"))
+        if any(self.path.rglob("*.md")):
+            self.needs("myst_parser")
+        extensions = [name for name in self.conf.get("extensions", ()) if name not in self.left_out]
+        settings = {**self.conf, "extensions": [*extensions, "sphinx_verl_resources"]}
+        lines = [f"{key} = {value!r}" for key, value in settings.items()]
         (self.path / "conf.py").write_text("\n".join(lines) + "\n", "utf-8")
         status, warning = io.StringIO(), io.StringIO()
         app = SphinxTestApp(
@@ -190,11 +199,11 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, needs: Callable[..., None]) -> Project:
+def project(tmp_path: Path, left_out: frozenset[str], needs: Callable[..., None]) -> Project:
     """A project on the bundled dataset; its directory is beside the one of ``data``."""
     folder = tmp_path / "docs"
     folder.mkdir()
-    return Project(folder, needs)
+    return Project(folder, left_out, needs)
 
 
 @pytest.fixture

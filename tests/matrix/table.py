@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def stack(python: str = "", pins: list[str] | None = None, without: list[str] | None = None) -> str:
-    """The versions of a session in words."""
-    words = [f"Python {python}"] if python else []
-    words += [pin.replace("==", " ") for pin in pins or []]
-    words += [f"without {name}" for name in without or []]
+
+def stack(pins: Iterable[str] = (), without: Iterable[str] = ()) -> str:
+    """What a session pins and leaves out, in words."""
+    words = [pin.replace("==", " ") for pin in pins] + [f"without {name}" for name in without]
     return ", ".join(words)
 
 
