@@ -25,6 +25,7 @@ from .latex_formulas import TypesetFormulas
 from .objects import KINDS
 from .render.marks import verl_marks, verl_remarks
 from .run_index import in_this_language
+from .text import SplitTables
 from .transforms import (
     DrawCharts,
     IdsOfOneFile,
@@ -69,6 +70,7 @@ POST_TRANSFORMS = (
     RenderRunsOfOneFile,
     RenderRuns,
     FitTables,
+    SplitTables,
     TypesetFormulas,
 )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from .render.table import is_ours
 from .transforms import RenderRuns
 from .units import MINUS
 
@@ -39,7 +40,7 @@ class FitTables(SphinxPostTransform):
     def run(self, **kwargs: Any) -> None:
         """Change each table of ours, which has a class that begins with ``verl-``."""
         for table in list(self.document.findall(nodes.table)):
-            if any(name.startswith("verl-") for name in table["classes"]):
+            if is_ours(table):
                 self._fit(table)
 
     def _fit(self, table: nodes.table) -> None:

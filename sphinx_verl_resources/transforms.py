@@ -17,6 +17,7 @@ from .domain import VerlDomain
 from .logs import log_at
 from .render.marks import verl_marks, verl_remarks
 from .render.remarks import Numbering
+from .render.table import is_ours
 from .render.waterfall_chart import CHART_CLASS
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class SectionsToCaptions(SphinxTransform):
             section.replace_self(content)
         for table in list(self.document.findall(nodes.table)):
             inside = any(isinstance(parent, nodes.entry) for parent in ancestors(table))
-            if inside and any(name.startswith("verl-") for name in table["classes"]):
+            if inside and is_ours(table):
                 self._refuse(table)
 
     def _refuse(self, table: nodes.table) -> None:

@@ -74,6 +74,11 @@ def empty_table(name: str) -> nodes.table:
     return nodes.table(classes=[name, "longtable", "colwidths-given"])
 
 
+def is_ours(table: nodes.table) -> bool:
+    """Whether a directive of ours made a table."""
+    return any(name.startswith("verl-") for name in table["classes"])
+
+
 def one_cell(*content: nodes.Node) -> nodes.tgroup:
     """The inside of a table that says why it has no rows."""
     return nodes.tgroup(
