@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 #: its own, ``VerlDomain.data_version``.
 ENV_VERSION = 4
 
+#: Up to so many pages Sphinx reads in one process.
+MANY_PAGES = 5
+
 DIRECTIVES = {
     "verl-runs": VerlRuns,
     "verl-memory": VerlMemory,
@@ -122,6 +125,8 @@ def find_outdated(
     domain.forget()
     # Taken before any other process starts, so that all of them answer from the same files.
     _ = domain.snapshot
+    if app.parallel > 1 and len(added | changed) > MANY_PAGES:
+        _ = domain.catalog  # or each of these processes would load it
     return sorted(domain.outdated() - removed)
 
 

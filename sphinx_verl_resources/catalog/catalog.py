@@ -85,6 +85,7 @@ class Catalog:
         gpus: by name and alias.
         architectures: by checkpoint name.
         diagnostics: every problem, in the order of files and lines.
+        found: what has been found out about all runs, see ``selection.once``.
     """
 
     runs: Mapping[str, Run]
@@ -92,6 +93,7 @@ class Catalog:
     gpus: Registry[Gpu]
     architectures: Registry[Architecture]
     diagnostics: tuple[Diagnostic, ...] = field(default=())
+    found: dict[object, object] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def last_updated(self) -> str:

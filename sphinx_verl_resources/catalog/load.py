@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
+from ..garbage import no_collection
 from .catalog import BrokenRun, Catalog
 from .files import ARCHITECTURES, GPUS
 from .models.base import SLUG, slug
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .yaml_data import Document
 
 
+@no_collection()
 def load_catalog(snapshot: Snapshot) -> Catalog:
     """Validate and cross-check all files; never raises on what is in them."""
     problems = list(snapshot.problems)

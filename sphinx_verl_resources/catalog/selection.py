@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import partial, wraps
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..diagnostics import did_you_mean
 from .fields import field_value, sort_key
 from .names import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, TRAIN_BACKENDS, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .catalog import BrokenRun, Catalog
     from .models.run import Run
@@ -36,14 +36,29 @@ class RunQuery:
     sort: tuple[tuple[str, bool], ...] = ()
 
 
+Find = TypeVar("Find", bound="Callable[..., object]")
+
+
+def once(find: Find) -> Find:
+    """Have what is found out about all runs kept with the catalog: hundreds of pages may ask for it."""
+
+    @wraps(find)
+    def kept(catalog: Catalog, *args: object) -> object:
+        key = (find, *args)
+        if key not in catalog.found:
+            catalog.found[key] = find(catalog, *args)
+        return catalog.found[key]
+
+    return cast("Find", kept)
+
+
 def select_runs(catalog: Catalog, query: RunQuery) -> list[Run]:
     """The runs that ``query`` asks for, within each size class in its order."""
-    chosen = [
-        run
-        for run in catalog.runs.values()
-        if (not query.sizes or run.size in query.sizes)
-        and all(_matches(catalog, run, name, values) for name, values in query.filters)
-    ]
+    conditions = [_runs_of(catalog, name, values) for name, values in query.filters]
+    if query.sizes:
+        conditions.append(_runs_of(catalog, "size", query.sizes))
+    ids = set.intersection(*conditions) if conditions else catalog.runs
+    chosen = [catalog.runs[run_id] for run_id in ids]
     chosen.sort(key=_page_order)
     # Stable sorts from the last key to the first give the order of all of them.
     for name, descending in reversed(query.sort):
@@ -69,11 +84,13 @@ def sizes_to_show(records: Iterable[Run | BrokenRun], query: RunQuery) -> list[s
     return [size for size in SIZES if size in PAGE_SIZES or size in used]
 
 
+@once
 def recorded_settings(catalog: Catalog) -> set[str]:
     """Every key that some run has a setting for."""
     return {key for run in catalog.runs.values() for key in run.settings}
 
 
+@once
 def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
     """What a filter can be set to; None where any text may name a run that nobody has recorded yet.
 
@@ -97,8 +114,15 @@ def is_known(catalog: Catalog, name: str, value: str) -> bool:
     """Whether the data know a value of a filter, but for case and separators, or a key of ``settings``."""
     if name == "settings":
         return value in recorded_settings(catalog)
+    known = _known_words(catalog, name)
+    return known is None or fold(value) in known
+
+
+@once
+def _known_words(catalog: Catalog, name: str) -> set[str] | None:
+    """``allowed_values`` as they are compared."""
     allowed = allowed_values(catalog, name)
-    return allowed is None or fold(value) in {fold(word) for word in allowed}
+    return None if allowed is None else {fold(word) for word in allowed}
 
 
 def other_values(catalog: Catalog, name: str, value: str) -> str:
@@ -123,9 +147,23 @@ def _values(run: Run, name: str) -> list[str]:
     return [value] if value else []
 
 
-def _matches(catalog: Catalog, run: Run, name: str, wanted: tuple[str, ...]) -> bool:
-    if name == "gpu":
-        entry = catalog.gpus.get(run.gpus.type) if run.gpus.type else None
-        return entry is not None and any(catalog.gpus.get(word) is entry for word in wanted)
-    own = {fold(word) for word in _values(run, name)}
-    return any(fold(word) in own for word in wanted)
+def _runs_of(catalog: Catalog, name: str, wanted: Iterable[str]) -> set[str]:
+    """The ids of the runs that answer to one of the words under a filter."""
+    runs = _runs_by_word(catalog, name)
+    return set().union(*(runs.get(_compared(catalog, name, word), ()) for word in wanted))
+
+
+@once
+def _runs_by_word(catalog: Catalog, name: str) -> dict[str, list[str]]:
+    """The ids of the runs that answer to each word under a filter."""
+    found: dict[str, list[str]] = {}
+    for run in catalog.runs.values():
+        for word in {_compared(catalog, name, word) for word in _values(run, name)}:
+            found.setdefault(word, []).append(run.id)
+    return found
+
+
+def _compared(catalog: Catalog, name: str, word: str) -> str:
+    """A word as it is compared: a card goes by any of its names, everything else by its spelling."""
+    card = catalog.gpus.get(word) if name == "gpu" else None
+    return card.name if card else fold(word)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..garbage import no_collection
 from .marks import verl_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 #: Characters; limits what a column may claim of a page that is 80 to 200 characters wide.
 MIN_WIDTH, MAX_WIDTH = 4, 60
@@ -101,25 +100,10 @@ def table_group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]]) 
         group += nodes.colspec(colwidth=width)
     group += nodes.thead("", _row(first))
     body = nodes.tbody()
-    with _without_collection():
+    with no_collection():
         body.extend(_row(cells) for cells in rows)
     group += body
     return group
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Switch the search for garbage off.
-
-    Among thousands of new nodes, all of which stay, it takes longer than making them.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def add_remarks(element: nodes.Element, remarks: Sequence[str]) -> None:
