@@ -38,8 +38,16 @@ matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an
 	@$(BIN)/nox --report .nox/report.json $(MATRIX_OPTS); status=$$?; \
 	$(BIN)/python tests/matrix/table.py .nox/report.json; exit $$status
 
-benchmark: $(BIN)/.ready  ## print the speed table
-	$(BIN)/python tests/benchmarks/tables.py
+# Other ways to the same tables have an environment of their own; BENCHMARK_OPTS=--quick leaves out 10,000 runs.
+BENCHMARK_OPTS ?=
+
+.venv-benchmark/.ready: tests/benchmarks/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-benchmark
+	.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check -r $< --editable .
+	@touch $@
+
+benchmark: .venv-benchmark/.ready $(BIN)/.ready  ## write docs/benchmarks.json and print what the page Speed shows
+	.venv-benchmark/bin/python tests/benchmarks/compare.py $(BENCHMARK_OPTS)
 	$(BIN)/python tests/benchmarks/estimates.py
 
 # The oracle has an environment of its own, since PyTorch is large. Where another index has its CPU build:

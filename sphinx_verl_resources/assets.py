@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
+from .domain import VerlDomain
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.config import Config
@@ -28,7 +30,9 @@ def link_style_sheet(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Link the style sheet from a page that needs it."""
-    if doctree is not None and any(True for _ in doctree.findall(_is_ours)):
+    if doctree is None or not VerlDomain.of(app.env).may_show(pagename):
+        return
+    if any(True for _ in doctree.findall(_is_ours)):
         app.add_css_file(STYLE_SHEET)
 
 

@@ -200,6 +200,10 @@ class VerlDomain(Domain):
         """Remember that the document being read asks this question."""
         self.uses.setdefault(self.env.docname, {})[use] = self._fingerprint(use)
 
+    def may_show(self, docname: str) -> bool:
+        """Whether something of ours can stand in a document, be it from other pages that are joined to it."""
+        return docname in self.uses or docname in self.env.toctree_includes
+
     def ask(self, question: Question[Answer] | EstimatorQuestion[Answer]) -> Answer:
         """The answer to a question about the analysis; the document being read depends on it from now on.
 

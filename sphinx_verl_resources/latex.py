@@ -10,10 +10,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
-from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from .render.table import is_ours
-from .transforms import RenderRuns
+from .transforms import OnOurPages, RenderRuns
 from .units import MINUS
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ BREAKS = re.compile(r"(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])")
 SHORT = 10
 
 
-class FitTables(SphinxPostTransform):
+class FitTables(OnOurPages):
     """Gives the columns of our tables widths for paper, and a smaller font where they need it."""
 
     default_priority = RenderRuns.default_priority + 10

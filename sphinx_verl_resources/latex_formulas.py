@@ -9,13 +9,12 @@ import re
 from typing import Any
 
 from docutils import nodes
-from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from .render.memory import FORMULA_CLASS
-from .transforms import RenderRuns
+from .transforms import OnOurPages, RenderRuns
 
 
-class TypesetFormulas(SphinxPostTransform):
+class TypesetFormulas(OnOurPages):
     """Sets formulas as mathematics."""
 
     default_priority = RenderRuns.default_priority + 10

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
-from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from .render.table import is_ours
-from .transforms import RenderRuns
+from .transforms import OnOurPages, RenderRuns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 ROWS = 50
 
 
-class SplitTables(SphinxPostTransform):
+class SplitTables(OnOurPages):
     """Makes tables of ours with many rows a series of tables, each under the headings."""
 
     default_priority = RenderRuns.default_priority + 10

@@ -38,6 +38,8 @@ class SectionsToCaptions(SphinxTransform):
 
     def apply(self, **kwargs: Any) -> None:
         """Look at each section of ours once."""
+        if not VerlDomain.of(self.env).may_show(self.env.docname):
+            return
         for section in list(self.document.findall(nodes.section)):
             size = section.attributes.pop(SECTION_SIZE, None)
             around = next(parent for parent in ancestors(section) if not isinstance(parent, addnodes.only))
@@ -76,7 +78,16 @@ def ids_of(document: nodes.document) -> set[str]:
     return {id_ for node in document.findall(nodes.Element) for id_ in node["ids"]}
 
 
-class PagesApart(SphinxPostTransform):
+class OnOurPages(SphinxPostTransform):
+    """A transform that leaves pages alone which show nothing of ours: most pages of a documentation."""
+
+    def apply(self, **kwargs: Any) -> None:
+        """Transform the page if it can hold a node of ours."""
+        if VerlDomain.of(self.env).may_show(self.env.docname):
+            super().apply(**kwargs)
+
+
+class PagesApart(OnOurPages):
     """A transform that gives ids, which count for one page each."""
 
     def id_space(self, node: nodes.Node) -> str:
@@ -124,7 +135,7 @@ class IdsOfOneFile(PagesJoined):
                 link["refid"] = changed.get((PagesApart.id_space(self, link), link["refid"]), link["refid"])
 
 
-class DrawCharts(SphinxPostTransform):
+class DrawCharts(OnOurPages):
     """Where a chart is drawn, leaves out the table that stands in for it elsewhere."""
 
     default_priority = BEFORE_ROWS

@@ -1,0 +1,53 @@
+"""Builds, each in a process of its own, and what they took."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Build:
+    """What one build took.
+
+    Attributes:
+        seconds: by the clock, from the start of the process to its end.
+        peak_mib: the most memory that the process held at a time.
+    """
+
+    seconds: float
+    peak_mib: float
+
+
+def build(project: Path, bytecode: Path, *options: str, builder: str = "html", fresh: bool = True) -> Build:
+    """Run Sphinx; a fresh build begins with an empty output folder."""
+    output = project / "_build" / builder
+    if fresh:
+        shutil.rmtree(project / "_build", ignore_errors=True)
+    # As an installed package has it: without byte code a build would compile the extension each time.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(bytecode)
+    arguments = ["-q", "-W", *options, "-b", builder, "-d", str(project / "_build" / "doctrees")]
+    command = [sys.executable, "-m", "sphinx", *arguments, str(project), str(output)]
+    start = time.perf_counter()
+    process = subprocess.Popen(command, env=environment)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed")
+    # Linux counts kibibytes, macOS bytes.
+    return Build(seconds, usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def kept_mib(project: Path) -> float:
+    """What a build leaves on disk for the next one: doctrees and environment."""
+    return sum(path.stat().st_size for path in (project / "_build" / "doctrees").rglob("*")) / 2**20
