@@ -10,7 +10,14 @@ version = release = __version__
 author = "The sphinx-verl-resources authors"
 copyright = "2026, The sphinx-verl-resources authors"
 
-extensions = ["myst_parser", "reference_lists", "estimator_lists", "architecture", "benchmarks", "sphinx_verl_resources"]
+extensions = [
+    "myst_parser",
+    "reference_lists",
+    "estimator_lists",
+    "architecture",
+    "benchmarks",
+    "sphinx_verl_resources",
+]
 exclude_patterns = ["_build"]
 html_theme = "sphinx_rtd_theme"
 html_title = project
