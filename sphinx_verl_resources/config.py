@@ -1,11 +1,11 @@
-"""The ``verl_resources_*`` values of conf.py: type, default and help in one place."""
+"""The ``verl_resources_*`` values of conf.py: type, default, who reads them again, and help in one place."""
 
 from __future__ import annotations
 
 import os
 import re
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .catalog.links import COMMIT_URL, SCRIPT_URL, Links, template_problem
 from .diagnostics import Code, Diagnostic, Location
@@ -19,45 +19,66 @@ if TYPE_CHECKING:
 PREFIX = "verl_resources_"
 
 
+def _about(kind: str, pages: str, text: str, *types: type) -> dict[str, Any]:
+    """What the documentation and Sphinx are told of a value.
+
+    Args:
+        kind: its type, in words.
+        pages: the pages that are read again when it changes; all others stay as they are.
+        text: what it is for, in reStructuredText.
+        types: its types; text where none is named.
+    """
+    return {"type": kind, "rebuild": pages, "help": text, "types": types or (str,)}
+
+
 @dataclass(frozen=True)
 class VerlConfig:
     """All values, without the prefix that they carry in conf.py."""
 
     data: list[str] = field(
         default_factory=list,
-        metadata={
-            "help": "Data directories, relative to conf.py, read after the bundled dataset: their runs "
-            "replace the bundled runs, their registries extend and override the bundled ones by name.",
-            "types": (list, tuple),
-        },
+        metadata=_about(
+            "list of directories",
+            "pages with a run, a fact or a figure that is another one now",
+            "Data directories, relative to conf.py, read after the bundled dataset: their runs replace the "
+            "bundled runs, their registries extend and override the bundled ones by name.",
+            list,
+            tuple,
+        ),
     )
     script_url: str = field(
         default=SCRIPT_URL,
-        metadata={
-            "help": "Address of a file in verl's repository, with {ref} and {path}.",
-            "types": (str,),
-        },
+        metadata=_about(
+            "address with ``{ref}`` and ``{path}``",
+            "pages that link a file of verl's repository",
+            "Address of a file in verl's repository.",
+        ),
     )
     commit_url: str = field(
         default=COMMIT_URL,
-        metadata={"help": "Address of a commit in verl's repository, with {ref}.", "types": (str,)},
+        metadata=_about(
+            "address with ``{ref}``",
+            "pages that link a commit of verl's repository",
+            "Address of a commit in verl's repository.",
+        ),
     )
     add_run: str = field(
         default="verl-add-a-run",
-        metadata={
-            "help": "Where a section without runs sends contributors: a label of this documentation, or an "
-            "address. While the label does not exist, verl's own directory of tuning scripts is linked.",
-            "types": (str,),
-        },
+        metadata=_about(
+            "label or address",
+            "pages with a section that has no run",
+            "Where a section without runs sends contributors. While the label does not exist, verl's own "
+            "directory of tuning scripts is linked.",
+        ),
     )
-
     estimator_page: str = field(
         default="verl-estimator",
-        metadata={
-            "help": "Where remarks send readers for what verl itself does: a label of this documentation, or "
-            "an address. While the label does not exist, nothing is linked.",
-            "types": (str,),
-        },
+        metadata=_about(
+            "label or address",
+            "pages with remarks",
+            "Where remarks send readers for what verl itself does. While the label does not exist, nothing is "
+            "linked.",
+        ),
     )
 
     @property

@@ -12,12 +12,15 @@ from sphinx_verl_resources.catalog.fields import recorded_fields
 from sphinx_verl_resources.catalog.schema import MODELS, schema
 from sphinx_verl_resources.config import PREFIX, VerlConfig
 from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.extension import DIRECTIVES
 from sphinx_verl_resources.render.runs import COMPUTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sphinx.application import Sphinx
+
+    from sphinx_verl_resources.directives.options import Option
 
 
 class ReferenceList(SphinxDirective):
@@ -48,14 +51,6 @@ class Schema(ReferenceList):
             yield path, "(required)" if required else "", description
 
 
-class Codes(ReferenceList):
-    """``.. docs-codes::``: the kinds of problems."""
-
-    def items(self) -> Iterator[tuple[str, str, str]]:
-        for code in Code:
-            yield code.id, "", f"{code.meaning} {code.remedy}"
-
-
 class Fields(ReferenceList):
     """``.. docs-fields::``: what columns and orders can name."""
 
@@ -66,13 +61,70 @@ class Fields(ReferenceList):
             yield name, "(computed, for columns only)", f"Heading: {heading}."
 
 
-class Config(ReferenceList):
+class Generated(SphinxDirective):
+    """Content that is written as reStructuredText and parsed in place."""
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes("\n".join(self.lines()), allow_section_headings=True)
+
+    def lines(self) -> Iterable[str]:
+        raise NotImplementedError
+
+
+class Config(Generated):
     """``.. docs-config::``: the values of conf.py."""
 
-    def items(self) -> Iterator[tuple[str, str, str]]:
+    def lines(self) -> Iterator[str]:
         for item in fields(VerlConfig):
-            default = getattr(VerlConfig(), item.name)
-            yield PREFIX + item.name, "", f"{item.metadata['help']} Default: ``{default!r}``."
+            yield f".. confval:: {PREFIX}{item.name}"
+            yield f"   :type: {item.metadata['type']}"
+            yield f"   :default: ``{getattr(VerlConfig(), item.name)!r}``"
+            yield ""
+            yield f"   {item.metadata['help']} Read again when it changes: {item.metadata['rebuild']}."
+            yield ""
+
+
+class Options(Generated):
+    """``.. docs-options:: DIRECTIVE [FORM]``: the options of a directive, or of one of its forms."""
+
+    required_arguments = 1
+    optional_arguments = 1
+
+    def lines(self) -> Iterator[str]:
+        name, *form = self.arguments
+        for option in options_of(name, *form):
+            yield f".. rst:directive:option:: {option.name}"
+            if option.values:
+                yield f"   :type: {option.values}"
+            if form:  # the name belongs to the first form of the directive
+                yield "   :no-index:"
+            yield ""
+            yield f"   {option.help}{f' Default: {option.default}.' if option.default else ''}"
+            yield ""
+
+
+def options_of(name: str, form: str = "") -> tuple[Option, ...]:
+    """The options of a directive; of a directive with two forms, of the first one or the one named."""
+    directive = DIRECTIVES[name]
+    forms = getattr(directive, "forms", {})
+    if forms:
+        directive = forms[form or next(iter(forms))]
+    return directive.option_spec.options
+
+
+class Codes(Generated):
+    """``.. docs-codes::``: every kind of problem, each with an anchor."""
+
+    def lines(self) -> Iterator[str]:
+        yield ".. list-table::"
+        yield "   :header-rows: 1"
+        yield "   :widths: 28 40 32"
+        yield "   :class: docs-codes"
+        yield ""
+        yield "   * - Code\n     - Meaning\n     - What to do"
+        for code in Code:
+            yield f"   * - .. _{code.id}:\n\n       ``{code.id}``"
+            yield f"     - {code.meaning}\n     - {code.remedy}"
 
 
 def schema_fields(
@@ -107,6 +159,6 @@ def allowed(field: dict[str, Any]) -> list[str]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    for name, directive in {"schema": Schema, "codes": Codes, "fields": Fields, "config": Config}.items():
-        app.add_directive(f"docs-{name}", directive)
+    for directive in (Schema, Codes, Fields, Config, Options):
+        app.add_directive(f"docs-{directive.__name__.lower()}", directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,23 +8,39 @@ from docutils import nodes
 
 from . import options
 from .analysis import NOT_USED, AnalysisDirective
-from .base import TABLE_OPTIONS, free_id
-from .options import OptionError
+from .base import ABOUT_TABLE, TABLE_OPTIONS, free_id
+from .options import Option, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sphinx.util.typing import OptionSpec
-
     from ..estimator.backtest import Score
 
 PIECES = ("summary", "cases")
+OPTIONS = (
+    Option(
+        "show",
+        "``summary``: a row for each group of cases, with their number, the mean, median and worst error, "
+        "and the share of the observed values inside the range. ``cases``: every case, computed beside "
+        "observed, with its source. A case that is contested or not scored is marked with the reason and "
+        "never counted.",
+        "``summary``, ``cases`` or both, separated by commas",
+        "``summary``",
+    ),
+    Option(
+        "group",
+        "Only these groups of cases.",
+        "any of ``training``, ``verl-log``, ``easyr1``, ``other``, separated by commas",
+        "all",
+    ),
+    *ABOUT_TABLE,
+)
 
 
 class VerlAccuracy(AnalysisDirective):
     """The errors by group, and every case beside what was observed."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of("group", "show", *TABLE_OPTIONS)
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS)
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The pieces asked for, in the order asked for."""

@@ -10,28 +10,38 @@ from ..logs import log_at
 from ..memory.questions import Assumed, Configured, Entries, KeyProblem, Memory, Names, OwnModels
 from ..render import advice
 from . import options
-from .analysis import NO_REMARKS, AnalysisDirective
-from .base import TABLE_OPTIONS
-from .options import OptionError
+from .analysis import WITHOUT_REMARKS, AnalysisDirective
+from .base import ABOUT_TABLE, TABLE_OPTIONS
+from .options import Option, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from docutils import nodes
-    from sphinx.util.typing import OptionSpec
+
+PIECES = ("yaml", "command-line", "table")
 
 
 class VerlConfigAdvice(AnalysisDirective):
     """The settings advised for a model: as YAML, as overrides, and explained."""
 
-    PIECES = ("yaml", "command-line", "table")
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of("show", NO_REMARKS, *TABLE_OPTIONS)
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(
+        Option(
+            "show",
+            "What to show, in this order: the settings to copy, as YAML or as overrides, and what each key "
+            "does.",
+            f"any of {', '.join(f'``{piece}``' for piece in PIECES)}, separated by commas",
+            "all of it",
+        ),
+        WITHOUT_REMARKS,
+        *ABOUT_TABLE,
+    )
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The pieces asked for, in the order asked for."""
-        pieces: tuple[str, ...] = self.PIECES
+        pieces: tuple[str, ...] = PIECES
         with problems.noted():
-            pieces = options.choices(given, "show", self.PIECES) or self.PIECES
+            pieces = options.choices(given, "show", PIECES) or PIECES
         if not self.arguments:
             known = ", ".join(self.ask(Names("configurations")))
             raise OptionError(f"name the model that the settings are for: {known}", Code.unknown_size)
@@ -67,7 +77,7 @@ class VerlConfigAdvice(AnalysisDirective):
 class VerlAnalysis(AnalysisDirective):
     """One part of the analysis: assumptions, priorities, trade-offs or monitoring."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(NO_REMARKS, *TABLE_OPTIONS)
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(WITHOUT_REMARKS, *ABOUT_TABLE)
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The part that the argument names."""

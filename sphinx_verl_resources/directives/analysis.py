@@ -12,7 +12,7 @@ from ..render.remarks import remark_list
 from ..uses import ConfigUse
 from .base import VerlDirective
 from .links import link_if_any
-from .options import OptionError, phrases
+from .options import Option, OptionError, phrases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 #: The flag that leaves remarks out.
 NO_REMARKS = "no-remarks"
+WITHOUT_REMARKS = Option(
+    NO_REMARKS,
+    "Leave out the remarks that say where verl works differently. Otherwise a page shows each remark once, "
+    "below the first directive that has a mark for it.",
+)
 #: Said below remarks, as a link.
 ESTIMATOR = "The estimator computes what verl really does, phase by phase."
 

@@ -13,15 +13,18 @@ from ..domain import VerlDomain
 from ..logs import log_at
 from ..render.table import empty_table
 from ..uses import ExtensionUse
-from .options import AnyOption, OptionError, Problems, usable
+from .options import AnyOption, Option, OptionError, Problems, usable
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from sphinx.util.typing import OptionSpec
-
 #: Options of every directive that makes a table.
-TABLE_OPTIONS = ("caption", "name", "class")
+ABOUT_TABLE = (
+    Option("caption", "The caption of the table, instead of one that says what it shows.", "text"),
+    Option("name", "A label, so that other pages can link the table.", "label"),
+    Option("class", "Further classes of the table.", "names, separated by spaces"),
+)
+TABLE_OPTIONS = tuple(option.name for option in ABOUT_TABLE)
 
 
 class VerlDirective(SphinxDirective):
@@ -30,7 +33,7 @@ class VerlDirective(SphinxDirective):
     has_content = True  # to say that there must be none
     optional_arguments = 1
     final_argument_whitespace = True
-    option_spec: ClassVar[OptionSpec] = AnyOption()
+    option_spec: ClassVar[AnyOption] = AnyOption()
 
     def run(self) -> list[nodes.Node]:
         """Show what is asked for, or a box for each thing that is wrong."""

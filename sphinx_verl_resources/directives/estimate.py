@@ -10,14 +10,12 @@ from ..diagnostics import Code, suggest_or
 from ..domain import VerlDomain
 from ..uses import KnownUse
 from . import options
-from .base import TABLE_OPTIONS
-from .options import OptionError
+from .base import ABOUT_TABLE, TABLE_OPTIONS
+from .options import Option, OptionError
 from .settings import Body, SettingsDirective
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from sphinx.util.typing import OptionSpec
 
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
@@ -39,14 +37,39 @@ INSTEAD = {
     "no-remarks": "an estimate has none",
 }
 MOST_GPUS = 100_000
+OPTIONS = (
+    Option("run", "The recorded run, whose file says everything else.", "id of a run"),
+    Option(
+        "model",
+        "The checkpoint. It goes with ``gpus`` and with settings below the options: YAML, with verl's keys "
+        "dotted or nested. What is not set has verl's default.",
+        "Hugging Face name",
+    ),
+    Option("gpus", "How many GPUs and which. It goes with ``model``.", "count and name, such as ``8*H100``"),
+    Option(
+        "verl-version",
+        "The release of verl. It goes with ``model``.",
+        "release, such as ``v0.7.1``",
+        "the newest one known",
+    ),
+    Option(
+        "show",
+        "What to show, in this order. ``answer``: whether it fits, the peak with its range, the binding "
+        "phase and what relieves it most, what verl's metric prints, host memory. ``table``: a row for each "
+        "phase. ``components``: each part of the binding phase with its formula, the numbers put in, and "
+        "how well it is known. ``host``: the same for the memory of a node. Settings that the estimate "
+        "leaves out are listed below in any case.",
+        f"any of {', '.join(f'``{piece}``' for piece in PIECES)}, separated by commas",
+        f"``{', '.join(DEFAULT_PIECES)}``",
+    ),
+    *ABOUT_TABLE,
+)
 
 
 class VerlEstimate(SettingsDirective):
     """The estimate of a recorded run, or of a model with settings of one's own."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(
-        *ASKING, *OF_MODEL, *INSTEAD, "show", *TABLE_OPTIONS
-    )
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS, elsewhere=INSTEAD)
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The pieces asked for, in the order asked for, and what the estimate leaves out."""

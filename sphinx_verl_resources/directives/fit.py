@@ -9,28 +9,43 @@ from docutils import nodes
 
 from ..domain import VerlDomain
 from . import options
-from .base import TABLE_OPTIONS
+from .base import ABOUT_TABLE
 from .estimate import MOST_GPUS, known_gpu
 from .links import row_link
-from .options import OptionError
+from .options import Option, OptionError
 from .settings import Body, SettingsDirective
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from sphinx.util.typing import OptionSpec
 
     from ..estimator.questions import ModelEstimate
     from ..estimator.request import Issue
 
 DEFAULT_TASK = "GRPO"
 DEFAULT_GPUS = (1, 2, 4, 8, 16, 32, 64, 128)
+OPTIONS = (
+    Option("gpu", "The GPU, by any of its names. Required.", "name of a GPU"),
+    Option("task", "The algorithm.", "``GRPO``, ``GRPO-LoRA``, ``PPO`` or ``DAPO``", f"``{DEFAULT_TASK}``"),
+    Option(
+        "sizes",
+        "The size classes to show.",
+        "size classes, separated by spaces or commas",
+        "all that a model stands for: that of the analysis, or else the one that most tested runs load",
+    ),
+    Option(
+        "gpus",
+        "Numbers of GPUs.",
+        "numbers, separated by spaces or commas",
+        f"``{' '.join(map(str, DEFAULT_GPUS))}``",
+    ),
+    *ABOUT_TABLE,
+)
 
 
 class VerlFit(SettingsDirective):
     """Size classes by numbers of GPUs, for one GPU and task."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of("gpu", "task", "sizes", "gpus", *TABLE_OPTIONS)
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS)
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The table, what its words mean, and what was assumed."""

@@ -23,22 +23,55 @@ from ..render.memory import (
 )
 from ..render.waterfall_chart import waterfall_chart
 from . import options
-from .analysis import NO_REMARKS, AnalysisDirective
-from .base import TABLE_OPTIONS, VerlDirective
+from .analysis import WITHOUT_REMARKS, AnalysisDirective
+from .base import ABOUT_TABLE, TABLE_OPTIONS, VerlDirective
 from .estimate import ASKING, VerlEstimate
-from .options import OptionError
+from .options import Option, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from sphinx.util.typing import OptionSpec
 
     from ..memory.analysis import Outcome
 
 #: What can be shown of a model.
 PIECES = ("specification", "formulas", "chart", "table")
 
-_OF_ANALYSIS = (*LIMITS, "steps", "show", "gib", NO_REMARKS, *TABLE_OPTIONS)
+#: Options of every table of the analysis; the first three have the names in ``LIMITS``.
+NUMBERS = (
+    Option(
+        "gpus",
+        "The number of GPUs that share the model.",
+        f"1 to {LIMITS['gpus']:,}",
+        "as recorded for the model, otherwise :verl:memory:`GPUs`",
+    ),
+    Option(
+        "batch-size", "Sequences at a time.", f"1 to {LIMITS['batch-size']:,}", ":verl:memory:`batch size`"
+    ),
+    Option(
+        "sequence-length",
+        "Tokens of each sequence.",
+        f"1 to {LIMITS['sequence-length']:,}",
+        ":verl:memory:`sequence length`",
+    ),
+    Option("gib", "Show sizes in GiB too."),
+    WITHOUT_REMARKS,
+    *ABOUT_TABLE,
+)
+OPTIONS = (
+    Option(
+        "steps",
+        "The optimisations to take, in this order.",
+        "names of steps, separated by commas, or ``none``",
+        "all: ``fsdp``, ``gradient-checkpointing``, ``activation-offload``, ``dynamic-batching``",
+    ),
+    Option(
+        "show",
+        "What to show, in this order. The chart is drawn in HTML; elsewhere the table stands in for it.",
+        f"any of {', '.join(f'``{piece}``' for piece in PIECES)}, separated by commas",
+        "all of it",
+    ),
+    *NUMBERS,
+)
 
 
 class VerlMemory(SphinxDirective):
@@ -47,11 +80,13 @@ class VerlMemory(SphinxDirective):
     has_content = VerlDirective.has_content
     optional_arguments = VerlDirective.optional_arguments
     final_argument_whitespace = VerlDirective.final_argument_whitespace
-    option_spec: ClassVar[OptionSpec] = options.AnyOption()
+    #: The two forms; each has options of its own.
+    forms: ClassVar[Mapping[str, type[VerlDirective]]]
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption()
 
     def run(self) -> list[nodes.Node]:
         """Leave it to one of the two."""
-        foreign = bool(self.content) or not set(self.options) <= set(_OF_ANALYSIS)
+        foreign = bool(self.content) or not self.options.keys() <= ModelAnalysis.option_spec.keys()
         asks = set(ASKING).intersection(self.options) or (foreign and not self.arguments)
         form = VerlEstimate if asks else ModelAnalysis
         return form(
@@ -70,7 +105,7 @@ class VerlMemory(SphinxDirective):
 class ModelAnalysis(AnalysisDirective):
     """Components, chain and running totals of one model."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(*_OF_ANALYSIS)
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS)
 
     def check_text(self) -> None:
         """Settings belong to an estimate."""
@@ -148,6 +183,9 @@ class ModelAnalysis(AnalysisDirective):
         return chart
 
 
+VerlMemory.forms = {"analysis": ModelAnalysis, "estimate": VerlEstimate}
+
+
 def _caption(outcome: Outcome) -> str:
     sequences = f"{outcome.batch_size} sequence{'' if outcome.batch_size == 1 else 's'}"
     sharing = [step for step in outcome.steps if step.gpus is not None]
@@ -158,7 +196,7 @@ def _caption(outcome: Outcome) -> str:
 class VerlMemorySummary(AnalysisDirective):
     """One model a row."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(*LIMITS, "gib", NO_REMARKS, *TABLE_OPTIONS)
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*NUMBERS)
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The table."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from docutils.parsers.rst import directives
@@ -43,16 +44,51 @@ class Problems(list["OptionError | AnalysisError"]):
             self.append(problem)
 
 
+@dataclass(frozen=True)
+class Option:
+    """An option of a directive; the reference in the documentation is made from it.
+
+    Attributes:
+        name: without colons.
+        help: what it does, in reStructuredText.
+        values: what can stand there; empty for a flag.
+        default: what counts where it is not given, if that is a value.
+    """
+
+    name: str
+    help: str
+    values: str = ""
+    default: str = ""
+
+
 class AnyOption(dict[str, Callable[[str], Any]]):
     """An option specification that lets every option through as text.
 
     docutils reports an unknown option in several lines and without a hint; the directive does it itself.
+
+    Attributes:
+        options: what the directive has.
     """
 
+    options: tuple[Option, ...] = ()
+
     @classmethod
-    def of(cls, *names: str) -> AnyOption:
-        """A specification that knows these names."""
-        return cls((name, directives.unchanged) for name in names)
+    def of(cls, *options: Option, elsewhere: Iterable[str] = ()) -> AnyOption:
+        """A specification of these options.
+
+        Args:
+            options: what the directive has.
+            elsewhere: names that the directive wants to see, to say what to write instead.
+        """
+        names = (*(option.name for option in options), *elsewhere)
+        found = cls((name, directives.unchanged) for name in names)
+        found.options = options
+        return found
+
+    def is_usable(self, name: str, value: str) -> bool:
+        """Whether an option that the directive knows has a value just where it takes one."""
+        takes = {option.name: bool(option.values) for option in self.options}.get(name)
+        return takes is None or takes is bool(str(value or "").strip())
 
     def __missing__(self, name: str) -> Callable[[str], Any]:
         return directives.unchanged
@@ -62,26 +98,23 @@ class AnyOption(dict[str, Callable[[str], Any]]):
         return True
 
 
-def usable(given: Mapping[str, str], known: Iterable[str], problems: Problems) -> dict[str, str]:
+def usable(given: Mapping[str, str], known: AnyOption, problems: Problems) -> dict[str, str]:
     """The options that exist and have a value, or have none if they are flags."""
     found: dict[str, str] = {}
     for name, value in given.items():
         with problems.noted():
-            if name not in set(known):
+            if name not in known:
                 hint = did_you_mean(name, known) or "the directive takes none"
                 raise OptionError(f":{name}: unknown option; {hint}")
-            if name in FLAGS and value:
-                raise OptionError(f":{name}: takes no value, got {value!r}")
-            if name not in FLAGS and not str(value or "").strip():
-                raise OptionError(f":{name}: a value is missing")
+            if not known.is_usable(name, value):
+                what = f"takes no value, got {value!r}" if value else "a value is missing"
+                raise OptionError(f":{name}: {what}")
             found[name] = value
     return found
 
 
 #: What to do about a name that a filter cannot know.
 REGISTRIES = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.yaml"}
-#: Options that are there or not.
-FLAGS = frozenset({"hide-empty", "gib", "no-remarks"})
 
 
 def words(text: str) -> list[str]:

@@ -17,13 +17,11 @@ from ..render.printed import (
     requirement_rows,
 )
 from . import options
-from .analysis import NO_REMARKS, AnalysisDirective
+from .analysis import WITHOUT_REMARKS, AnalysisDirective
 from .base import free_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from sphinx.util.typing import OptionSpec
 
     from ..catalog.models.analysis import Cause
 
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 class VerlPublished(AnalysisDirective):
     """A table for each model, and the causes of all differences."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of()
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of()
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """Tables, then causes."""
@@ -56,7 +54,7 @@ class VerlPublished(AnalysisDirective):
 class VerlRequirements(AnalysisDirective):
     """A table of verdicts for each model."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(NO_REMARKS)
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(WITHOUT_REMARKS)
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """One table a model, what the columns are, and remarks."""

@@ -21,14 +21,12 @@ from ..render.table import one_cell
 from ..uses import ConfigUse, KnownUse, RunsUse
 from ..words import _
 from . import options
-from .base import TABLE_OPTIONS, VerlDirective, free_id
+from .base import VerlDirective, free_id
 from .contribute import contribute_link
-from .options import OptionError
+from .options import Option, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from sphinx.util.typing import OptionSpec
 
     from ..catalog.catalog import BrokenRun
     from ..catalog.models.run import Run
@@ -48,12 +46,49 @@ class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names no
 SECTION_SIZE = "verl_size"
 
 
+OPTIONS = (
+    *(
+        Option(name, f"Only runs {meaning}.", f"{values}, separated by commas")
+        for name, meaning, values in (
+            ("tag", "with one of these tags", "``MIN``, ``RECOMMENDED``"),
+            ("task", "of one of these tasks", "tasks such as ``GRPO-LoRA``"),
+            ("gpu", "on one of these GPUs, each by any of its names", "GPUs such as ``H100``"),
+            ("train", "with one of these training backends", "backends such as ``fsdp``"),
+            (
+                "infer",
+                "with one of these rollout engines, with or without version",
+                "engines such as ``vllm``",
+            ),
+            ("kind", "of one of these kinds", "kinds such as ``tested``"),
+            ("model", "of one of these models, by the checkpoint or by what the row shows", "models"),
+        )
+    ),
+    Option(
+        "columns",
+        "The fields to show, by their names in the run file, dotted where they lie deeper: "
+        "``model gpus measured.gib settings.data.max_response_length``. See :ref:`fields` for all of them.",
+        "fields, separated by spaces or commas",
+        f"``{' '.join(PAGE_COLUMNS)}``",
+    ),
+    Option(
+        "sort",
+        "The fields to sort by, each with a leading ``-`` to turn its order round. Numbers inside text "
+        "count as numbers; what is not recorded comes last.",
+        "fields, separated by spaces or commas",
+        "tested runs first, MIN before RECOMMENDED, then by the day they were added, the number of GPUs and "
+        "the id",
+    ),
+    Option("hide-empty", "Leave out size classes without a row."),
+    Option("caption", "One table with this caption instead of sections.", "text"),
+    Option("name", "A label for that table. It goes with ``caption``.", "label"),
+    Option("class", "Further classes of that table. It goes with ``caption``.", "names, separated by spaces"),
+)
+
+
 class VerlRuns(VerlDirective):
     """Recorded runs, one section per size class, or one table with a caption."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(
-        *selection.FILTERS, "columns", "sort", "hide-empty", *TABLE_OPTIONS
-    )
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS)
 
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """Make sections and tables; the rows follow when the page is written."""
