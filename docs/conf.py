@@ -18,7 +18,7 @@ extensions = [
     "benchmarks",
     "sphinx_verl_resources",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "snippets"]
 html_theme = "sphinx_rtd_theme"
 html_title = project
 html_static_path = ["_static"]

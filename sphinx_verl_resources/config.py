@@ -76,8 +76,8 @@ class VerlConfig:
         metadata=_about(
             "label or address",
             "pages with remarks",
-            "Where remarks send readers for what verl itself does. While the label does not exist, nothing is "
-            "linked.",
+            "Where remarks send readers for what verl itself does. While the label does not exist, nothing "
+            "is linked.",
         ),
     )
 

@@ -92,14 +92,16 @@ class Options(Generated):
 
     def lines(self) -> Iterator[str]:
         name, *form = self.arguments
+        forms = list(getattr(DIRECTIVES[name], "forms", ()))
+        linked = set() if form == forms[:1] else {option.name for option in options_of(name)}
         for option in options_of(name, *form):
             yield f".. rst:directive:option:: {option.name}"
-            if option.values:
-                yield f"   :type: {option.values}"
-            if form:  # the name belongs to the first form of the directive
+            if form and option.name in linked:  # one name has one place to link, in the first form
                 yield "   :no-index:"
             yield ""
-            yield f"   {option.help}{f' Default: {option.default}.' if option.default else ''}"
+            yield f"   {option.help}"
+            yield f"   Values: {option.values}." if option.values else "   A flag, without a value."
+            yield f"   Default: {option.default}." if option.default else ""
             yield ""
 
 
@@ -110,6 +112,18 @@ def options_of(name: str, form: str = "") -> tuple[Option, ...]:
     if forms:
         directive = forms[form or next(iter(forms))]
     return directive.option_spec.options
+
+
+class Snippet(Generated):
+    """``.. docs-snippet:: NAME``: an example in both languages, and what it gives."""
+
+    required_arguments = 1
+
+    def lines(self) -> Iterator[str]:
+        path = f"/snippets/{self.arguments[0]}"
+        yield from (f".. literalinclude:: {path}.rst", "   :language: rst", "", "In MyST Markdown:", "")
+        yield from (f".. literalinclude:: {path}.md", "   :language: markdown", "", "Either gives:", "")
+        yield f".. include:: {path}.rst"
 
 
 class Codes(Generated):
@@ -159,6 +173,6 @@ def allowed(field: dict[str, Any]) -> list[str]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    for directive in (Schema, Codes, Fields, Config, Options):
+    for directive in (Schema, Codes, Fields, Config, Options, Snippet):
         app.add_directive(f"docs-{directive.__name__.lower()}", directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
