@@ -206,6 +206,12 @@ def project(tmp_path: Path, left_out: frozenset[str], needs: Callable[..., None]
     return Project(folder, left_out, needs)
 
 
+@pytest.fixture(scope="session")
+def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+    """A function that makes a project for many tests, from its name."""
+    return lambda name: Project(tmp_path_factory.mktemp(name))
+
+
 @pytest.fixture
 def own(project: Project, data: Data) -> Project:
     """A project on the data directory of the test."""

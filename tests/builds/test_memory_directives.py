@@ -1,74 +1,10 @@
-"""Each directive of the memory analysis: one expected doctree for reStructuredText and for MyST Markdown."""
+"""What the directives of the memory analysis make of a page; their doctrees are tested with the snippets."""
 
 from __future__ import annotations
 
-import os
 import re
 
 import pytest
-
-#: What a page says, as the lines of a directive without its signs.
-SNIPPETS = {
-    "memory": ("verl-memory", "3B"),
-    "memory-options": (
-        "verl-memory", "Qwen/Qwen3-8B", ":gpus: 16", ":batch-size: 64", ":sequence-length: 4,096",
-        ":steps: activation-offload, fsdp", ":show: table, specification", ":gib:", ":no-remarks:",
-        ":caption: Eight billion", ":name: eight", ":class: wide",
-    ),
-    "memory-no-steps": ("verl-memory", "0.5B", ":steps: none", ":show: chart table", ":no-remarks:"),
-    "memory-chart": ("verl-memory", "8B", ":show: chart", ":no-remarks:"),
-    "summary": ("verl-memory-summary", ""),
-    "summary-options": ("verl-memory-summary", "7B, Qwen/Qwen3-8B", ":gpus: 4", ":gib:", ":no-remarks:"),
-    "published": ("verl-published", "8b"),
-    "requirements": ("verl-requirements", "8B"),
-    "config": ("verl-config", "3B"),
-    "config-command": ("verl-config", "32b", ":show: command-line"),
-    "assumptions": ("verl-analysis", "assumptions"),
-    "priorities": ("verl-analysis", "priorities", ":no-remarks:"),
-    "trade-offs": ("verl-analysis", "trade-offs"),
-    "monitoring": ("verl-analysis", "monitoring"),
-}  # fmt: skip
-
-
-def written(lines: tuple[str, ...], suffix: str) -> str:
-    name, argument, *options = lines
-    if suffix == "md":
-        return "\n".join((f"```{{{name}}} {argument}", *options, "```"))
-    return "\n".join((f".. {name}:: {argument}", *(f"   {option}" for option in options)))
-
-
-def doctree(build) -> str:
-    """Everything below the title, without what differs between the two languages: where it was read."""
-    text = build.app.env.get_doctree("index").pformat()
-    text = text[text.index("</title>") if "</title>" in text else text.index("<title>") :]
-    return "\n".join(text.splitlines()[2:])
-
-
-@pytest.mark.parametrize("suffix", ["rst", "md"])
-@pytest.mark.parametrize("name", SNIPPETS)
-def test_doctree(project, root, name, suffix):
-    project.conf.update(extensions=["myst_parser"])
-    build = project.page(written(SNIPPETS[name], suffix), f"index.{suffix}").build("pseudoxml")
-    assert build.warnings == []
-    golden = root / "tests" / "builds" / "golden" / f"{name}.txt"
-    # docutils writes what is true as 1 or, before 0.22, as True.
-    found = re.sub(r"index\.(rst|md)", "index", doctree(build)).replace('="True"', '="1"') + "\n"
-    if os.environ.get("UPDATE_GOLDEN") and suffix == "rst":
-        golden.write_text(found, "utf-8")
-    assert found == golden.read_text("utf-8")
-
-
-ROLES = "Of {}, {} are KV cache; {} assumed, {} printed."
-VALUES = ("8B, after FSDP", "8B, KV cache", "batch size", "8B, after FSDP, printed")
-
-
-@pytest.mark.parametrize(("suffix", "form"), [("rst", ":verl:memory:`{}`"), ("md", "{{verl:memory}}`{}`")])
-def test_role(project, suffix, form):
-    project.conf.update(extensions=["myst_parser"])
-    text = ROLES.format(*(form.format(value) for value in VALUES))
-    build = project.page(text, f"index.{suffix}").build("text")
-    assert build.warnings == []
-    assert "Of 61.5 GB, 34.4 GB are KV cache; 32 assumed, 53.6 GB printed." in build.text("index.txt")
 
 
 def test_remarks_stand_once_on_a_page(project):

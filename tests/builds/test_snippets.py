@@ -1,0 +1,141 @@
+"""Examples: each gives the same doctree from reStructuredText and from MyST, before and after post-transforms.
+
+Those of the documentation and of the README are files in docs/snippets; tests/builds/snippets has more of
+them, so that every option occurs. After a change that is meant, write the doctrees anew with
+``UPDATE_GOLDEN=1 .venv/bin/python -m pytest tests/builds/test_snippets.py``, and read the difference.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sphinx_verl_resources.extension import DIRECTIVES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOWN = ROOT / "docs" / "snippets"
+FOLDERS = (SHOWN, ROOT / "tests" / "builds" / "snippets")
+NAMES = sorted(path.stem for folder in FOLDERS for path in folder.glob("*.rst"))
+#: The runs that the pages know, so that a new run of the data changes no doctree.
+RUNS = (
+    "qwen2-5-7b-grpo-lora-1xh100",
+    "qwen2-5-3b-grpo-lora-1xh100",
+    "qwen2-5-14b-grpo-lora-2xh100",
+    "qwen2-5-32b-grpo-lora-4xh100",
+    "qwen2-5-72b-grpo-32xh800",
+)
+#: Figures that follow from constants and registries are tested where they are computed.
+OTHER_FIGURES = ("estimate", "fit", "accuracy", "runs-estimate", "role-data")
+
+
+@pytest.fixture(scope="module", params=["rst", "md"])
+def pages(request, new_project):
+    """A build of all examples in one language, a page for each."""
+    project = new_project(f"snippets-{request.param}")
+    project.conf.update(extensions=["myst_parser"], verl_resources_data=["data"])
+    (project.path / "data" / "runs").mkdir(parents=True)
+    for run in RUNS:
+        shutil.copy(ROOT / "data" / "runs" / f"{run}.yaml", project.path / "data" / "runs")
+    project.page("Text.\n")
+    for folder in FOLDERS:
+        for path in folder.glob(f"*.{request.param}"):
+            project.page(path.read_text("utf-8"), path.name)
+    return project.build("pseudoxml")
+
+
+def doctree(tree, name: str) -> str:
+    """Everything below the title, without what differs between languages and versions."""
+    text = tree.pformat()
+    text = "\n".join(text[text.index("<title") :].splitlines()[2:]) + "\n"
+    # docutils writes what is true as 1 or, before 0.22, as True.
+    text = re.sub(rf"\b{name}\.(rst|md)", name, text).replace('="True"', '="1"')
+    if name.startswith(OTHER_FIGURES):
+        text = re.sub(r'colwidth="\d+"', 'colwidth="0"', text)
+        text = re.sub(r"(?<![\w-])\d[\d,.]*(?=\s|\))", "0", text)
+    return text
+
+
+def changes(read: str, written: str) -> Iterator[str]:
+    """What post-transforms take out and put in, line by line."""
+    lines = difflib.unified_diff(read.splitlines(True), written.splitlines(True), n=0)
+    return (line for line in lines if not line.startswith(("---", "+++")))
+
+
+def test_no_message(pages):
+    assert pages.warnings == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_doctree(pages, name):
+    env = pages.app.env
+    tree = env.get_doctree(name)
+    read = doctree(tree, name)
+    env.apply_post_transforms(tree, name)
+    written = doctree(tree, name)
+    found = read + "".join(changes(read, written))
+    golden = ROOT / "tests" / "builds" / "golden" / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN") and pages.app.srcdir.name.startswith("snippets-rst"):
+        golden.write_text(found, "utf-8")
+    assert found == golden.read_text("utf-8")
+
+
+def test_every_doctree_has_its_example():
+    assert sorted(path.stem for path in (ROOT / "tests/builds/golden").iterdir()) == NAMES
+
+
+def test_both_languages():
+    for folder in FOLDERS:
+        assert {path.stem for path in folder.glob("*.rst")} == {path.stem for path in folder.glob("*.md")}
+
+
+def used(text: str) -> set[tuple[str, str]]:
+    """Each directive with each option that a text in reStructuredText gives it."""
+    found = set()
+    for block in re.split(r"^\.\. ", text, flags=re.MULTILINE)[1:]:
+        name, _, rest = block.partition("::")
+        found |= {(name, option) for option in ("", *re.findall(r"^   :([a-z-]+):", rest, re.MULTILINE))}
+    return found
+
+
+def test_every_directive_option_and_role_has_an_example():
+    texts = [path.read_text("utf-8") for folder in FOLDERS for path in folder.glob("*.rst")]
+    seen = set().union(*map(used, texts))
+    every = set()
+    for name, directive in DIRECTIVES.items():
+        forms = getattr(directive, "forms", {"": directive}).values()
+        every |= {(name, option.name) for form in forms for option in form.option_spec.options} | {(name, "")}
+    assert every - seen == set()
+    roles = set(re.findall(r":verl:([a-z]+):`", "".join(texts)))
+    assert roles == set(registered_roles())
+
+
+def registered_roles() -> list[str]:
+    """The roles that the extension adds to the domain, read off its source."""
+    source = (ROOT / "sphinx_verl_resources" / "extension.py").read_text("utf-8")
+    return re.findall(r'add_role_to_domain\("verl", "([a-z]+)"', source)
+
+
+def test_the_documentation_shows_every_example():
+    page = (ROOT / "docs" / "directives.rst").read_text("utf-8")
+    shown = re.findall(r"\.\. docs-snippet:: (\S+)", page)
+    assert sorted(shown) == sorted(
+        path.stem for path in SHOWN.glob("*.rst") if not path.name.startswith("readme")
+    )
+
+
+@pytest.mark.parametrize(("language", "suffix"), [("rst", "rst"), ("markdown", "md")])
+def test_the_readme_shows_examples_that_are_tested(language, suffix):
+    readme = (ROOT / "README.md").read_text("utf-8")
+    shown = re.findall(rf"^(`{{3,4}}){language}\n(.*?)^\1$", readme, re.MULTILINE | re.DOTALL)
+    assert shown
+    for _, text in shown:
+        assert text in {path.read_text("utf-8") for path in SHOWN.glob(f"*.{suffix}")}
