@@ -223,7 +223,9 @@ def _read(path: Path, shown: str, problems: list[Diagnostic]) -> Iterator[DataFi
 
 
 def _unreadable(shown: str, error: OSError) -> Diagnostic:
-    return Diagnostic(Location(shown), Code.file_unreadable, f"cannot be read: {error.strerror or error}")
+    hint = "check its permissions, or delete it"
+    message = f"cannot be read: {error.strerror or error}"
+    return Diagnostic(Location(shown), Code.file_unreadable, message, hint)
 
 
 def _relative(path: Path, base: Path) -> str:

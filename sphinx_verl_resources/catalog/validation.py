@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean, nearest
 from .models.base import FORMS, SLUG, slug
-from .names import sizes_hint
 from .yaml_data import MAX_PROBLEMS, Document, Loc, printable, read_yaml
 
 if TYPE_CHECKING:
@@ -211,9 +210,6 @@ def _translate(shown: str, document: Document, model: type[BaseModel], error: Er
         hint = f"did you mean {near!r}? " if near else ""
         hint += f"allowed: {', '.join(allowed)}"
         return _diagnostic(shown, *place, Code.unknown_value, f"{subject}unknown value {value!r}", hint)
-    if kind == "unknown_size":
-        hint = sizes_hint(str(error["input"]))
-        return _diagnostic(shown, *place, Code.unknown_size, f"{subject}{error['msg']}", hint)
     if kind in Code.__members__:
         hint = error.get("ctx", {}).get("hint", "")
         return _diagnostic(shown, *place, Code[kind], f"{subject}{error['msg']}", hint)

@@ -150,7 +150,8 @@ def read_yaml(content: bytes) -> Document:
         )
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's own scanner, at escapes such as "\U00110000".
-        document.problems.append(Problem(1, 1, Code.yaml_syntax, f"not valid YAML: {error}"))
+        hint = "put text that holds a backslash in single quotes"
+        document.problems.append(Problem(1, 1, Code.yaml_syntax, f"not valid YAML: {error}", hint))
     return document
 
 
@@ -216,7 +217,8 @@ class _Mapping:
             if self._key in self.items:
                 message = f"the key {self._key!r} stands here a second time"
                 if len(self._problems) < MAX_PROBLEMS:
-                    self._problems.append(Problem(*_start(event), Code.duplicate_key, message))
+                    hint = "keep one of the two"
+                    self._problems.append(Problem(*_start(event), Code.duplicate_key, message, hint))
         else:
             self.items[self._key] = value
         self.expects_key = not self.expects_key

@@ -64,7 +64,7 @@ class AnalysisDirective(VerlDirective):
             raise OptionError("name at least one model, or leave the argument out")
         for name in found:
             if [other.casefold() for other in found].count(name.casefold()) > 1:
-                raise OptionError(f"the model {name!r} stands there twice")
+                raise OptionError(f"the model {name!r} stands there twice; keep one of the two")
         return found
 
     def remarks(self, subjects: Iterable[str]) -> tuple[Mapping[str, Sequence[str]], list[nodes.Element]]:

@@ -59,7 +59,7 @@ class VerlDirective(SphinxDirective):
             OptionError: something does, and the directive has no use for it.
         """
         if self.content:
-            raise OptionError("the directive takes options and an argument, and no text")
+            raise OptionError("the directive takes options and an argument, and no text; remove the text")
 
     def show(self, given: Mapping[str, str], problems: Problems) -> list[nodes.Node]:
         """The content; what is wrong with the options is added to ``problems``.

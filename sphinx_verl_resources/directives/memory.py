@@ -149,7 +149,9 @@ class ModelAnalysis(AnalysisDirective):
             taken = self.ask(Names("steps")) if steps is None else steps
             if not set(sharing).intersection(taken):
                 needed = " or ".join(repr(name) for name in sharing) or "that shares something among GPUs"
-                raise OptionError(f":gpus: has no effect without the step {needed}")
+                raise OptionError(
+                    f":gpus: has no effect without the step {needed}; take it, or leave :gpus: out"
+                )
         options.need_table(given, ("gib", *TABLE_OPTIONS), pieces)
 
     def _pieces(self, outcome: Outcome, pieces: tuple[str, ...]) -> list[nodes.Node]:

@@ -107,7 +107,9 @@ def usable(given: Mapping[str, str], known: AnyOption, problems: Problems) -> di
                 hint = did_you_mean(name, known) or "the directive takes none"
                 raise OptionError(f":{name}: unknown option; {hint}")
             if not known.is_usable(name, value):
-                what = f"takes no value, got {value!r}" if value else "a value is missing"
+                what = (
+                    f"takes no value, got {value!r}; remove it" if value else "a value is missing; write one"
+                )
                 raise OptionError(f":{name}: {what}")
             found[name] = value
     return found
@@ -140,7 +142,7 @@ def sizes(text: str) -> tuple[str, ...]:
         if size is None:
             raise OptionError(f"there is no size class {word!r}; {sizes_hint(word)}", Code.unknown_size)
         if size in found:
-            raise OptionError(f"the size class {size!r} stands there twice")
+            raise OptionError(f"the size class {size!r} stands there twice; keep one of the two")
         found.append(size)
     if not found:
         raise OptionError("name at least one size class, or leave the argument out", Code.unknown_size)
@@ -157,7 +159,7 @@ def columns(text: str) -> tuple[str, ...]:
     for word in words(text):
         name = _computed(word) or _field(word, "columns")
         if name in found:
-            raise OptionError(f":columns: the field {word!r} stands there twice")
+            raise OptionError(f":columns: the field {word!r} stands there twice; keep one of the two")
         found.append(name)
     if not found:
         raise OptionError(":columns: name at least one field")
@@ -245,7 +247,7 @@ def count_list(given: Mapping[str, str], name: str, most: int) -> tuple[int, ...
     for word in words(given[name]):
         number = count({name: word}, name, most) or 0
         if number in found:
-            raise OptionError(f":{name}: {word} stands there twice")
+            raise OptionError(f":{name}: {word} stands there twice; keep one of the two")
         found.append(number)
     if not found:
         raise OptionError(f":{name}: name at least one number")
@@ -284,14 +286,16 @@ def choices(
     found: list[str] = []
     for word in words(given[name]):
         if word.lower() in alone:
-            raise OptionError(f":{name}: {word!r} stands there alone, or not at all")
+            raise OptionError(
+                f":{name}: {word!r} stands there alone, or not at all; leave the others out, or it"
+            )
         if word.lower() not in known:
             listed = ", ".join([*known, *alone])
             near = nearest(word, known)
             hint = f"did you mean {near!r}? Allowed: {listed}" if near else f"allowed: {listed}"
             raise OptionError(f":{name}: unknown value {word!r}; {hint}")
         if word.lower() in found:
-            raise OptionError(f":{name}: {word!r} stands there twice")
+            raise OptionError(f":{name}: {word!r} stands there twice; keep one of the two")
         found.append(word.lower())
     if not found:
         raise OptionError(f":{name}: name at least one of {', '.join(known)}")
@@ -306,4 +310,6 @@ def need_table(given: Mapping[str, str], names: Iterable[str], pieces: Iterable[
     """
     about = [name for name in names if name in given]
     if about and "table" not in pieces:
-        raise OptionError(f":{about[0]}: is about the table, which :show: leaves out")
+        raise OptionError(
+            f":{about[0]}: is about the table, which :show: leaves out; add table to :show:, or leave it out"
+        )

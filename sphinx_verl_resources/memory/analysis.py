@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..catalog.names import STATE_COMPONENTS, STATES, TOTAL
+from ..diagnostics import did_you_mean
 from ..units import GB
 from .breakdown import Breakdown, Change, Component, Formula
 from .shapes import AnalysisError, assumptions_of, find_shape
@@ -107,7 +108,7 @@ class Outcome:
         for taken in self.steps:
             if taken.name == step:
                 return taken.after
-        raise AnalysisError(f"the step {step!r} is not taken")
+        raise AnalysisError(f"the step {step!r} is not taken; take it, or name another one")
 
 
 def analyse(
@@ -140,7 +141,7 @@ def analyse(
     for step_name in analysis.steps if steps is None else steps:
         step = analysis.steps.get(step_name)
         if step is None:
-            raise AnalysisError(f"there is no step {step_name!r}")
+            raise AnalysisError(f"there is no step {step_name!r}; {did_you_mean(step_name, analysis.steps)}")
         taken.append(_take(step, taken[-1].after if taken else start, gpus))
     return Outcome(shape, gpus, batch_size, sequence_length, start, tuple(taken))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..catalog.names import SHAPE_FIGURES, STATES, TOTAL, figure_parts
 from ..catalog.validation import problem_at
-from ..diagnostics import Code, Severity
+from ..diagnostics import Code, Severity, did_you_mean
 from ..units import GB, gb, percent, plain
 from .analysis import LABELS, analyse, figure_size
 from .shapes import AnalysisError
@@ -97,7 +97,7 @@ def compare(analysis: Analysis, printed: Printed) -> tuple[Comparison, ...]:
 def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
     step, name = figure_parts(item.figure)
     if name not in _LABELS or (step is not None and name in SHAPE_FIGURES):
-        raise AnalysisError(f"there is no figure {item.figure!r}")
+        raise AnalysisError(f"there is no figure {item.figure!r}; {did_you_mean(item.figure, _LABELS)}")
     label = next((taken.title for taken in outcome.steps if taken.name == step), "")
     if name == "hidden-size":
         computed, is_size = outcome.shape.stated_hidden_size, False

@@ -102,7 +102,9 @@ def _judge(analysis: Analysis, name: str, claim: Claim, minimum: int | None) -> 
     for gpu_name in claim.gpus:
         gpu = analysis.gpus.get(gpu_name)
         if gpu is None:
-            raise AnalysisError(f"the requirements of {name!r} name an unknown GPU {gpu_name!r}")
+            raise AnalysisError(
+                f"the requirements of {name!r} name an unknown GPU {gpu_name!r}; add it to gpus.yaml"
+            )
         limit = share * gpu.memory_mib * MIB
         smallest = smallest_count(analysis, name, limit)
         yield Verdict(

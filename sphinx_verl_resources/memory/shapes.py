@@ -109,7 +109,9 @@ def _of_specification(analysis: Analysis, spec: Specification, assumed: Assumpti
     if spec.model:
         entry = analysis.architectures.get(spec.model)
         if entry is None:
-            raise AnalysisError(f"{spec.name} stands for {spec.model!r}, which is not in architectures.yaml")
+            raise AnalysisError(
+                f"{spec.name} stands for {spec.model!r}, which is not in architectures.yaml; add it"
+            )
         return _of_architecture(entry, spec.name, gpus, spec.model)
     hidden_size = spec.hidden_size or 0
     return Shape(

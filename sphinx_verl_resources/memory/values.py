@@ -106,7 +106,7 @@ def value_text(analysis: Analysis, text: str) -> str:
     if figure.name in PROPERTIES:
         value = PROPERTIES[figure.name](outcome)
         if not value:
-            raise AnalysisError(f"{figure.name!r} is not recorded for {name}")
+            raise AnalysisError(f"{figure.name!r} is not recorded for {name}; record it in analysis.yaml")
         return value
     return (gib if request.in_gib else gb)(_size(outcome, figure))
 
@@ -114,9 +114,9 @@ def value_text(analysis: Analysis, text: str) -> str:
 def _check(request: Request, figure: Figure) -> None:
     """Refuse what would have no effect."""
     if request.printed and (request.options or request.in_gib):
-        raise AnalysisError("what was printed does not depend on options, and is in GB")
+        raise AnalysisError("what was printed does not depend on options, and is in GB; leave them out")
     if request.in_gib and figure.name in PROPERTIES:
-        raise AnalysisError(f"{figure.name!r} is no size, so it has no unit")
+        raise AnalysisError(f"{figure.name!r} is no size, so it has no unit; leave the unit out")
     if "gpus" in request.options and figure.step is None and figure.name != "GPUs":
         raise AnalysisError(f"the number of GPUs does not change {request.figures[0]!r}; {EXAMPLES}")
 
@@ -146,7 +146,7 @@ def _read(parts: list[str]) -> Request:
         if option:
             name, number = option
             if name in request.options:
-                raise AnalysisError(f"{part!r}: said twice")
+                raise AnalysisError(f"{part!r}: said twice; keep one of the two")
             if len(number) > 20 or not 1 <= int(number) <= LIMITS[name]:
                 raise AnalysisError(f"{part[:40]!r}: must be from 1 to {LIMITS[name]:,}")
             request.options[name] = int(number)
@@ -187,7 +187,7 @@ def _find_size(text: str, names: Iterable[str]) -> str:
         if fold(text) in {fold(name), fold(key)}:
             return key
     if fold(text) in {fold(name) for name in ASSUMPTIONS}:
-        raise AnalysisError(f"{text!r} stands alone, without a model")
+        raise AnalysisError(f"{text!r} stands alone, without a model; leave the model out")
     otherwise = f"write a part, total or per GPU, or 'after' or 'saved by' and a step, {EXAMPLES}"
     hint = suggest_or(text, names, otherwise)
     raise AnalysisError(f"there is no figure {text!r}; {hint}")
@@ -206,4 +206,4 @@ def _printed(analysis: Analysis, name: str, text: str, figure: Figure) -> str:
     for item in entry_of(analysis, "printed", name).figures:
         if fold(item.figure) == key and figure.step != "":
             return plain(item.value) if item.figure in SHAPE_FIGURES else gb(item.value * GB)
-    raise AnalysisError(f"{text!r} was not printed for {name}")
+    raise AnalysisError(f"{text!r} was not printed for {name}; leave 'printed' out")

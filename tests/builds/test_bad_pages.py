@@ -23,14 +23,17 @@ def located(build) -> list[str]:
             "verl-runs: there is no size class '7X'; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, "
             "405B, 671B [verl.unknown_size]",
         ),
-        (".. verl-runs:: 7B 7b", "verl-runs: the size class '7B' stands there twice [verl.directive]"),
+        (
+            ".. verl-runs:: 7B 7b",
+            "verl-runs: the size class '7B' stands there twice; keep one of the two [verl.directive]",
+        ),
         (
             ".. verl-runs::\n   :columns: modle",
             "verl-runs: :columns: unknown field 'modle'; did you mean 'model'? [verl.directive]",
         ),
         (
             ".. verl-runs::\n   :columns: tag tag",
-            "verl-runs: :columns: the field 'tag' stands there twice [verl.directive]",
+            "verl-runs: :columns: the field 'tag' stands there twice; keep one of the two [verl.directive]",
         ),
         (".. verl-runs::\n   :sort: gib", "verl-runs: :sort: unknown field 'gib'; "),
         (
@@ -58,10 +61,10 @@ def located(build) -> list[str]:
             ".. verl-runs::\n   :colums: tag",
             "verl-runs: :colums: unknown option; did you mean 'columns'? [verl.directive]",
         ),
-        (".. verl-runs::\n   :tag:", "verl-runs: :tag: a value is missing [verl.directive]"),
+        (".. verl-runs::\n   :tag:", "verl-runs: :tag: a value is missing; write one [verl.directive]"),
         (
             ".. verl-runs::\n   :hide-empty: no",
-            "verl-runs: :hide-empty: takes no value, got 'no' [verl.directive]",
+            "verl-runs: :hide-empty: takes no value, got 'no'; remove it [verl.directive]",
         ),
         (
             ".. verl-runs::\n   :name: x",
@@ -69,7 +72,7 @@ def located(build) -> list[str]:
         ),
         (
             ".. verl-runs::\n   :tag: MIN\n\n   Text.",
-            "verl-runs: the directive takes options and an argument, and no text [verl.directive]",
+            "verl-runs: the directive takes options and an argument, and no text; remove the text [verl.directive]",
         ),
     ],
 )

@@ -55,7 +55,7 @@ def load(data, monkeypatch):
         (STEP.format("parameters", "divide_by: gpu"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got 'gpu'"),
         (STEP.format("parameters", "divide_by: 0.5"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got '0.5'"),
         (STEP.format("parameters", "multiply_by: 1.5"), "2:70: ERROR: steps.0.multiply_by: must be at most 1"),
-        (STEP.format("parameters", "divide_by: 2, multiply_by: 0.5"), "2:5: ERROR: steps.0: a step has only one of 'divide_by' or 'multiply_by'"),
+        (STEP.format("parameters", "divide_by: 2, multiply_by: 0.5"), "2:5: ERROR: steps.0: a step needs either 'divide_by' or 'multiply_by', and not both"),
         (FIGURE.format("8B", "figure: totl, value: 1"), "4:18: ERROR: figure: unknown name 'totl'; did you mean 'total'?"),
         (FIGURE.format("8B", "figure: fspd.total, value: 1"), "4:18: ERROR: figure: unknown name 'fspd'; did you mean 'fsdp'?"),
         (FIGURE.format("8B", "figure: fsdp.hidden-size, value: 1"), "4:18: ERROR: figure: unknown name 'hidden-size'"),

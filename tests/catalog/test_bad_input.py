@@ -257,7 +257,7 @@ CASES = {
     ),
     "a key twice": (
         RUN + "id: a\n",
-        "data/runs/a.yaml:9:1: ERROR: the key 'id' stands here a second time [verl.duplicate_key]",
+        "data/runs/a.yaml:9:1: ERROR: the key 'id' stands here a second time; keep one of the two [verl.duplicate_key]",
     ),
     "a script that says something else": (
         RUN + "script: {ref: abc1234, path: examples/tuning/7b/qwen2-7b_grpo_4_h100_fsdp_vllm.sh}\n",

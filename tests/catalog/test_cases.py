@@ -200,7 +200,7 @@ ERRORS = {
     ),
     "a key twice": (
         case_with("config:\n  a.b: 1\n  a.b: 2"),
-        "5:5: ERROR: the key 'a.b' stands here a second time [verl.duplicate_key]",
+        "5:5: ERROR: the key 'a.b' stands here a second time; keep one of the two [verl.duplicate_key]",
     ),
     "unknown outcome": (
         case_with("config: {}\noutcome: crash"),

@@ -298,7 +298,7 @@ def test_a_path_that_is_no_name(shown):
             '"num_key_value_heads"', '§"num_key_value_head"',
             "WARNING: unknown key 'num_key_value_head'; did you mean 'num_key_value_heads'? [verl.unknown_key]",
         ),
-        ('"vocab_size"', '"vocab_size": 1, §"vocab_size"', "ERROR: the key 'vocab_size' stands here a second time [verl.duplicate_key]"),
+        ('"vocab_size"', '"vocab_size": 1, §"vocab_size"', "ERROR: the key 'vocab_size' stands here a second time; keep one of the two [verl.duplicate_key]"),
         (
             '"qwen2"', '§"qwen22"',
             "WARNING: unknown model type 'qwen22'; taken for a dense decoder like llama; did you mean 'qwen2'? If "

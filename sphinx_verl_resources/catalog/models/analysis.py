@@ -92,7 +92,7 @@ _SHAPE = ("parameters", "hidden_size", "layers")
 
 def _no_comma(text: str) -> str:
     if "," in text:
-        raise problem("wrong_value", "a name cannot hold a comma, which stands between names")
+        raise problem("wrong_value", "a name cannot hold a comma, which stands between names", "leave it out")
     return text
 
 
@@ -163,8 +163,7 @@ class Step(NamedRecord):
     @model_validator(mode="after")
     def _one_effect(self) -> Step:
         if (self.divide_by is None) == (self.multiply_by is None):
-            what = "a step needs" if self.divide_by is None else "a step has only one of"
-            raise problem("wrong_value", f"{what} 'divide_by' or 'multiply_by'")
+            raise problem("wrong_value", "a step needs either 'divide_by' or 'multiply_by', and not both")
         return self
 
 
@@ -237,7 +236,7 @@ class Configuration(NamedRecord):
         groups = {key[: end.start()] for key in self.settings for end in re.finditer(r"\.", key)}
         both = sorted(groups & self.settings.keys())
         if both:
-            raise problem("wrong_value", f"{both[0]!r} has a value and keys below it")
+            raise problem("wrong_value", f"{both[0]!r} has a value and keys below it", "keep one of the two")
         return self
 
 

@@ -67,7 +67,7 @@ def some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
         raise problem("wrong_value", "expected at least one item")
     twice = next((item for item in items if items.count(item) > 1), None)
     if twice is not None:
-        raise problem("wrong_value", f"{str(twice)[:80]!r} stands there twice")
+        raise problem("wrong_value", f"{str(twice)[:80]!r} stands there twice", "keep one of the two")
     return items
 
 
@@ -82,7 +82,7 @@ def no_email(text: str) -> str:
     """Refuse a text that holds an e-mail address."""
     if _EMAIL.search(text):
         raise problem(
-            "email_address", "e-mail addresses are not published; name the person and link a profile"
+            "email_address", "e-mail addresses are not published", "name the person and link a profile"
         )
     return text
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, WithJsonSchema, model_validator
 
-from ..names import SIZES, Engine, Kind, Tag, Train
+from ..names import SIZES, Engine, Kind, Tag, Train, sizes_hint
 from .base import SLUG, GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, one_line, pattern, problem
 
 _DOTTED = pattern(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, without '+' or '++' before it")
@@ -42,7 +42,7 @@ SettingValue = Annotated[
 
 def _size(value: str) -> str:
     if value not in SIZES:
-        raise problem("unknown_size", f"there is no size class {value!r}")
+        raise problem("unknown_size", f"there is no size class {value!r}", sizes_hint(value))
     return value
 
 
