@@ -127,6 +127,10 @@ class Code(Enum):
         return f"verl.{self.name}"
 
 
+#: What only the command can meet, since no page reads launch scripts and configs of models.
+COMMAND_LINE_ONLY = frozenset({Code.not_modelled, Code.shell_syntax})
+
+
 @dataclass(frozen=True, order=True)
 class Location:
     """A place in a file; line and column count from 1, and 0 means that none applies."""

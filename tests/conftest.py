@@ -208,8 +208,14 @@ def project(tmp_path: Path, left_out: frozenset[str], needs: Callable[..., None]
 
 @pytest.fixture(scope="session")
 def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
-    """A function that makes a project for many tests, from its name."""
-    return lambda name: Project(tmp_path_factory.mktemp(name))
+    """A function that makes a project for many tests, in a folder of this name in one of its own."""
+
+    def make(name: str) -> Project:
+        folder = tmp_path_factory.mktemp("project") / name
+        folder.mkdir(parents=True)
+        return Project(folder)
+
+    return make
 
 
 @pytest.fixture
@@ -232,7 +238,7 @@ def root() -> Path:
     return ROOT
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run_text() -> Callable[..., str]:
     """For tests that need the text of a run file."""
     return run_text

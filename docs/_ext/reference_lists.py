@@ -11,7 +11,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx_verl_resources.catalog.fields import recorded_fields
 from sphinx_verl_resources.catalog.schema import MODELS, schema
 from sphinx_verl_resources.config import PREFIX, VerlConfig
-from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.diagnostics import COMMAND_LINE_ONLY, Code
 from sphinx_verl_resources.extension import DIRECTIVES
 from sphinx_verl_resources.render.runs import COMPUTED
 
@@ -138,7 +138,8 @@ class Codes(Generated):
         yield "   * - Code\n     - Meaning\n     - What to do"
         for code in Code:
             yield f"   * - .. _{code.id}:\n\n       ``{code.id}``"
-            yield f"     - {code.meaning}\n     - {code.remedy}"
+            where = " From the command line only." if code in COMMAND_LINE_ONLY else ""
+            yield f"     - {code.meaning}{where}\n     - {code.remedy}"
 
 
 def schema_fields(

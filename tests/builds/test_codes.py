@@ -1,0 +1,191 @@
+"""Every kind of problem, provoked once in a real build: path, line, column, words and code; and silenced alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from sphinx.util.logging import WarningSuppressor, is_suppressed_warning
+
+from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES
+from sphinx_verl_resources.diagnostics import COMMAND_LINE_ONLY, Code
+
+if TYPE_CHECKING:
+    import logging
+
+
+class Case(NamedTuple):
+    """Something wrong, and what the build says of it.
+
+    Attributes:
+        code: the kind.
+        file: what is wrong; ``a.yaml`` stands for ``data/runs/a.yaml``, a name in ``docs`` for a page.
+        content: its text, or the keys that differ from a good run; a key that is ``...`` is left out.
+        place: line and column, or the line alone on a page.
+        message: how the message begins.
+    """
+
+    code: str
+    file: str
+    content: Any
+    place: str
+    message: str
+
+
+PRINTED = "printed: [{name: 3B, figures: [{figure: activations, value: %s, causes: [%s]}]}]\n"
+SCRIPT = {"ref": "main", "path": "examples/qwen2-7b_grpo_4_h100_fsdp_vllm.sh"}
+X = "  - {name: %s, vendor: amd, memory_gb: 1, memory_mib: 1, kind: nominal, aliases: [Y]}\n"
+
+CASES = [
+    Case("file_too_large", "large.yaml", "#" * (MAX_BYTES + 1), "1:1", "the file is larger than 1 MiB"),
+    Case("file_empty", "empty.yaml", "# nothing\n", "1:1", "the file is empty; "),
+    Case("file_unexpected", "data/runs/notes.txt", "x", "1:1", "the file 'notes.txt' is not read; "),
+    Case("encoding", "latin.yaml", b"id: latin\nsize: \xff", "2:7", "byte 0xff is not UTF-8; "),
+    Case("bad_character", "bidi.yaml", "id: bidi\nmodel: a\u202eb", "2:9", "invisible character U+202E; "),
+    Case("yaml_syntax", "syntax.yaml", "id: syntax\nsize: [", "2:8", "a value is missing before this place; "),
+    Case("yaml_feature", "feature.yaml", "id: &x feature", "1:5", "the anchor '&x' is not read; "),
+    Case("duplicate_key", "twice.yaml", "id: twice\nid: twice", "2:1", "the key 'id' stands here a second time"),
+    Case("unknown_key", "unknown.yaml", {"colour": "red"}, "13:1", "unknown key 'colour'"),
+    Case("missing_key", "missing.yaml", {"task": ...}, "1:1", "the key 'task' is missing; "),
+    Case("wrong_type", "type.yaml", {"max_batch": "many"}, "13:12", "max_batch: expected a whole number"),
+    Case("wrong_value", "value.yaml", {"max_batch": 0}, "13:12", "max_batch: must be at least 1"),
+    Case("unknown_value", "tag.yaml", {"tag": "MAX"}, "3:6", "tag: unknown value 'MAX'; "),
+    Case("unknown_size", "size.yaml", {"size": "7X"}, "2:7", "size: there is no size class '7X'; "),
+    Case("unknown_gpu", "gpu.yaml", {"gpus": {"count": 1, "type": "H1000"}}, "8:9", "gpus.type: unknown GPU"),
+    Case("unknown_model", "model.yaml", {"model": "Qwen/Qwen"}, "4:8", "model: unknown checkpoint"),
+    Case("bad_url", "url.yaml", {"contributor": {"name": "A", "url": "ftp://x"}}, "15:8", "contributor.url: "),
+    Case("email_address", "mail.yaml", {"contributor": {"name": "a@b.org"}}, "14:9", "contributor.name: "),
+    Case("id_mismatch", "other.yaml", {"id": "another"}, "1:5", "the id 'another' differs from the file name"),
+    Case("duplicate_id", "more/runs/good.yaml", {"id": "good"}, "1:5", "the id 'good' is already recorded at"),
+    Case("duplicate_name", "data/gpus.yaml", f"gpus:\n{X % 'X1'}{X % 'X2'}", "3:5", "'Y' is also a name of entry 1"),
+    Case("todo", "todo.yaml", {"task": "TODO"}, "5:7", "task: TODO is still to be filled in; "),
+    Case("untested_claim", "claim.yaml", {"tag": None}, "3:6", "tag is null, but the run counts as tested; "),
+    Case("script_name", "script.yaml", {"script": SCRIPT}, "15:9", "the GPU count is '4' in the script's name"),
+    Case("config_key", "data/analysis.yaml", "priorities: [{name: fsdp, advice: A, reason: R, keys: [a.b]}]\n", "1:56", "verl has no key"),
+    Case("unexplained_difference", "more/analysis.yaml", PRINTED % ("99", ""), "1:32", "Activations of 3B: 99 GB"),
+    Case("stale_cause", "last/analysis.yaml", PRINTED % ("10.7", "K"), "1:32", "Activations of 3B: the printed"),
+    Case("file_unreadable", "docs/conf.py", "", "2:1", "the data directory '../nowhere' does not exist; "),
+    Case("config", "docs/conf.py", "", "3:1", "verl_resources_add_run: 'nowhere' is neither an address nor a label"),
+    Case("unresolved", "docs/unresolved.rst", ".. verl-fit::\n   :gpu: H100\n\n   data.x: ${y}\n", "9", "verl-fit: the value of"),
+    Case("directive", "docs/directive.rst", ".. verl-runs::\n   :colour: red\n", "6", "verl-runs: :colour: unknown option; "),
+]  # fmt: skip
+
+#: The shape of a model, with a bias that is not counted.
+CONFIG = """{
+"attention_bias": true, "model_type": "qwen3", "head_dim": 128, "hidden_size": 2560, "intermediate_size": 9728,
+"num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "tie_word_embeddings": true,
+"vocab_size": 151936, "max_position_embeddings": 40960}
+"""
+#: Arguments of the command and files, for what no page can provoke.
+COMMANDS = {
+    "shell_syntax": (
+        ("estimate", "--gpus", "1*H100", "--script", "a.sh"),
+        {"a.sh": "echo '\npython3 -m verl.trainer.main_ppo"},
+        "a.sh:1:6: ERROR: ",
+    ),
+    "not_modelled": (
+        (
+            "estimate",
+            "--model",
+            "a/b",
+            "--gpus",
+            "1*H100",
+            "--config",
+            "config.json",
+            "data.train_batch_size=1",
+        ),
+        {"config.json": CONFIG},
+        "config.json:2:19: WARNING: ",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def project(new_project, make_run_text):
+    """A project with every mistake in it."""
+    made = new_project("codes/docs")
+    base = made.path.parent
+    for name in ("good", *(case.file.removesuffix(".yaml") for case in CASES if "/" not in case.file)):
+        case = next((case for case in CASES if case.file == f"{name}.yaml"), None)
+        write(base / "data/runs" / f"{name}.yaml", case.content if case else {}, name, make_run_text)
+    for case in CASES:
+        if case.file.endswith(".rst"):
+            made.page(case.content, case.file.removeprefix("docs/"))
+        elif "/" in case.file and case.content:
+            write(base / case.file, case.content, "", make_run_text)
+    made.page(".. verl-runs::\n\n.. verl-memory:: 3B\n")
+    made.conf.update(
+        verl_resources_data=["../data", "../more", "../last", "../nowhere"], verl_resources_add_run="nowhere"
+    )
+    return made
+
+
+def write(path, content, name: str, run_text) -> None:
+    """Write a file; keys and values become a run that is good but for them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, dict):
+        content = run_text(**{"id": name, **content})
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+@pytest.fixture(scope="module")
+def built(project) -> tuple[list[str], list[logging.LogRecord]]:
+    """What the build prints, and what it logs before anything is filtered."""
+    kept: list[logging.LogRecord] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        kept.append(record)
+        return True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WarningSuppressor, "filter", lambda self, record: keep(record))
+        return project.build().warnings, kept
+
+
+def shown(case: Case) -> str:
+    """The path as messages have it."""
+    if case.file == "docs/conf.py":
+        return "conf.py"
+    return f"../data/runs/{case.file}" if "/" not in case.file else f"../{case.file}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+def test_place_words_and_code(project, built, case):
+    lines = [line.replace(f"{project.path}/", "../docs/") for line in built[0]]
+    found = [line for line in lines if line.startswith(f"{shown(case)}:")]
+    expected = rf"{re.escape(f'{shown(case)}:{case.place}: ')}(ERROR|WARNING): {re.escape(case.message)}"
+    matching = [line for line in found if re.match(expected, line)]
+    assert len(matching) == 1, found
+    assert matching[0].endswith(f" [verl.{case.code}]")
+
+
+def test_every_code_has_its_case():
+    assert {Code[case.code] for case in CASES} == {*Code} - COMMAND_LINE_ONLY
+    assert {Code[name] for name in COMMANDS} == COMMAND_LINE_ONLY
+
+
+def test_each_is_silenced_by_its_code_and_nothing_else_is(built):
+    codes = [(record.type, record.subtype) for record in built[1]]
+    assert {kind for kind, _ in codes} == {"verl"}
+    for case in CASES:
+        silenced = {code for code in codes if is_suppressed_warning(*code, [f"verl.{case.code}"])}
+        assert silenced == {("verl", case.code)}
+
+
+def test_all_are_silenced(project, built):
+    everything = [code.id for code in Code]
+    assert project.build(suppress_warnings=everything, fresh=True).warnings == []
+    del project.conf["suppress_warnings"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_line(tmp_path, root, name):
+    arguments, files, message = COMMANDS[name]
+    for file, content in files.items():
+        (tmp_path / file).write_text(content, "utf-8")
+    command = [sys.executable, "-m", "sphinx_verl_resources", *arguments]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stderr.splitlines()
+    assert any(line.startswith(message) and line.endswith(f" [verl.{name}]") for line in found), found
