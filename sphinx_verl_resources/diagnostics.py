@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+#: Characters of a message, and of a hint, that are printed.
+MAX_MESSAGE = 500
+
+
 class Severity(Enum):
     """How bad a problem is; the name is the word that is printed."""
 
@@ -158,7 +162,7 @@ class Diagnostic:
     def text(self) -> str:
         """Message and hint on one line, without place and code."""
         joined = f"{_cut(self.message)}; {_cut(self.hint)}" if self.hint else _cut(self.message)
-        return " ".join(joined.split())
+        return one_line(joined)
 
     def __str__(self) -> str:
         return f"{self.location}: {self.severity.name}: {self.text} [{self.code.id}]"
@@ -169,7 +173,15 @@ class Diagnostic:
         return self.location, self.code.name, self.message
 
 
-def _cut(text: str, most: int = 500) -> str:
+def one_line(text: str) -> str:
+    """A text on one line that no terminal takes for a command, whatever was typed into a file."""
+    joined = " ".join(text.split())
+    if joined.isprintable():
+        return joined
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in joined)
+
+
+def _cut(text: str, most: int = MAX_MESSAGE) -> str:
     """A text that fits a screen, whatever was typed into a file."""
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 

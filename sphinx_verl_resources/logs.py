@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sphinx.util import logging
 
-from .diagnostics import Code, Diagnostic, Severity
+from .diagnostics import Code, Diagnostic, Severity, one_line
 
 if TYPE_CHECKING:
     from sphinx.config import Config
@@ -21,7 +21,7 @@ def log_diagnostic(diagnostic: Diagnostic, config: Config) -> None:
 
 def log_at(place: str, code: Code, message: str, config: Config, severity: Severity = Severity.ERROR) -> None:
     """Print a problem at a place in a document, as ``get_location`` of a directive or role gives it."""
-    _log(severity, " ".join(message.split()), place, code, config)
+    _log(severity, one_line(message), place, code, config)
 
 
 def _log(severity: Severity, text: str, place: str, code: Code, config: Config) -> None:

@@ -29,6 +29,10 @@ CONFIG_KEYS = "config_keys.yaml"
 ACCURACY = "accuracy.yaml"
 #: The files of which each data directory may have one, that extends and overrides those before it.
 REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS, ACCURACY)
+#: Files of one folder that are read; those behind them in the order of their names are not.
+MAX_FILES = 20_000
+#: Bytes of all data files together.
+MAX_TOTAL = 100 << 20
 #: What makes a folder a data directory.
 DATA_NAMES = frozenset({RUNS, CASES, *REGISTRIES})
 
@@ -119,6 +123,7 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
         else:
             own.setdefault(os.path.realpath(directory.path), directory)
     has_own_runs = any(os.path.lexists(directory.path / RUNS) for directory in own.values())
+    reading = _Reading(problems)
     directories = [*own.values()] if os.path.realpath(bundled.path) in own else [bundled, *own.values()]
     runs: list[DataFile] = []
     cases: list[DataFile] = []
@@ -126,14 +131,14 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
     for directory in directories:
         for name, files in registries.items():
             if os.path.lexists(directory.path / name):
-                files.extend(_read(directory.path / name, directory.show(name), problems))
-        cases.extend(_files_in(directory, CASES, "a file of cases is named <name>.yaml", problems))
+                files.extend(_read(directory, name, reading))
+        cases.extend(_files_in(directory, CASES, "a file of cases is named <name>.yaml", reading))
         if directory is bundled and has_own_runs:
             continue
-        for name in _names_in(directory.path, directory.shown, problems):
+        for name in _names_in(directory.path, directory.shown, reading.problems):
             if name not in DATA_NAMES:
                 problems.extend(_misplaced(directory, name))
-        runs.extend(_files_in(directory, RUNS, "a run file is named <id>.yaml", problems))
+        runs.extend(_files_in(directory, RUNS, "a run file is named <id>.yaml", reading))
     by_name = {name: tuple(files) for name, files in registries.items()}
     return Snapshot(tuple(runs), by_name, tuple(problems), tuple(cases))
 
@@ -141,7 +146,7 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
 def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
     """What looks like data and stands where nobody reads it."""
     folder = directory.path / name
-    if folder.is_dir():
+    if folder.is_dir() and not folder.is_symlink():
         near = nearest(name, [RUNS, CASES])
         if near or any(folder.glob("*.yaml")):
             what = "files of cases" if near == CASES else "run files"
@@ -154,17 +159,47 @@ def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
         yield _unexpected(directory.show(name), "file", hint)
 
 
-def _files_in(
-    directory: Directory, folder_name: str, hint: str, problems: list[Diagnostic]
-) -> Iterator[DataFile]:
+@dataclass
+class _Reading:
+    """What reading comes to.
+
+    Attributes:
+        problems: what was wrong so far.
+        left: bytes that may still be read.
+    """
+
+    problems: list[Diagnostic]
+    left: int = MAX_TOTAL
+
+
+def _files_in(directory: Directory, folder_name: str, hint: str, reading: _Reading) -> Iterator[DataFile]:
     """The YAML files of one folder of a data directory; ``hint`` says what others should be called."""
+    if _leads_out(directory, folder_name):
+        reading.problems.append(_outside(directory.show(folder_name)))
+        return
     folder = directory.path / folder_name
-    for name in _names_in(folder, directory.show(folder_name), problems):
+    for name in _names_in(folder, directory.show(folder_name), reading.problems):
         shown = directory.show(f"{folder_name}/{name}")
         if name.endswith(".yaml"):
-            yield from _read(folder / name, shown, problems)
+            yield from _read(directory, f"{folder_name}/{name}", reading)
         elif name != "README.md":
-            problems.append(_unexpected(shown, "file", hint))
+            reading.problems.append(_unexpected(shown, "file", hint))
+
+
+def _leads_out(directory: Directory, name: str) -> bool:
+    """Whether something in a data directory is a link to a place outside it.
+
+    The directory itself may be a link: conf.py names it, and conf.py is trusted.
+    """
+    path = directory.path / name
+    if not path.is_symlink():
+        return False
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory.path))
+
+
+def _outside(shown: str) -> Diagnostic:
+    message = "the link leads out of the data directory and was not followed"
+    return Diagnostic(Location(shown), Code.file_unreadable, message, "put the file itself there")
 
 
 def _directory_problem(directory: Directory) -> tuple[str, str] | None:
@@ -192,10 +227,16 @@ def _names_in(folder: Path, shown: str, problems: list[Diagnostic]) -> list[str]
     if not os.path.lexists(folder):
         return []
     try:
-        return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
+        names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
     except OSError as error:
         problems.append(_unreadable(shown, error))
         return []
+    if len(names) > MAX_FILES:
+        message = (
+            f"there are more than {MAX_FILES:,} files; from {printable(names[MAX_FILES])!r} on none is read"
+        )
+        problems.append(Diagnostic(Location(shown), Code.file_too_large, message, "use several directories"))
+    return names[:MAX_FILES]
 
 
 def _unexpected(shown: str, what: str, hint: str) -> Diagnostic:
@@ -215,11 +256,27 @@ def read_data_file(path: Path, shown: str) -> DataFile:
         return DataFile(path, shown, stream.read(MAX_BYTES + 1))
 
 
-def _read(path: Path, shown: str, problems: list[Diagnostic]) -> Iterator[DataFile]:
+def _read(directory: Directory, name: str, reading: _Reading) -> Iterator[DataFile]:
+    """One file of a data directory; none where it cannot be read."""
+    shown = directory.show(name)
+    if _leads_out(directory, name):
+        reading.problems.append(_outside(shown))
+        return
     try:
-        yield read_data_file(path, shown)
+        file = read_data_file(directory.path / name, shown)
     except OSError as error:
-        problems.append(_unreadable(shown, error))
+        reading.problems.append(_unreadable(shown, error))
+        return
+    if len(file.content) > reading.left >= 0:
+        message = (
+            f"with this file the data are larger than {MAX_TOTAL >> 20} MiB; neither it nor any other is read"
+        )
+        reading.problems.append(
+            Diagnostic(Location(shown), Code.file_too_large, message, "remove what is not used")
+        )
+    reading.left -= len(file.content)
+    if reading.left >= 0:
+        yield file
 
 
 def _unreadable(shown: str, error: OSError) -> Diagnostic:

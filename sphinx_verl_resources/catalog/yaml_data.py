@@ -32,6 +32,8 @@ MAX_BYTES = 1 << 20
 #: Levels of nesting; real files have five. Keeps recursive code below us from overflowing.
 MAX_DEPTH = 20
 
+#: Entries of one list, and keys of one mapping; the largest real list has some hundred.
+MAX_ITEMS = 5_000
 #: Problems listed per file; a file with more of them is no data file.
 MAX_PROBLEMS = 50
 
@@ -46,7 +48,11 @@ FORBIDDEN = re.compile(
 
 def printable(name: str) -> str:
     """A file name as it can be printed on one line of any terminal."""
-    return re.sub(f"{FORBIDDEN.pattern}|[\t\n\r]", lambda match: repr(match[0])[1:-1], name)
+    return re.sub(f"{FORBIDDEN.pattern}|[\t\n\r]", _escaped, name)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return repr(match[0])[1:-1]
 
 
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -143,15 +149,18 @@ def read_yaml(content: bytes) -> Document:
         document.data = _build(text, document.problems)
     except _RefusedError as refused:
         document.problems.append(refused.problem)
+        document.text = ""  # so that nobody composes it to look up a place
     except yaml.MarkedYAMLError as error:
         found = explain(error, text)
         document.problems.append(
             Problem(found.line, found.column, Code.yaml_syntax, found.message, found.hint)
         )
+        document.text = ""
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's own scanner, at escapes such as "\U00110000".
         hint = "put text that holds a backslash in single quotes"
         document.problems.append(Problem(1, 1, Code.yaml_syntax, f"not valid YAML: {error}", hint))
+        document.text = ""
     return document
 
 
@@ -193,6 +202,8 @@ def _build(text: str, problems: list[Problem]) -> Any:
         else:
             continue
         if stack:
+            if len(stack[-1].items) > MAX_ITEMS:
+                _refuse_length(event)
             stack[-1].add(value, event)
         else:
             documents.append(value)
@@ -211,7 +222,7 @@ class _Mapping:
     def add(self, value: Any, event: yaml.Event) -> None:
         if self.expects_key:
             assert isinstance(event, yaml.ScalarEvent)
-            self._key = event.value
+            self._key = FORBIDDEN.sub(_escaped, event.value)
             if self._key == "<<" and event.implicit[0]:
                 _refuse(event, "the merge key '<<'")
             if self._key in self.items:
@@ -245,8 +256,10 @@ def _scalar(event: yaml.ScalarEvent, problems: list[Problem]) -> Any:
     if not event.implicit[0]:  # quoted, or a block of text
         match = FORBIDDEN.search(text)
         if match:  # written as an escape such as "\u202e"
-            message = f"invisible character U+{ord(match[0]):04X}"
-            problems.append(Problem(*_start(event), Code.bad_character, message, "delete it"))
+            if len(problems) < MAX_PROBLEMS:
+                message = f"invisible character U+{ord(match[0]):04X}"
+                problems.append(Problem(*_start(event), Code.bad_character, message, "delete it"))
+            return FORBIDDEN.sub(_escaped, text)
         return text
     if text in _NULL:
         return None
@@ -270,6 +283,11 @@ def _refuse(event: yaml.Event, what: str) -> NoReturn:
         "write the values out; data files do without anchors, aliases, merge keys, tags and second documents"
     )
     raise _RefusedError(Problem(*_start(event), Code.yaml_feature, f"{what} is not read", hint))
+
+
+def _refuse_length(event: yaml.Event) -> NoReturn:
+    message = f"a list or mapping of more than {MAX_ITEMS:,} items is not read"
+    raise _RefusedError(Problem(*_start(event), Code.file_too_large, message, "split the file"))
 
 
 def _start(event: yaml.Event) -> tuple[int, int]:

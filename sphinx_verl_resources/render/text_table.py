@@ -38,7 +38,7 @@ def runs_text(runs: Sequence[Run], columns: Sequence[str], links: Links, form: s
     if form == "rst":
         rows = [[_escape(text) for text in row] for row in rows]
     if form == "github":
-        rows = [[html.escape(text, quote=False).replace("|", "\\|") for text in row] for row in rows]
+        rows = [[_markdown(text) for text in row] for row in rows]
     return tabulate(rows, headings, tablefmt=TABULATE[form], disable_numparse=True)
 
 
@@ -50,8 +50,14 @@ def _plain(run: Run, name: str) -> Any:
 
 def _csv(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows((headings, *rows))
+    guarded = ([_no_formula(text) for text in row] for row in rows)
+    csv.writer(stream, lineterminator="\n").writerows((headings, *guarded))
     return stream.getvalue().rstrip("\n")
+
+
+def _no_formula(text: str) -> str:
+    """Text that a spreadsheet does not compute: with an apostrophe in front where it would."""
+    return f"'{text}" if re.match(r"\s*[=+@-]", text) and not re.fullmatch(r"[+-]?[\d.,]+", text) else text
 
 
 def _list_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -61,6 +67,11 @@ def _list_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             bullet = "* -" if index == 0 else "  -"
             lines.append(f"   {bullet} {_escape(text)}".rstrip())
     return "\n".join(lines)
+
+
+def _markdown(text: str) -> str:
+    """Text that Markdown leaves as it is; an underscore inside a word needs nothing."""
+    return re.sub(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", html.escape(text, quote=False))
 
 
 def _escape(text: str) -> str:

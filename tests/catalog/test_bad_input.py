@@ -384,11 +384,11 @@ def test_what_is_no_file(data):
     problems = data.problems()
     assert (
         problems[0]
-        == "data/runs/a.yaml:1:1: ERROR: cannot be read: not a regular file [verl.file_unreadable]"
+        == "data/runs/a.yaml:1:1: ERROR: cannot be read: not a regular file; check its permissions, or delete it [verl.file_unreadable]"
     )
     assert (
         problems[1]
-        == "data/runs/b.yaml:1:1: ERROR: cannot be read: No such file or directory [verl.file_unreadable]"
+        == "data/runs/b.yaml:1:1: ERROR: cannot be read: No such file or directory; check its permissions, or delete it [verl.file_unreadable]"
     )
 
 

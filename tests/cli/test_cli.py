@@ -212,7 +212,7 @@ def test_unknown_command():
 
 
 def test_a_linked_file_is_checked_where_it_is_linked(data, monkeypatch, capsys, tmp_path):
-    elsewhere = data.run("b", tag="X").rename(tmp_path / "b.yaml")
+    elsewhere = data.run("b", tag="X").rename(data.path / "runs/.b.yaml")
     (data.path / "runs/b.yaml").symlink_to(elsewhere)
     monkeypatch.chdir(tmp_path)
     assert main(["check", "data"]) == 1

@@ -65,9 +65,11 @@ def some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
     """Refuse a list without items, and one that repeats an item."""
     if not items:
         raise problem("wrong_value", "expected at least one item")
-    twice = next((item for item in items if items.count(item) > 1), None)
-    if twice is not None:
-        raise problem("wrong_value", f"{str(twice)[:80]!r} stands there twice", "keep one of the two")
+    seen: set[Any] = set()
+    for item in items:
+        if item in seen:
+            raise problem("wrong_value", f"{str(item)[:80]!r} stands there twice", "keep one of the two")
+        seen.add(item)
     return items
 
 
@@ -98,7 +100,8 @@ def _url(text: str) -> str:
     no_todo(text)
     try:
         parts = urlsplit(text)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        # Looked at as it stands too: urlsplit takes blanks and control characters away first.
+        usable = bool(parts.hostname) and re.match(r"https?://", text, re.IGNORECASE) is not None
     except ValueError:
         usable = False
     if not usable or re.search(r"[\s<>\"'`\\{}|^]", text):
