@@ -70,8 +70,9 @@ def _list_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Text that Markdown leaves as it is; an underscore inside a word needs nothing."""
-    return re.sub(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", html.escape(text, quote=False))
+    """Text that Markdown leaves as it is; what means nothing there, as one asterisk, stays as it is too."""
+    special = r"[\\`\[\]|~]|(?<!\w)_|_(?!\w)" + (r"|\*" if text.count("*") > 1 else "")
+    return re.sub(special, r"\\\g<0>", html.escape(text, quote=False))
 
 
 def _escape(text: str) -> str:

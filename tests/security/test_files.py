@@ -1,0 +1,140 @@
+"""Only plain files inside the data directories are read, up to a number and a size."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from sphinx_verl_resources.catalog import files, yaml_data
+from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, MAX_DEPTH, MAX_ITEMS, MAX_PROBLEMS
+from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.diagnostics import Location
+
+SECRET = "root-secret: 1\n"
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A folder beside the data directory, with files that nobody should see."""
+    folder = tmp_path / "outside"
+    (folder / "runs").mkdir(parents=True)
+    for name in ("gpus.yaml", "secret.yaml", "runs/secret.yaml"):
+        (folder / name).write_text(SECRET)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("runs/a.yaml", "secret.yaml"),
+        ("runs/a.yaml", "/etc/passwd"),
+        ("runs/a.yaml", "/dev/zero"),
+        ("runs", "runs"),
+        ("cases", "runs"),
+        ("gpus.yaml", "gpus.yaml"),
+        ("analysis.yaml", "secret.yaml"),
+    ],
+)
+def test_a_link_that_leads_out_is_not_followed(data, outside, name, target):
+    place = data.path / name
+    if place.is_dir():
+        place.rmdir()
+    place.symlink_to(outside / target)
+    problems = data.problems()
+    assert problems == [
+        f"data/{name}:1:1: ERROR: the link leads out of the data directory and was not followed; put the file "
+        "itself there [verl.file_unreadable]"
+    ]
+
+
+def test_a_relative_link_and_a_chain_of_links_lead_out_too(data, outside):
+    (data.path / "runs/a.yaml").symlink_to("../../outside/secret.yaml")
+    (data.path / "runs/b.yaml").symlink_to("a.yaml")
+    (data.path / "runs/c.yaml").symlink_to("../../outside/../data/runs/.d.yaml")
+    data.write("runs/.d.yaml", "")
+    problems = data.problems()
+    assert [problem.split(":")[0] for problem in problems if "leads out" in problem] == [
+        "data/runs/a.yaml",
+        "data/runs/b.yaml",
+    ]
+    assert "secret" not in "".join(problems)
+
+
+def test_another_folder_that_leads_out_is_not_looked_into(data, outside):
+    (data.path / "rums").symlink_to(outside)
+    assert data.problems() == []
+
+
+def test_links_inside_the_directory_and_to_it_are_fine(data, tmp_path):
+    data.run("a").rename(data.path / "runs" / ".a.yaml")
+    (data.path / "runs/a.yaml").symlink_to(".a.yaml")
+    data.path.rename(tmp_path / "moved")
+    data.path.symlink_to("moved")
+    assert list(data.load().runs) == ["a"]
+    assert data.problems() == []
+
+
+def test_pipes_and_folders_are_not_opened(data):
+    os.mkfifo(data.path / "runs" / "a.yaml")
+    os.mkfifo(data.path / "gpus.yaml")
+    (data.path / "runs" / "b.yaml").mkdir()
+    problems = data.problems()
+    assert len(problems) == 3
+    assert all("cannot be read: not a regular file" in problem for problem in problems)
+
+
+def test_only_so_many_files(data, monkeypatch):
+    monkeypatch.setattr(files, "MAX_FILES", 3)
+    for name in "abcde":
+        data.run(name)
+    assert list(data.load().runs) == ["a", "b", "c"]
+    (problem,) = [problem for problem in data.problems() if problem.startswith("data/")]
+    assert problem == (
+        "data/runs:1:1: ERROR: there are more than 3 files; from 'd.yaml' on none is read; use several directories "
+        "[verl.file_too_large]"
+    )
+
+
+def test_only_so_many_bytes(data, monkeypatch):
+    size = data.run("a").stat().st_size
+    bundled = sum(len(file.content) for file in bundled_files(data))
+    monkeypatch.setattr(files._Reading.__init__, "__defaults__", (bundled + 2 * size,))
+    for name in "bcd":
+        data.run(name)
+    assert list(data.load().runs) == ["a", "b"]
+    (problem,) = data.problems()
+    assert problem.startswith("data/runs/c.yaml:1:1: ERROR: with this file the data are larger than 100 MiB")
+
+
+def bundled_files(data):
+    """What is read of the dataset of the package beside an own one."""
+    own = files.configured_directory("data", data.path.parent)
+    snapshot = files.take_snapshot(files.bundled_directory(), [own], Location("conf.py"))
+    return [*snapshot.cases, *(file for named in snapshot.registries.values() for file in named)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("#" * (MAX_BYTES + 1), "the file is larger than 1 MiB and was not read"),
+        ("a: " + "[" * (MAX_DEPTH + 1), f"nesting of more than {MAX_DEPTH} levels is not read"),
+        ("a: " + "[" * 100_000, f"nesting of more than {MAX_DEPTH} levels is not read"),
+        ("a: [" + "x, " * (MAX_ITEMS + 2) + "]", "a list or mapping of more than 5,000 items is not read"),
+        ("".join(f"k{i}: x\n" for i in range(MAX_ITEMS + 2)), "a list or mapping of more than 5,000 items"),
+    ],
+)
+@pytest.mark.parametrize("name", ["runs/a.yaml", "gpus.yaml", "cases/a.yaml"])
+def test_one_file(data, name, text, message, monkeypatch, capsys):
+    data.write(name, text)
+    monkeypatch.chdir(data.path.parent)
+    assert main(["check", "data"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"data/{name}:")
+    assert f"ERROR: {message}" in line
+
+
+def test_only_so_many_problems_of_a_file():
+    document = yaml_data.read_yaml(b'- "\\u202e"\n' * 4000)
+    assert len(document.problems) == MAX_PROBLEMS
+    assert set(document.data) == {r"\u202e"}

@@ -1,0 +1,167 @@
+"""Text is text: what a run says stands on every page and in every printed table as it was typed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+from markdown_it import MarkdownIt
+
+from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.diagnostics import Code, Diagnostic, Location
+
+#: What some reader of text takes for more than text.
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</td><img src=x onerror=alert(1)>",
+    ":raw-html:`<b>x</b>`",
+    "|subst| `x <javascript:y>`_ *a* **b** ``c``",
+    r"\input{secret} \write18{x} $x^2$ % # & ~ ^ _ { }",
+    ".. include:: /etc/passwd",
+    ".. raw:: html",
+    "[x](javascript:alert(1)) ![y](z) ~~a~~",
+    "=cmd|' /C calc'!A0",
+    "+1+cmd",
+    "@SUM(A1)",
+    "-1+1",
+    "{{ 7*7 }} {% raw %} ${HOME} `id`",
+    "&lt;b&gt; &#60;",
+    "'.sp 99 and \\fB roff",
+    ".TH roff",
+)
+BUILDERS = ("html", "latex", "text", "epub", "man")
+
+
+@pytest.fixture
+def hostile(data):
+    """A run for each hostile text, which stands in every field that takes a text."""
+    for index, text in enumerate(HOSTILE):
+        data.run(
+            f"r{index}",
+            label=text,
+            task=text,
+            contributor={"name": text},
+            script={"ref": "main", "path": "a.sh", "text": text},
+            settings={"data.x": text, "data.y": [text]},
+            notes=[{"code": "n", "text": text}],
+        )
+    return data
+
+
+COLUMNS = "model task script contributor settings.data.x settings.data.y"
+PAGE = f".. verl-runs:: 7B\n   :columns: id {COLUMNS}\n   :caption: All\n   :sort: id\n"
+
+
+def cells(soup) -> dict[str, list[str]]:
+    """By run, the text of each cell, without the marks of notes."""
+    for mark in soup.select("a.verl-mark"):
+        mark.decompose()
+    rows = [[cell.get_text().strip() for cell in row.select("td")] for row in soup.select("tbody tr")]
+    return {row[0]: row[1:] for row in rows if row}
+
+
+@pytest.mark.parametrize("builder", ["html", "epub"])
+def test_pages(own, hostile, builder):
+    own.page(PAGE)
+    build = own.build(builder, version="1", copyright="c", html_theme="basic", epub_show_urls="no")
+    assert [line for line in build.warnings if "verl" in line] == []
+    soup = build.soup("index.html" if builder == "html" else "index.xhtml")
+    body = soup.select_one("div.body") or soup.body
+    assert cells(body) == {f"r{index}": [text] * 6 for index, text in enumerate(HOSTILE)}
+    notes = " ".join(item.get_text() for item in body.select(".verl-notes li"))
+    assert all(text in notes for text in HOSTILE)
+    assert not body.select("script, img, b, math")
+    for link in body.select("a[href]"):
+        assert re.match(r"https?://|#|[\w.-]+\.x?html(#|$)", link["href"]), link
+    assert not [name for tag in body.find_all(True) for name in tag.attrs if name.startswith("on")]
+
+
+def test_latex(own, hostile):
+    text = own.page(PAGE).build("latex").text("projectnamenotset.tex")
+    body = text[text.index(r"\begin{document}") :]
+    assert r"\input" not in body
+    assert r"\write18" not in body
+    assert body.count(r"\textbackslash{}input") >= 6
+    # Each sign of TeX stands behind a backslash, or begins a command of Sphinx.
+    assert r"\$x\textasciicircum{}2\$ \% \# \&" in re.sub(r"\\allowbreak\{\}", "", body)
+
+
+def test_text(own, hostile):
+    own.page(PAGE.replace("   :caption:", "   :name: x\n   :caption:"))
+    text = " ".join(own.build("text").text("index.txt").split())
+    for entry in HOSTILE[:3]:
+        assert entry in text
+
+
+def test_man(own, hostile):
+    build = own.page(PAGE).build("man")
+    (page,) = build.out.glob("*.1")
+    lines = page.read_text("utf-8").splitlines()
+    assert any("include::" in line for line in lines)
+    titles = [line for line in lines if line.startswith(".TH")]
+    assert len(titles) == 1, "a run wrote a heading"
+    assert not [line for line in lines if line.startswith((".. ", "'.sp", ".include", ".so"))]
+
+
+def table(form: str, monkeypatch, capsys, data) -> str:
+    """What the command prints, in the order of the runs."""
+    monkeypatch.chdir(data.path.parent)
+    assert main(["table", "--format", form, "--columns", f"id,{COLUMNS.replace(' ', ',')}"]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["rst", "list-table"])
+def test_printed_for_sphinx(project, hostile, form, monkeypatch, capsys):
+    build = project.page(table(form, monkeypatch, capsys, hostile)).build(smartquotes=False)
+    assert build.warnings == []
+    found = cells(build.soup().select_one("div.body"))
+    assert found == {f"r{index}": [text] * 6 for index, text in enumerate(HOSTILE)}
+
+
+@pytest.mark.parametrize("form", ["html", "github"])
+def test_printed_for_browsers(hostile, form, monkeypatch, capsys):
+    from bs4 import BeautifulSoup
+
+    text = table(form, monkeypatch, capsys, hostile)
+    if form == "github":
+        text = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(text)
+    soup = BeautifulSoup(text, "html.parser")
+    assert cells(soup) == {f"r{index}": [text] * 6 for index, text in enumerate(HOSTILE)}
+    assert not soup.select("script, img, b, a, em, strong, code, s")
+
+
+def test_printed_for_latex(hostile, monkeypatch, capsys):
+    text = table("latex", monkeypatch, capsys, hostile)
+    assert r"\input" not in text
+    assert r"\textbackslash{}input\{secret\}" in text
+
+
+def test_printed_for_spreadsheets(hostile, monkeypatch, capsys):
+    header, *rows = csv.reader(io.StringIO(table("csv", monkeypatch, capsys, hostile)))
+    assert header[0] == "Run"
+    found = {row[0]: row[1:] for row in rows}
+    for index, text in enumerate(HOSTILE):
+        guarded = f"'{text}" if text[0] in "=+-@" else text
+        assert found[f"r{index}"] == [guarded] * 6
+        assert guarded[0] not in "=+-@"
+
+
+def test_no_message_commands_a_terminal(data, monkeypatch, capsys):
+    escape = "\x1b[31m\x07\u202e\u2066"
+    written = escape.encode("unicode_escape").decode()
+    data.write("runs/a.yaml", f'id: "a{written}"\n"key{written}": 1\ntag: "{written}"\nsize: "{written}"\n')
+    data.write(f"runs/b{escape}.yaml", "id: b")
+    data.write("gpus.yaml", f'gpus:\n- {{name: "H100{written}", vendor: "{written}"}}\n')
+    data.write("cases/a.yaml", f'- id: "{written}"\n')
+    monkeypatch.chdir(data.path.parent)
+    assert main(["check", "data"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err.count("\n") > 5
+    assert all(char.isprintable() or char == "\n" for char in printed.err + printed.out)
+
+
+def test_any_diagnostic_can_be_printed():
+    found = Diagnostic(Location("a"), Code.wrong_value, "x\x1b[0m\ny\x85z", "\u202eh")
+    assert found.text == r"x\x1b[0m y z; \u202eh"

@@ -1,0 +1,122 @@
+"""Nothing in data is run, and whatever a file holds, reading it comes to an end."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from sphinx_verl_resources.catalog.settings.read import read_settings
+from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, read_yaml
+from sphinx_verl_resources.diagnostics import Code
+
+#: What runs code, or makes objects of what is read.
+BANNED = {
+    "eval", "exec", "compile", "__import__", "system", "popen", "Popen", "run_path", "import_module", "loads",
+    "unsafe_load", "full_load", "load_all", "safe_load", "spawn", "fork", "check_output", "check_call",
+}  # fmt: skip
+#: JSON, which makes plain values; patterns.
+ALLOWED = {"re.compile", "json.loads"}
+
+
+def test_nothing_in_the_package_can_run_what_it_reads(root):
+    found = []
+    for path in sorted((root / "sphinx_verl_resources").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func)
+                if name.rpartition(".")[2] in BANNED and name not in ALLOWED:
+                    found.append(f"{path.name}: {name}")
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+                found += [
+                    f"{path.name}: {n}" for n in names if n in {"subprocess", "pickle", "marshal", "shelve"}
+                ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!python/object/apply:os.system ['true']",
+        "a: !!python/name:os.system",
+        "!!python/object/new:dict {}",
+        "a: !include /etc/passwd",
+        "a: !!binary x",
+        "a: &x [1]\nb: *x",
+        "a: &x {b: 1}\nc: {<<: *x}",
+        "%TAG ! tag:yaml.org,2002:\n---\na: !python/none",
+    ],
+)
+def test_yaml_makes_plain_values_only(text):
+    document = read_yaml(text.encode())
+    assert document.data is None
+    assert {problem.code for problem in document.problems} <= {Code.yaml_feature, Code.yaml_syntax}
+    assert document.problems
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 400, "1e400", "-1e400", ".nan", ".inf", "1e99", "0x10", "1" * 19 + ".5"]
+)
+@pytest.mark.parametrize("field", ["max_batch", "added", "measured", "gpus"])
+def test_numbers_out_of_all_bounds(data, field, number):
+    value = {"measured": f"{{gib: {number}}}", "gpus": f"{{count: {number}, type: H100}}"}.get(field, number)
+    text = data.run("a", **{field: ...}).read_text() + f"{field}: {value}\n"
+    data.write("runs/a.yaml", text)
+    catalog = data.load()
+    assert not catalog.runs
+    assert [problem.location.path for problem in catalog.diagnostics] == ["data/runs/a.yaml"]
+
+
+def test_a_launch_script_is_read_and_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script = "touch a\nX=$(touch b)\nY=`touch c`\nsource d.sh\neval 'touch e'\n: > f\npython3 -m verl.trainer.main_ppo x=$X y=$Y\n"
+    found = read_settings(script, "run.sh")
+    assert found.unresolved.keys() == {"x", "y"}
+    assert list(tmp_path.iterdir()) == []
+
+
+PREFIX = "python3 -m verl.trainer.main_ppo "
+#: Shapes of a mebibyte; what is repeated, after what.
+SHAPES = {
+    "runs/a.yaml": ["{", "? ", "key%d: 1\n", '- "\\u202e"\n', "a@a.", "a" * 99 + " "],
+    "analysis.yaml": ["remarks:\n- {name: a, text: T, about: [", "steps:\n- a\n"],
+    "cases/a.yaml": ["- {id: a%d}\n", "- "],
+    "gpus.yaml": ["gpus:\n- {name: a, aliases: [x, "],
+    "run.sh": [
+        "(",
+        "${",
+        "$((",
+        "`",
+        "A=$A$A\n",
+        "if ",
+        "cat <<E\n",
+        PREFIX + "a={1,2}",
+        PREFIX + "x=$((9**9**9))",
+    ],
+}
+READ = """
+import resource, sys
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.catalog.settings.read import read_settings
+if sys.argv[1] == "run.sh":
+    read_settings(Path("run.sh").read_text(), "run.sh")
+else:
+    assert main(["check", "data"]) == 1
+"""
+
+
+@pytest.mark.parametrize(("name", "shape"), [(name, shape) for name in SHAPES for shape in SHAPES[name]])
+def test_a_mebibyte_of_anything_is_read_or_refused(data, name, shape):
+    """The limit of processor time is far above what any of them takes, and far below what one that grows takes."""
+    parts = [shape % index if "%d" in shape else shape for index in range(MAX_BYTES // len(shape))]
+    text = "".join(parts)[: MAX_BYTES - 10]
+    data.write(f"../{name}" if name == "run.sh" else name, text)
+    command = [sys.executable, "-c", READ, name]
+    result = subprocess.run(command, cwd=data.path.parent, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert len(result.stderr) < 200_000
