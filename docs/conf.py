@@ -14,6 +14,7 @@ extensions = [
     "myst_parser",
     "reference_lists",
     "estimator_lists",
+    "limits",
     "architecture",
     "benchmarks",
     "sphinx_verl_resources",
