@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from sphinx_verl_resources.catalog.settings.launch_script import MAX_LENGTH
 from sphinx_verl_resources.catalog.settings.read import read_settings
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, read_yaml
 from sphinx_verl_resources.diagnostics import Code
@@ -78,8 +79,17 @@ def test_a_launch_script_is_read_and_not_run(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("text", ["a=1 ", "#!/bin/sh\n", "python3 -m verl "])
+def test_a_script_that_is_none_is_refused_at_once(text):
+    found = read_settings(text * (MAX_LENGTH // len(text) + 1), "run.sh")
+    assert [str(problem) for problem in found.problems] == [
+        f"run.sh:1:1: ERROR: the script has more than {MAX_LENGTH} characters and was not read; take the part that "
+        "starts the training [verl.file_too_large]"
+    ]
+
+
 PREFIX = "python3 -m verl.trainer.main_ppo "
-#: Shapes of a mebibyte; what is repeated, after what.
+#: What is repeated as often as a file of this kind can be long.
 SHAPES = {
     "runs/a.yaml": ["{", "? ", "key%d: 1\n", '- "\\u202e"\n', "a@a.", "a" * 99 + " "],
     "analysis.yaml": ["remarks:\n- {name: a, text: T, about: [", "steps:\n- a\n"],
@@ -111,10 +121,10 @@ else:
 
 
 @pytest.mark.parametrize(("name", "shape"), [(name, shape) for name in SHAPES for shape in SHAPES[name]])
-def test_a_mebibyte_of_anything_is_read_or_refused(data, name, shape):
+def test_as_much_as_is_read_at_all(data, name, shape):
     """The limit of processor time is far above what any of them takes, and far below what one that grows takes."""
     parts = [shape % index if "%d" in shape else shape for index in range(MAX_BYTES // len(shape))]
-    text = "".join(parts)[: MAX_BYTES - 10]
+    text = "".join(parts)[: MAX_LENGTH if name == "run.sh" else MAX_BYTES - 10]
     data.write(f"../{name}" if name == "run.sh" else name, text)
     command = [sys.executable, "-c", READ, name]
     result = subprocess.run(command, cwd=data.path.parent, capture_output=True, text=True)

@@ -62,9 +62,7 @@ def read_script(text: str, shown: str) -> SettingsText:
     collector = Collector()
     text = text.replace("\r\n", "\n")
     places = Places(text, shown)
-    if len(text) > MAX_LENGTH:
-        message = f"the script has more than {MAX_LENGTH} characters and was not read"
-        collector.fail(places.at(0), Code.file_too_large, message, "take the part that starts the training")
+    if is_too_long(text, collector, places):
         return collector.result()
     commands, problems = read_commands(text)
     for problem in problems:
@@ -85,6 +83,15 @@ def read_script(text: str, shown: str) -> SettingsText:
     read_words(collector, words, places)
     _report_lost(collector, commands, command, places)
     return collector.result()
+
+
+def is_too_long(text: str, collector: Collector, places: Places) -> bool:
+    """Whether a text is longer than any launch script; if so, it is reported."""
+    if len(text) <= MAX_LENGTH:
+        return False
+    message = f"the script has more than {MAX_LENGTH} characters and was not read"
+    collector.fail(places.at(0), Code.file_too_large, message, "take the part that starts the training")
+    return True
 
 
 def read_words(collector: Collector, words: Iterable[Field], places: Places) -> None:

@@ -6,7 +6,7 @@ import re
 
 from ...diagnostics import Code
 from .expansion import Expansion
-from .launch_script import read_script, read_words
+from .launch_script import is_too_long, read_script, read_words
 from .places import Places
 from .result import Collector, SettingsText
 from .syntax import TooMuchError
@@ -59,6 +59,8 @@ def read_settings(text: str, shown: str) -> SettingsText:
 def _read_lines(text: str, shown: str) -> SettingsText:
     """Overrides with the quotes, comments and variables of a shell, but no commands."""
     collector, places = Collector(), Places(text, shown)
+    if is_too_long(text, collector, places):
+        return collector.result()
     try:
         words, problems = split_words(text)
         fields = Expansion().fields(words)
