@@ -207,13 +207,15 @@ def project(tmp_path: Path, left_out: frozenset[str], needs: Callable[..., None]
 
 
 @pytest.fixture(scope="session")
-def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+def new_project(
+    tmp_path_factory: pytest.TempPathFactory, left_out: frozenset[str], needs: Callable[..., None]
+) -> Callable[[str], Project]:
     """A function that makes a project for many tests, in a folder of this name in one of its own."""
 
     def make(name: str) -> Project:
         folder = tmp_path_factory.mktemp("project") / name
         folder.mkdir(parents=True)
-        return Project(folder)
+        return Project(folder, left_out, needs)
 
     return make
 

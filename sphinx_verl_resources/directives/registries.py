@@ -12,13 +12,11 @@ from ..objects import GPU, LABELS, MODEL, Shown
 from ..render import registries as render
 from ..uses import EntriesUse, ObjectUse
 from . import options
-from .base import TABLE_OPTIONS, VerlDirective, free_id
+from .base import ABOUT_TABLE, VerlDirective, free_id
 from .options import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from sphinx.util.typing import OptionSpec
 
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.gpu import Gpu
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 class RegistryDirective(VerlDirective):
     """A table of the entries of a registry: of those that the argument names, or of all."""
 
-    option_spec: ClassVar[OptionSpec] = options.AnyOption.of(*TABLE_OPTIONS)
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*ABOUT_TABLE)
     #: One of ``objects.KINDS``.
     kind: ClassVar[str]
     unknown: ClassVar[Code]

@@ -67,9 +67,10 @@ CASES = [
     Case("config_key", "data/analysis.yaml", "priorities: [{name: fsdp, advice: A, reason: R, keys: [a.b]}]\n", "1:56", "verl has no key"),
     Case("unexplained_difference", "more/analysis.yaml", PRINTED % ("99", ""), "1:32", "Activations of 3B: 99 GB"),
     Case("stale_cause", "last/analysis.yaml", PRINTED % ("10.7", "K"), "1:32", "Activations of 3B: the printed"),
-    Case("file_unreadable", "docs/conf.py", "", "2:1", "the data directory '../nowhere' does not exist; "),
-    Case("config", "docs/conf.py", "", "3:1", "verl_resources_add_run: 'nowhere' is neither an address nor a label"),
+    Case("file_unreadable", "docs/conf.py", "", "1:1", "the data directory '../nowhere' does not exist; "),
+    Case("config", "docs/conf.py", "", "2:1", "verl_resources_add_run: 'nowhere' is neither an address nor a label"),
     Case("unresolved", "docs/unresolved.rst", ".. verl-fit::\n   :gpu: H100\n\n   data.x: ${y}\n", "9", "verl-fit: the value of"),
+    Case("reference", "docs/reference.rst", "An :verl:gpu:`H1000`.\n", "6", "verl:gpu: there is no GPU 'H1000'; did you"),
     Case("directive", "docs/directive.rst", ".. verl-runs::\n   :colour: red\n", "6", "verl-runs: :colour: unknown option; "),
 ]  # fmt: skip
 

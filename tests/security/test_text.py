@@ -7,7 +7,6 @@ import io
 import re
 
 import pytest
-from markdown_it import MarkdownIt
 
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.diagnostics import Code, Diagnostic, Location
@@ -121,11 +120,14 @@ def test_printed_for_sphinx(project, hostile, form, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("form", ["html", "github"])
-def test_printed_for_browsers(hostile, form, monkeypatch, capsys):
+def test_printed_for_browsers(hostile, form, monkeypatch, capsys, needs):
     from bs4 import BeautifulSoup
 
     text = table(form, monkeypatch, capsys, hostile)
     if form == "github":
+        needs("myst_parser")
+        from markdown_it import MarkdownIt
+
         text = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(text)
     soup = BeautifulSoup(text, "html.parser")
     assert cells(soup) == {f"r{index}": [text] * 6 for index, text in enumerate(HOSTILE)}
