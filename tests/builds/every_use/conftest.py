@@ -171,12 +171,17 @@ def _written(folder: Path) -> dict[str, bytes]:
 
 
 def _search_index(path: Path) -> bytes:
-    """The index without words that stand on no page any more, whose empty entries Sphinx keeps."""
+    """The index without what Sphinx itself gets wrong in a second build.
+
+    It keeps an empty entry for each word that stands on no page any more, and forgets the terms of the general
+    index that pages hold which it does not write again.
+    """
     text = path.read_text("utf-8")
     start, end = text.index("{"), text.rindex("}") + 1
     index = json.loads(text[start:end])
     for kind in ("terms", "titleterms"):
         index[kind] = {word: pages for word, pages in index[kind].items() if pages != []}
+    del index["indexentries"]
     return json.dumps(index).encode()
 
 

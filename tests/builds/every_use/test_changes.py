@@ -10,7 +10,6 @@ import pytest
 
 #: Pages by what they use.
 RUN_A7 = {"runs", "runs-7b", "runs-setting", "runs-peak", "memory-run"}
-RUN_B7 = RUN_A7 - {"memory-run"}
 RUN_C3 = {"runs", "runs-3b"}
 RUN_D14 = {"runs", "runs-card", "runs-model"}
 ESTIMATES = {"runs-peak", "memory-run", "memory-settings", "fit", "accuracy", "accuracy-training"}
@@ -45,37 +44,40 @@ CHANGES = {
     "run added": (
         {"data/runs/e3.yaml": ("data/runs/c3.yaml", "id: c3", "id: e3")}, {*RUN_C3, "data-runs"},
     ),
-    "run deleted": ({"data/runs/c3.yaml": None}, {*RUN_C3, "data-runs"}),
+    "run deleted": ({"data/runs/c3.yaml": None}, {*RUN_C3, "data-runs", "role-run"}),
     "run renamed": (
-        {"data/runs/c4.yaml": ("data/runs/c3.yaml", "id: c3", "id: c4"), "data/runs/c3.yaml": None}, RUN_C3,
+        {"data/runs/c4.yaml": ("data/runs/c3.yaml", "id: c3", "id: c4"), "data/runs/c3.yaml": None},
+        {*RUN_C3, "role-run"},
     ),
     "run that others link renamed": (
         {"data/runs/a8.yaml": ("data/runs/a7.yaml", "id: a7", "id: a8"), "data/runs/a7.yaml": None},
-        {*RUN_A7, "fit"},
+        {*RUN_A7, "fit", "role-run"},
     ),
     # GPUs
-    "card edited": ({"data/gpus.yaml": ("mib: 40960", "mib: 30960")}, ON_OWN_CARD),
-    "alias of a card": ({"data/gpus.yaml": ("OWN-ALIAS", "OWN-OTHER")}, {"runs-card"}),
-    "card that no page shows": ({"more/gpus.yaml": ("mib: 40960", "mib: 30960")}, set()),
-    "card added": ({"data/gpus.yaml": "+" + CARD.format("X", 9)}, {"data-gpus"}),
-    "card renamed": ({"more/gpus.yaml": ("MORE", "LESS")}, set()),
+    "card edited": ({"data/gpus.yaml": ("mib: 40960", "mib: 30960")}, {*ON_OWN_CARD, "gpus", "gpus-own"}),
+    "alias of a card": ({"data/gpus.yaml": ("OWN-ALIAS", "OWN-OTHER")}, {"runs-card", "gpus", "gpus-own"}),
+    "card that one page shows": ({"more/gpus.yaml": ("mib: 40960", "mib: 30960")}, {"gpus"}),
+    "card added": ({"data/gpus.yaml": "+" + CARD.format("X", 9)}, {"gpus", "data-gpus"}),
+    "card renamed": ({"more/gpus.yaml": ("MORE", "LESS")}, {"gpus"}),
     "card of runs renamed": (
         {"data/gpus.yaml": ("name: OWN-40", "name: OWN-41")},
-        {*RUN_A7, *RUN_D14, *ON_OWN_CARD, "data-runs", "data-updated"},
+        {*RUN_A7, *RUN_D14, *ON_OWN_CARD, "data-runs", "data-updated", "gpus", "gpus-own", "role-gpu",
+         "role-run"},
     ),
-    "card overridden in a later directory": ({"more/gpus.yaml": "+" + CARD.format("OWN-40", 30960)}, ON_OWN_CARD),
-    "cards deleted": ({"more/gpus.yaml": None}, {"data-gpus"}),
+    "card overridden in a later directory": ({"more/gpus.yaml": "+" + CARD.format("OWN-40", 30960)}, {*ON_OWN_CARD, "gpus", "gpus-own"}),
+    "cards deleted": ({"more/gpus.yaml": None}, {"gpus", "data-gpus"}),
     # architectures
     "architecture edited": (
         {"data/architectures.yaml": ("num_hidden_layers: 24", "num_hidden_layers: 25")},
-        {"memory-model", "memory-settings", "accuracy"},
+        {"memory-model", "memory-settings", "accuracy", "models", "models-own"},
     ),
-    "note of an architecture": ({"data/architectures.yaml": "+    notes: [A word.]\n"}, set()),
-    "architecture added": ({"more/architectures.yaml": ("data/architectures.yaml", "Used", "Other")}, {"data-models"}),
-    "architecture renamed": ({"data/architectures.yaml": ("name: Used-1B", "name: Used-2B")}, set()),
+    "note of an architecture": ({"data/architectures.yaml": "+    notes: [A word.]\n"}, {"models", "models-own"}),
+    "architecture added": ({"more/architectures.yaml": ("data/architectures.yaml", "Used", "Other")}, {"models", "data-models"}),
+    "architecture renamed": ({"data/architectures.yaml": ("name: Used-1B", "name: Used-2B")}, {"models", "models-own"}),
     "architecture deleted": (
         {"data/architectures.yaml": None},
-        {*RUN_D14, "data-runs", "data-models", "memory-model", "memory-settings", "accuracy"},
+        {*RUN_D14, "data-runs", "data-models", "memory-model", "memory-settings", "accuracy", "models",
+         "models-own", "role-model"},
     ),
     # the analysis
     "figures of 8B": ({"data/analysis.yaml": ("hidden_size: 4096", "hidden_size: 5120")}, CHAIN_OF_8B),
@@ -172,7 +174,7 @@ VALUES = {
     "commit_url": ("https://example.org/{ref}", RUN_C3),
     "add_run": ("own-label", {"runs", "runs-empty"}),
     "estimator_page": ("own-label", REMARKS),
-    "data": (["../more", "../data"], set()),
+    "data": (["../more", "../data"], {"gpus"}),
 }
 
 
@@ -188,7 +190,11 @@ def test_configuration(every_use, name, same_as_fresh):
 def test_the_order_of_directories(every_use, folder):
     apply(CHANGES["card overridden in a later directory"][0], folder)
     every_use.build()
-    assert every_use.build(verl_resources_data=["../more", "../data"]).read == ON_OWN_CARD
+    assert every_use.build(verl_resources_data=["../more", "../data"]).read == {
+        *ON_OWN_CARD,
+        "gpus",
+        "gpus-own",
+    }
     apply({"more/gpus.yaml": ("30960", "20960")}, folder)
     assert every_use.build().read == set(), "what is overridden shows nowhere"
 
@@ -197,7 +203,8 @@ def test_a_directory_vanishes_and_comes_back(every_use, folder, same_as_fresh):
     shutil.move(folder / "data", folder / "away")
     build = every_use.build()
     everywhere = {*RUN_A7, *RUN_C3, *RUN_D14, *ON_OWN_CARD, "data-runs", "data-updated", "data-gpus", "data-models",
-                  "memory-model", "accuracy"}  # fmt: skip
+                  "memory-model", "accuracy", "gpus", "gpus-own", "models", "models-own", "role-run", "role-gpu",
+                  "role-model"}  # fmt: skip
     assert build.read == everywhere
     same_as_fresh(build, every_use)
     shutil.move(folder / "away", folder / "data")
@@ -236,9 +243,9 @@ def test_pages_that_say_what_is_wrong(every_use, folder):
         every_use.page(text, f"{name}.rst")
     assert len(every_use.build().warnings) == len(pages)
     apply({"more/gpus.yaml": "+" + CARD.format("UNLIKE", 9)}, folder)
-    assert every_use.build().read == {"data-gpus"}, "the hint stays the same"
+    assert every_use.build().read == {"gpus", "data-gpus"}, "the hint stays the same"
     apply({"more/gpus.yaml": ("UNLIKE", "OWN-41")}, folder)
-    assert every_use.build().read == {"wrong-card"}
+    assert every_use.build().read == {"gpus", "wrong-card"}
     apply({"data/runs/a7.yaml": ("train_batch_size", "train_batch_siz")}, folder)
     assert "wrong-setting" in every_use.build().read
     apply({"more/analysis.yaml": "specifications:\n  - {name: 13B, model: own/Used-1B}\n"}, folder)

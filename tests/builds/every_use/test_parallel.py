@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from sphinx_verl_resources.domain import RunsUse, VerlDomain
+from sphinx_verl_resources.domain import VerlDomain
+from sphinx_verl_resources.uses import RunsUse
 
 BUILDERS = ("html", "latex", "gettext")
 #: Builds with one builder after another, which share what was read; gettext's shares with none.

@@ -56,7 +56,7 @@ DATA = {
 ENV_VERSION = 4
 #: By class: the attributes of ours, and those that say what a reference is to.
 NODES = {
-    "pending_xref": "std:ref verl:row verl_contribute verl_optional",
+    "pending_xref": "std:ref verl:gpu verl:model verl:run verl:size verl_contribute verl_name verl_optional verl_row",
     "verl_marks": "remarks",
     "verl_remarks": "remarks",
     "verl_runs": "columns computed runs",
