@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,13 +16,32 @@ if TYPE_CHECKING:
 
 def compiled(out: Path) -> str:
     """The text of the PDF; TeX must have nothing to complain about."""
-    command = ["latexmk", "-pdf", "-interaction=nonstopmode", "-halt-on-error", "projectnamenotset.tex"]
+    (source,) = out.glob("*.tex")
+    tex = source.read_text("utf-8")
+    for target in re.findall(r"\\hyperref\[\\detokenize\{([^}]*)\}\]", tex):
+        assert rf"\label{{\detokenize{{{target}}}}}" in tex, target
+    readable = r"-usepretex=\pdfobjcompresslevel=0"  # the links, that is
+    command = ["latexmk", "-pdf", readable, "-interaction=nonstopmode", "-halt-on-error", source.name]
     subprocess.run(command, cwd=out, check=True, capture_output=True)
-    log = (out / "projectnamenotset.log").read_text("utf-8", errors="replace")
-    assert "undefined" not in log
+    log = source.with_suffix(".log").read_text("utf-8", errors="replace")
+    # The last three are what pdfTeX and LaTeX say of links that land nowhere, or in one of two places.
+    for complaint in ("undefined", "does not exist", "already used", "multiply defined"):
+        assert complaint not in log
     assert not re.search(r"^Overfull \\hbox", log, re.MULTILINE)
-    subprocess.run(["pdftotext", "-layout", "projectnamenotset.pdf"], cwd=out, check=True)
-    return (out / "projectnamenotset.txt").read_text("utf-8")
+    _check_links(source.with_suffix(".pdf"))
+    subprocess.run(["pdftotext", "-layout", source.with_suffix(".pdf")], cwd=out, check=True)
+    return source.with_suffix(".txt").read_text("utf-8")
+
+
+def _check_links(pdf: Path) -> None:
+    """Each link within the PDF names a place that the PDF has."""
+    listed = subprocess.run(["pdfinfo", "-dests", pdf], check=True, capture_output=True, text=True).stdout
+    places = set(re.findall(r'"(.*)"$', listed, re.MULTILINE))
+    links = {
+        name.decode() for name in re.findall(rb"/S/GoTo/D\(([^)]*)\)", pdf.read_bytes().replace(b" ", b""))
+    }
+    assert links
+    assert links <= places
 
 
 @pytest.mark.matrix
@@ -32,7 +52,8 @@ def test_pdf(own, data):
         data.run(f"a{index}", tag="RECOMMENDED", gpus={"count": 1000 + index, "type": "H800"},
                  script={"ref": "abc", "path": "x/" + "long_name_" * 5 + ".sh"},
                  notes=[{"code": "n", "text": "A remark."}])  # fmt: skip
-    text = compiled(own.page(".. verl-runs::").build("latex").out)
+    own.page(".. verl-runs::\n\n:verl:run:`a1`, :verl:size:`7B`\n\n.. verl-published:: 8B\n")
+    text = compiled(own.build("latex").out)
     assert "continues on next page" in text
     for index in range(60):
         assert f"{1000 + index}*H800" in text
@@ -50,3 +71,14 @@ def test_pdf_of_the_memory_page(project, root):
         assert figure in found
     assert "32 × 2048 × 32 × 2560 × 4 = 21.5 GB" in found
     assert "−21.0" in found
+
+
+@pytest.mark.matrix
+@pytest.mark.skipif(not shutil.which("latexmk"), reason="latexmk is not installed")
+@pytest.mark.skipif(not shutil.which("pdftotext"), reason="pdftotext is not installed")
+def test_pdf_of_the_documentation(root, tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "-b", "latex", "-d", tmp_path / "doctrees"]
+    subprocess.run([*command, root / "docs", tmp_path / "latex"], check=True)
+    text = compiled(tmp_path / "latex")
+    assert "continues on next page" in text
+    assert "Qwen2.5-72B" in text
