@@ -153,7 +153,9 @@ def test_every_message_has_a_code():
             *Code.__members__,
             "",
         }
-        handed_on = isinstance(code, (ast.Starred, ast.Name)) or text.endswith((".code", "Code[kind]", ".unknown"))
+        handed_on = isinstance(code, (ast.Starred, ast.Name)) or text.endswith(
+            (".code", "Code[kind]", ".unknown")
+        )
         given = is_name or is_member or handed_on or (code is None and bool(call.shape.default))
         if call.shape.code is not None and not given:
             wrong.append(call.where)
