@@ -43,7 +43,7 @@ PAGES = {
     ),
     "memory-role": "For 8B :verl:memory:`8B, after FSDP`.",
     "summary": ".. verl-memory-summary::",
-    "published": ".. verl-published:: 3B",
+    "published": ".. verl-published::",
     "requirements": ".. verl-requirements:: 8B",
     "config": ".. verl-config:: 8B",
     "assumptions": ".. verl-analysis:: assumptions",

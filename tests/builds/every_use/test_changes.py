@@ -244,7 +244,11 @@ def test_pages_that_say_what_is_wrong(every_use, folder):
     assert len(every_use.build().warnings) == len(pages)
     apply({"more/gpus.yaml": "+" + CARD.format("UNLIKE", 9)}, folder)
     assert every_use.build().read == {"gpus", "data-gpus"}, "the hint stays the same"
-    apply({"more/gpus.yaml": ("UNLIKE", "OWN-41")}, folder)
+    apply({"more/gpus.yaml": ("UNLIKE", "OWN-41B")}, folder)
+    build = every_use.build()
+    assert build.read == {"gpus", "wrong-card"}
+    assert "did you mean 'OWN-41B'?" in build.text("wrong-card.html").replace("&#39;", "'")
+    apply({"more/gpus.yaml": ("OWN-41B", "OWN-41")}, folder)
     assert every_use.build().read == {"gpus", "wrong-card"}
     apply({"data/runs/a7.yaml": ("train_batch_size", "train_batch_siz")}, folder)
     assert "wrong-setting" in every_use.build().read
