@@ -66,6 +66,9 @@ class AnyOption(dict[str, Callable[[str], Any]]):
 
     docutils reports an unknown option in several lines and without a hint; the directive does it itself.
 
+    A block that is no list of options at all never comes here: docutils and MyST parse it before they ask for
+    a directive, and report it themselves. Taking it over would mean to parse MyST's own language of options.
+
     Attributes:
         options: what the directive has.
     """

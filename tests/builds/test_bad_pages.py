@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -330,3 +331,16 @@ def test_data_that_is_no_list_of_names(own, value):
         'conf.py:2:1: ERROR: verl_resources_data must be a list of directory names; write ["data"], for example '
         "[verl.config]"
     ]
+
+
+def test_options_that_nobody_can_read_are_reported_by_the_parser(own, data):
+    data.run("a")
+    own.conf["extensions"] = ["myst_parser"]
+    own.page("Text.\n\n.. verl-runs:: 7B\n   :tag: MIN\n   :tag: MIN\n")
+    own.page("```{verl-runs} 7B\n:tag MIN\n```\n", "other.md")
+    build = own.build()
+    lines = [line.replace(f"{build.app.srcdir}/", "") for line in build.warnings]
+    places = [line for line in lines if line.startswith(("index.rst", "other.md"))]
+    assert places[0].startswith('index.rst:6: ERROR: Error in "verl-runs" directive:')
+    assert re.match(r"other\.md:\d+: WARNING: 'verl-runs': Invalid options format", places[1])
+    assert build.rows("size-7b", "other.html")[1][0] == "MIN"
