@@ -180,8 +180,9 @@ class Project:
         self.needs(self.conf.get("html_theme", "alabaster"))
         if any(self.path.rglob("*.md")):
             self.needs("myst_parser")
-        extensions = [name for name in self.conf.get("extensions", ()) if name not in self.left_out]
-        settings = {**self.conf, "extensions": [*extensions, "sphinx_verl_resources"]}
+        settings = {"extensions": [], **self.conf}
+        extensions = [name for name in settings["extensions"] if name not in self.left_out]
+        settings["extensions"] = [*extensions, "sphinx_verl_resources"]
         lines = [f"{key} = {value!r}" for key, value in settings.items()]
         (self.path / "conf.py").write_text("\n".join(lines) + "\n", "utf-8")
         status, warning = io.StringIO(), io.StringIO()
