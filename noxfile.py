@@ -141,7 +141,7 @@ def wheel(session: nox.Session) -> None:
 @nox.parametrize("python, pins, without", ENDS)
 def pdf(session: nox.Session, pins: list[str], without: list[str]) -> None:
     """What LaTeX makes of the pages; skipped, with the reason, where there is no TeX."""
-    for program in ("latexmk", "pdftotext"):
+    for program in ("latexmk", "pdftotext", "pdfinfo"):
         if not shutil.which(program):
             session.skip(f"{program} is not installed")
     install(session, "pytest", "pytest-xdist", *pins)

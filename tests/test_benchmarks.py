@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 
@@ -27,7 +28,7 @@ def module(monkeypatch, root):
     """A function: a module of the benchmarks or of the documentation, by name."""
     monkeypatch.syspath_prepend(str(root / "tests" / "benchmarks"))
     monkeypatch.syspath_prepend(str(root / "docs" / "_ext"))
-    return pytest.importorskip
+    return importlib.import_module
 
 
 @pytest.fixture
