@@ -59,6 +59,7 @@ class VerlDomain(Domain):
     #: ``problems``: what was wrong with them then.
     #: ``analysis_problems``: what was wrong with the analysis; None where no page used it.
     #: ``objects``: per document, what it shows that can be referred to.
+    #: ``words``: a digest of the words in which the documents were read, see ``words.use_language``.
     #: ``written``: per output, the answers that each document showed when it was last written.
     initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
         "uses": {},
@@ -66,6 +67,7 @@ class VerlDomain(Domain):
         "problems": (),
         "analysis_problems": None,
         "objects": {},
+        "words": "",
         "written": {},
     }
     #: Raise when ``initial_data`` or what lies in it takes another shape: a question or a diagnostic another
@@ -227,6 +229,11 @@ class VerlDomain(Domain):
             doc for doc, uses in self.uses.items() if any(answers[use] != seen for use, seen in uses.items())
         }
 
+    def reworded(self, words: str) -> set[str]:
+        """The documents that were read in other words than those that ``words`` is the digest of."""
+        before, self.data["words"] = self.data["words"], words
+        return set(self.uses) if before != words else set()
+
     def unwritten(self, output: str) -> list[str]:
         """The documents whose answers ``output`` does not show yet, which is taken to be mended now.
 
@@ -235,7 +242,12 @@ class VerlDomain(Domain):
         """
         written = self.data["written"].get(output, {})
         now = {
-            doc: _digest(sorted(f"{use} {seen} {self._link(use, doc)}" for use, seen in uses.items()))
+            doc: _digest(
+                [
+                    self.data["words"],
+                    *sorted(f"{use} {seen} {self._link(use, doc)}" for use, seen in uses.items()),
+                ]
+            )
             for doc, uses in self.uses.items()
         }
         self.data["written"][output] = now

@@ -120,14 +120,16 @@ def start(app: Sphinx) -> None:
 def find_outdated(
     app: Sphinx, env: BuildEnvironment, added: Set[str], changed: Set[str], removed: Set[str]
 ) -> list[str]:
-    """The pages to read again because of the data or the configuration."""
+    """The pages to read again because of the data, the configuration or the project's own translations."""
     domain = VerlDomain.of(env)
     domain.forget()
+    # Not before: only now has Sphinx compiled what lies there, see its ``gettext_auto_build``.
+    words = use_language(app.config.language, [Path(app.srcdir) / name for name in app.config.locale_dirs])
     # Taken before any other process starts, so that all of them answer from the same files.
     _ = domain.snapshot
     if app.parallel > 1 and len(added | changed) > MANY_PAGES:
         _ = domain.catalog  # or each of these processes would load it
-    return sorted(domain.outdated() - removed)
+    return sorted((domain.outdated() | domain.reworded(words)) - removed)
 
 
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:

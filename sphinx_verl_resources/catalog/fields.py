@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import did_you_mean
+from ..words import N_
 from .names import KINDS, SIZES
 
 if TYPE_CHECKING:
@@ -28,37 +29,37 @@ PAGE_COLUMNS = ("tag", "model", "task", "gpus", "max_batch", "train", "infer", "
 
 #: Fields with a heading of their own, in the order in which they are listed to people.
 HEADINGS = {
-    "tag": "Tag",
-    "model": "Model",
-    "task": "Task",
-    "gpus": "Resource",
-    "max_batch": "MaxBatch",
-    "train": "Train",
-    "infer": "Infer",
-    "script": "Link",
-    "contributor": "Contributor",
-    "id": "Run",
-    "size": "Size",
-    "kind": "Kind",
-    "checkpoint": "Checkpoint",
-    "added": "Added",
-    "evidence": "Evidence",
-    "notes": "Notes",
-    "settings": "Settings",
-    "gpus.count": "GPUs",
-    "gpus.type": "GPU",
-    "gpus.nodes": "Nodes",
-    "gpus.memory_gb": "GPU memory (GB)",
-    "infer.engine": "Engine",
-    "infer.version": "Engine version",
-    "script.ref": "Commit",
-    "script.path": "Script",
-    "measured.gib": "Peak (GiB)",
-    "measured.counter": "Counter",
-    "measured.host_ram_gib": "Host RAM (GiB per node)",
-    "measured.step_seconds": "Step (s)",
-    "measured.mfu": "MFU",
-    "measured.response_tokens": "Response (tokens)",
+    "tag": N_("Tag"),
+    "model": N_("Model"),
+    "task": N_("Task"),
+    "gpus": N_("Resource"),
+    "max_batch": N_("MaxBatch"),
+    "train": N_("Train"),
+    "infer": N_("Infer"),
+    "script": N_("Link"),
+    "contributor": N_("Contributor"),
+    "id": N_("Run"),
+    "size": N_("Size"),
+    "kind": N_("Kind"),
+    "checkpoint": N_("Checkpoint"),
+    "added": N_("Added"),
+    "evidence": N_("Evidence"),
+    "notes": N_("Notes"),
+    "settings": N_("Settings"),
+    "gpus.count": N_("GPUs"),
+    "gpus.type": N_("GPU"),
+    "gpus.nodes": N_("Nodes"),
+    "gpus.memory_gb": N_("GPU memory (GB)"),
+    "infer.engine": N_("Engine"),
+    "infer.version": N_("Engine version"),
+    "script.ref": N_("Commit"),
+    "script.path": N_("Script"),
+    "measured.gib": N_("Peak (GiB)"),
+    "measured.counter": N_("Counter"),
+    "measured.host_ram_gib": N_("Host RAM (GiB per node)"),
+    "measured.step_seconds": N_("Step (s)"),
+    "measured.mfu": N_("MFU"),
+    "measured.response_tokens": N_("Response (tokens)"),
 }
 #: Other words for the same fields: the headings of the page, and what people type.
 _ALIASES = {
@@ -69,7 +70,7 @@ _ALIASES = {
     "gpu": "gpus.type",
 }
 
-NOT_RECORDED = "not recorded"
+NOT_RECORDED = N_("not recorded")
 
 
 class UnknownFieldError(ValueError):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ..units import GIB
+from ..words import N_
 from .case import estimate_case
 from .ranges import LOGGED, OTHER, TRAINING, Range
 from .request import EstimateError
@@ -27,10 +28,10 @@ Figure = Literal["counter", "peak"]
 EASYR1 = "easyr1"
 #: What people call the groups.
 GROUPS: Mapping[str, str] = {
-    TRAINING: "Fine-tuning, PyTorch's counter",
-    LOGGED: "verl's metric",
-    EASYR1: "EasyR1, counter not stated",
-    OTHER: "Other peaks",
+    TRAINING: N_("Fine-tuning, PyTorch's counter"),
+    LOGGED: N_("verl's metric"),
+    EASYR1: N_("EasyR1, counter not stated"),
+    OTHER: N_("Other peaks"),
 }
 
 

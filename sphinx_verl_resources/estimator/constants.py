@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..units import GIB
+from ..words import N_
 
 if TYPE_CHECKING:
     from ..memory.breakdown import Evidence
@@ -274,7 +275,7 @@ DRIVER_RESERVE = Constant(
     "cards in gpus.yaml whose driver figure and CUDA total are both known",
 )
 HOST_BASE = Constant(
-    "Ray, data and Python",
+    N_("Ray, data and Python"),
     20 * GIB,
     7 * GIB,
     25 * GIB,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..words import N_
 from .constants import CONTEXT, CUDA_GRAPHS, POOL_OFFSET
 from .kv_cache import kv_cache_bytes_per_token
 from .parts import fixed, part
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .shape import Shape
 
 
-_GRAPHS = (fixed("cuda-graphs", "CUDA graphs", "assumed", CUDA_GRAPHS.value, "CUDA graphs"),)
+_GRAPHS = (fixed("cuda-graphs", N_("CUDA graphs"), "assumed", CUDA_GRAPHS.value, "CUDA graphs"),)
 
 
 def awake(shape: Shape, settings: Settings, before: float) -> Parts:
@@ -34,9 +35,9 @@ def awake(shape: Shape, settings: Settings, before: float) -> Parts:
         weights = engine_weights(shape, settings)
         free = max(0.0, capacity - before - weights.size)
         variables = (("free memory", free), ("utilization", rollout.utilization))
-        cache = part("rollout-pool", "Rollout engine: KV cache", "assumed", variables, unit="")
+        cache = part("rollout-pool", N_("Rollout engine: KV cache"), "assumed", variables, unit="")
         return weights, cache, *graphs(settings)
-    label = "Rollout engine: weights and KV cache"
+    label = N_("Rollout engine: weights and KV cache")
     if rollout.engine == "vllm" and not behaviour(settings.version).engine_takes_free_memory:
         variables = (("memory of the GPU", capacity), ("utilization", rollout.utilization))
         evidence: Evidence = "exact" if settings.capacity_known else "assumed"
@@ -73,7 +74,7 @@ def engine_weights(shape: Shape, settings: Settings) -> Part:
     variables = (("parameters", _parameters(shape, settings)),)
     return part(
         "rollout-weights",
-        "Rollout engine: weights",
+        N_("Rollout engine: weights"),
         "exact",
         variables,
         rollout.element_bytes,

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy
+from .labels import role_label
 from .lora import lora_parameters
 from .parts import part, per_token, states
 
@@ -28,7 +29,6 @@ class FsdpRole:
         parameters: of the model, with a value head for a critic.
         trained: parameters that are trained: all, or those of the adapters.
         prefix: before the keys of components, empty for the actor.
-        label: before their labels.
     """
 
     shape: Shape
@@ -36,7 +36,6 @@ class FsdpRole:
     parameters: int
     trained: int
     prefix: str = ""
-    label: str = ""
 
     @property
     def shard(self) -> int:
@@ -79,36 +78,34 @@ class FsdpRole:
         if self.on_host:
             return ()
         count = self.parameters + (self.trained if self.role.lora_rank else 0)
-        return (self._states("weights", "weights", count, self.role.fsdp.parameter_bytes),)
+        return (self._states("weights", count, self.role.fsdp.parameter_bytes),)
 
     @lazy
     def gradients(self) -> Parts:
         """The sharded gradients, which exist in an update only."""
         if self.on_host:
             return ()
-        return (self._states("gradients", "gradients", self.trained, self.role.fsdp.parameter_bytes),)
+        return (self._states("gradients", self.trained, self.role.fsdp.parameter_bytes),)
 
     @lazy
     def optimizer(self) -> Parts:
         """The states of Adam."""
         if self.on_host:
             return ()
-        return (self._states("optimizer-states", "optimizer states", self.trained, self.role.moments),)
+        return (self._states("optimizer-states", self.trained, self.role.moments),)
 
     def step_buffer(self) -> Parts:
         """What the optimizer step allocates for a moment: torch's multi-tensor Adam needs one more copy."""
         if self.on_host or not self.role.step_copies:
             return ()
-        return (
-            self._states("step-buffer", "buffer of the step", self.trained, self.role.fsdp.parameter_bytes),
-        )
+        return (self._states("step-buffer", self.trained, self.role.fsdp.parameter_bytes),)
 
     def carried(self, *, whole: bool) -> Parts:
         """Gradients that earlier micro-batches leave behind, divided among the GPUs or not."""
         if not whole:
             return self.gradients
         element_bytes = 2 if self.role.backend == "fsdp" else 4
-        label, symbol = self._label("undivided gradients"), "trained parameters"
+        label, symbol = role_label("undivided-gradients", self.prefix), "trained parameters"
         return (
             part(
                 self.prefix + "undivided-gradients",
@@ -126,7 +123,7 @@ class FsdpRole:
 
     def _root(self) -> Parts:
         count = self.shape.root - (self.shape.parameters - self.parameters)
-        label = self._label("embedding and head, gathered")
+        label = role_label("gathered-root", self.prefix)
         return (
             part(
                 self.prefix + "gathered-root",
@@ -150,7 +147,7 @@ class FsdpRole:
         if self.role.fsdp.reshard or not self._gathers:
             return ()
         count = self.shape.parameters - self.shape.root
-        label = self._label("layers, gathered")
+        label = role_label("gathered-layers", self.prefix)
         return (part(self.prefix + "gathered-layers", label, "exact", (("parameters of layers", count),), 2),)
 
     def streamed(self) -> Parts:
@@ -163,7 +160,7 @@ class FsdpRole:
         return self.shard > 1 or self.on_host
 
     def _layer(self) -> Parts:
-        label = self._label("layer at work, gathered")
+        label = role_label("gathered-layer", self.prefix)
         return (
             part(
                 self.prefix + "gathered-layer",
@@ -178,7 +175,7 @@ class FsdpRole:
         """Of the output head, in 16 bits and undivided until the embedding's is there too."""
         if self.trained != self.parameters or self.prefix:
             return ()
-        label = self._label("gradient of the head")
+        label = role_label("head-gradient", self.prefix)
         return (
             part(
                 self.prefix + "head-gradient",
@@ -206,10 +203,26 @@ class FsdpRole:
         )
         if self.role.checkpointing:
             variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), layers)
-            return (part(self.prefix + "layer-inputs", self._label("layer inputs"), "exact", variables, 2),)
+            return (
+                part(
+                    self.prefix + "layer-inputs",
+                    role_label("layer-inputs", self.prefix),
+                    "exact",
+                    variables,
+                    2,
+                ),
+            )
         variables = (("tokens", tokens), ("bytes a layer keeps", self._widths()[1]), layers)
         evidence = self.shape.evidence
-        return (part(self.prefix + "activations", self._label("activations"), evidence, variables, unit=""),)
+        return (
+            part(
+                self.prefix + "activations",
+                role_label("activations", self.prefix),
+                evidence,
+                variables,
+                unit="",
+            ),
+        )
 
     def working(self, tokens: float) -> Parts:
         """What the layer at work in the backward pass has alive."""
@@ -228,7 +241,7 @@ class FsdpRole:
         return (self._at_work(tokens, self.shape.forward),)
 
     def _at_work(self, tokens: float, width: float) -> Part:
-        label = self._label("layer at work, activations")
+        label = role_label("working-set", self.prefix)
         evidence = self.shape.evidence
         return per_token(self.prefix + "working-set", label, evidence, tokens, width, "bytes of a layer")
 
@@ -237,7 +250,7 @@ class FsdpRole:
         """FSDP1 was measured; FSDP2 is taken to gather the same."""
         return "measured" if self.role.backend == "fsdp" else "assumed"
 
-    def _states(self, key: str, label: str, count: float, size: float) -> Part:
+    def _states(self, key: str, count: float, size: float) -> Part:
         what = (
             "parameters"
             if count == self.parameters
@@ -245,10 +258,7 @@ class FsdpRole:
             if count == self.trained
             else "parameters with adapters"
         )
-        return states(self.prefix + key, self._label(label), count, size, self.shard, what)
-
-    def _label(self, text: str) -> str:
-        return f"{self.label} {text}" if self.label else text[0].upper() + text[1:]
+        return states(self.prefix + key, role_label(key, self.prefix), count, size, self.shard, what)
 
 
 def actor_of(shape: Shape, role: Role) -> FsdpRole:
@@ -259,7 +269,7 @@ def actor_of(shape: Shape, role: Role) -> FsdpRole:
 def critic_of(shape: Shape, role: Role) -> FsdpRole:
     """The critic: the same layers, and a head that gives one number."""
     count = shape.critic_parameters
-    return FsdpRole(shape, role, count, _trained(shape, role, count), "critic-", "Critic:")
+    return FsdpRole(shape, role, count, _trained(shape, role, count), "critic-")
 
 
 def _trained(shape: Shape, role: Role, parameters: int) -> int:

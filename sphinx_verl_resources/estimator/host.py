@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..memory.breakdown import Breakdown, Change
+from ..words import N_
 from .constants import HOST_BASE
 from .engine import engine_weights
 from .fsdp import FsdpRole
@@ -55,7 +56,9 @@ def _offloaded(role: FsdpRole | MegatronRole) -> Parts:
     if megatron.cpu_optimizer:
         size = megatron.moment_bytes * megatron.cpu_optimizer
         variables = (("parameters of the rank", role.optimized),)
-        found += (part(role.prefix + "host-optimizer", "Optimizer on the host", "exact", variables, size),)
+        found += (
+            part(role.prefix + "host-optimizer", N_("Optimizer on the host"), "exact", variables, size),
+        )
     return found
 
 
@@ -68,7 +71,7 @@ def _activations(shape: Shape, settings: Settings, role: Role, prefix: str) -> P
         ("hidden size", float(shape.hidden)),
         ("layers", float(shape.layers)),
     )
-    return (part(prefix + "layer-inputs", "Offloaded layer inputs", "exact", variables, 2),)
+    return (part(prefix + "layer-inputs", N_("Offloaded layer inputs"), "exact", variables, 2),)
 
 
 def _reference(shape: Shape, settings: Settings) -> Parts:
@@ -80,12 +83,12 @@ def _reference(shape: Shape, settings: Settings) -> Parts:
             return ()
         count, size = (("parameters", float(shape.parameters)),), settings.reference_bytes
         shard = settings.reference_fsdp.shard
-        return (part("reference", "Reference policy", "exact", count, size, "bytes", shard, "GPUs"),)
+        return (part("reference", N_("Reference policy"), "exact", count, size, "bytes", shard, "GPUs"),)
     if not settings.reference_offload:
         return ()
     actors, _ = roles_of(shape, settings)
     largest = max(actor.on_gpu for actor in actors if not isinstance(actor, FsdpRole))
-    return (part("reference", "Reference policy", "exact", (("parameters on the GPU", largest),), 2),)
+    return (part("reference", N_("Reference policy"), "exact", (("parameters on the GPU", largest),), 2),)
 
 
 def _sleeping_weights(shape: Shape, settings: Settings) -> Parts:
@@ -98,4 +101,4 @@ def _sleeping_weights(shape: Shape, settings: Settings) -> Parts:
     if not on_host and not behaviour(settings.version).sleep_keeps_weights:
         return ()
     weights = engine_weights(shape, settings)
-    return (weights._replace(key="sleeping-weights", label="Weights of the sleeping rollout engine"),)
+    return (weights._replace(key="sleeping-weights", label=N_("Weights of the sleeping rollout engine")),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..words import N_
 from .constants import (
     ENTROPY,
     FUSED_KERNEL_TOKENS,
@@ -78,7 +79,7 @@ def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant,
     variables = (("tokens", tokens), ("vocabulary", float(shape.vocabulary)))
     return part(
         "logits",
-        "Logits and loss",
+        N_("Logits and loss"),
         evidence,
         variables,
         constant.value + more,
@@ -90,7 +91,13 @@ def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant,
 
 def _hidden(shape: Shape, tokens: float) -> Part:
     return per_token(
-        "last-norm", "Last hidden states", "measured", tokens, shape.hidden, "hidden size", LAST_NORM.value
+        "last-norm",
+        N_("Last hidden states"),
+        "measured",
+        tokens,
+        shape.hidden,
+        "hidden size",
+        LAST_NORM.value,
     )
 
 
@@ -100,7 +107,7 @@ def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Parts:
     return (
         part(
             "entropy-chunk",
-            "Entropy of a chunk",
+            N_("Entropy of a chunk"),
             "assumed",
             variables,
             ENTROPY.value,
@@ -114,13 +121,13 @@ def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Parts:
 def _chunk(shape: Shape, settings: Settings) -> Part:
     """Fused kernels never store the logits: three chunks in fp32."""
     variables = (("tokens of a chunk", FUSED_KERNEL_TOKENS.value), ("vocabulary", float(shape.vocabulary)))
-    return part("logits", "Logits of a chunk", "assumed", variables, 12, "bytes", _share(settings), "TP")
+    return part("logits", N_("Logits of a chunk"), "assumed", variables, 12, "bytes", _share(settings), "TP")
 
 
 def _head_gradient(shape: Shape, settings: Settings) -> Part:
     """Their backward pass makes the gradient of the whole head."""
     head = (("parameters of the head", float(shape.head)),)
-    label = "Gradient of the head, in the kernel"
+    label = N_("Gradient of the head, in the kernel")
     return part("fused-head-gradient", label, "assumed", head, 2, "bytes", _share(settings), "TP")
 
 

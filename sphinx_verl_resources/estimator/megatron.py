@@ -58,7 +58,6 @@ class MegatronRole:
         expert_replicas: the same for experts.
         trained: share of the parameters that is trained: 1, or that of the adapters.
         prefix: before the keys of components, empty for the actor.
-        label: before their labels.
     """
 
     shape: Shape
@@ -68,7 +67,6 @@ class MegatronRole:
     expert_replicas: int
     trained: float
     prefix: str = ""
-    label: str = ""
 
     @property
     def on_gpu(self) -> float:
@@ -104,12 +102,12 @@ class MegatronRole:
     def weights(self) -> Parts:
         """Parameters in 16 bits."""
         count = self.on_gpu * (1 + (self.trained if self.role.lora_rank else 0))
-        return (self._states("weights", "weights", count, 2),)
+        return (self._states("weights", count, 2),)
 
     @lazy
     def buffer(self) -> Parts:
         """Gradients in fp32, for which there is room all the time."""
-        return (self._states("gradients", "gradients", self.on_gpu * self.trained, 4),)
+        return (self._states("gradients", self.on_gpu * self.trained, 4),)
 
     @lazy
     def optimizer(self) -> Parts:
@@ -119,13 +117,12 @@ class MegatronRole:
         if not size:
             return ()
         if not megatron.distributed_optimizer:
-            return (self._states("optimizer-states", "optimizer states", self.on_gpu * self.trained, size),)
+            return (self._states("optimizer-states", self.on_gpu * self.trained, size),)
         found = []
-        for key, label, count, replicas in (
-            ("optimizer-states", "optimizer states", self.stage.dense, self.replicas),
+        for key, count, replicas in (
+            ("optimizer-states", self.stage.dense, self.replicas),
             (
                 "optimizer-states-experts",
-                "optimizer states of experts",
                 self.stage.experts,
                 self.expert_replicas,
             ),
@@ -134,7 +131,7 @@ class MegatronRole:
                 found.append(
                     part(
                         self.prefix + key,
-                        self._label(label),
+                        role_label(key, self.prefix),
                         "exact",
                         (("parameters on the GPU", count * self.trained),),
                         size,
@@ -199,7 +196,7 @@ class MegatronRole:
                 ("layers", float(groups)),
                 flying,
             )
-            size, key, label = 2, "layer-inputs", "layer inputs"
+            size, key = 2, "layer-inputs"
         else:
             variables = (
                 ("tokens", tokens),
@@ -207,11 +204,11 @@ class MegatronRole:
                 ("layers", float(stage.layers)),
                 flying,
             )
-            size, key, label = 1, "activations", "activations"
+            size, key = 1, "activations"
         return (
             part(
                 self.prefix + key,
-                self._label(label),
+                role_label(key, self.prefix),
                 "assumed",
                 variables,
                 size,
@@ -237,7 +234,7 @@ class MegatronRole:
         return self._layer(tokens, self.shape.forward)
 
     def _layer(self, tokens: float, width: float) -> Parts:
-        label = self._label("layer at work, activations")
+        label = role_label("working-set", self.prefix)
         variables = (("tokens", tokens), ("bytes of a layer", width))
         key = self.prefix + "working-set"
         return (part(key, label, "assumed", variables, 1, "", self._sharing, "TP"),)
@@ -246,16 +243,13 @@ class MegatronRole:
     def _sharing(self) -> int:
         return self.role.megatron.tensor if self.role.megatron.sequence_parallel else 1
 
-    def _states(self, key: str, label: str, count: float, size: float) -> Part:
+    def _states(self, key: str, count: float, size: float) -> Part:
         symbol = "parameters on the GPU"
-        return part(self.prefix + key, self._label(label), "exact", ((symbol, count),), size)
-
-    def _label(self, text: str) -> str:
-        return f"{self.label} {text}" if self.label else text[0].upper() + text[1:]
+        return part(self.prefix + key, role_label(key, self.prefix), "exact", ((symbol, count),), size)
 
 
 def megatron_roles(
-    shape: Shape, role: Role, gpus: int, batches: int, prefix: str = "", label: str = ""
+    shape: Shape, role: Role, gpus: int, batches: int, prefix: str = ""
 ) -> tuple[MegatronRole, ...]:
     """The role on each stage that can be the fullest.
 
@@ -265,7 +259,6 @@ def megatron_roles(
         gpus: how many.
         batches: micro-batches per optimizer step: no stage has more of them in flight.
         prefix: before the keys of components; a critic has one, and a head that gives one number.
-        label: before their labels.
     """
     megatron = role.megatron
     if megatron.expert > 1:
@@ -274,7 +267,7 @@ def megatron_roles(
     expert_replicas = max(1, gpus // (megatron.pipeline * megatron.expert * megatron.expert_tensor))
     trained = adapter_count(shape, role.lora_rank, role.targets) / shape.parameters if role.lora_rank else 1.0
     return tuple(
-        MegatronRole(shape, role, stage, replicas, expert_replicas, trained, prefix, label)
+        MegatronRole(shape, role, stage, replicas, expert_replicas, trained, prefix)
         for stage in stages(shape, megatron, batches, critic=bool(prefix))
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..words import N_
 from .constants import COMMUNICATOR, CONTEXT, FRAGMENTATION, NEXT_COMMUNICATOR, SECOND_CONTEXT
 from .parts import fixed, part
 from .versions import behaviour
@@ -13,9 +14,13 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 
-_CONTEXT = fixed("context", "CUDA context", CONTEXT.evidence, CONTEXT.value, "context")
+_CONTEXT = fixed("context", N_("CUDA context"), CONTEXT.evidence, CONTEXT.value, "context")
 _ENGINE_CONTEXT = fixed(
-    "engine-context", "CUDA context of the engine", SECOND_CONTEXT.evidence, SECOND_CONTEXT.value, "context"
+    "engine-context",
+    N_("CUDA context of the engine"),
+    SECOND_CONTEXT.evidence,
+    SECOND_CONTEXT.value,
+    "context",
 )
 
 
@@ -27,7 +32,11 @@ def outside(settings: Settings) -> Parts:
     if settings.gpus > 1:
         constant.append(
             fixed(
-                "communicators", "Communicators", COMMUNICATOR.evidence, _communicators(settings), "buffers"
+                "communicators",
+                N_("Communicators"),
+                COMMUNICATOR.evidence,
+                _communicators(settings),
+                "buffers",
             )
         )
     return tuple(constant)
@@ -37,7 +46,7 @@ def fragments(allocated: float) -> Part:
     """What PyTorch's allocator cannot use."""
     return part(
         "fragmentation",
-        "Fragmentation",
+        N_("Fragmentation"),
         "assumed",
         (("allocated", allocated), ("share", FRAGMENTATION.value)),
         unit="",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..lazy import lazy
 from ..memory.breakdown import Breakdown
+from ..words import N_
 from . import engine
 from .constants import FRAGMENTATION
 from .fsdp import FsdpRole, actor_of, critic_of
@@ -34,17 +35,17 @@ TrainedRole = FsdpRole | MegatronRole
 
 #: The phases in the order in which they take turns, and what people call them.
 LABELS = {
-    "rollout": "Rollout",
-    "old-log-prob": "Old log-prob",
-    "ref-log-prob": "Reference log-prob",
-    "critic-values": "Critic: values",
-    "critic-forward": "Critic update: loss",
-    "critic-backward": "Critic update: backward",
-    "critic-optimizer-step": "Critic: optimizer step",
-    "update-forward": "Update: loss",
-    "update-backward": "Update: backward",
-    "optimizer-step": "Optimizer step",
-    "weight-sync": "Weight sync",
+    "rollout": N_("Rollout"),
+    "old-log-prob": N_("Old log-prob"),
+    "ref-log-prob": N_("Reference log-prob"),
+    "critic-values": N_("Critic: values"),
+    "critic-forward": N_("Critic update: loss"),
+    "critic-backward": N_("Critic update: backward"),
+    "critic-optimizer-step": N_("Critic: optimizer step"),
+    "update-forward": N_("Update: loss"),
+    "update-backward": N_("Update: backward"),
+    "optimizer-step": N_("Optimizer step"),
+    "weight-sync": N_("Weight sync"),
 }
 
 
@@ -180,7 +181,7 @@ def _critics(shape: Shape, settings: Settings, critic: Role) -> tuple[TrainedRol
     if critic.backend != "megatron":
         return (critic_of(shape, critic),)
     batches = micro_batches(settings, critic)
-    return megatron_roles(shape, critic, settings.gpus, batches, "critic-", "Critic:")
+    return megatron_roles(shape, critic, settings.gpus, batches, "critic-")
 
 
 def _reference(settings: Settings, actor: TrainedRole) -> Parts:
@@ -193,12 +194,12 @@ def _reference(settings: Settings, actor: TrainedRole) -> Parts:
         return ()
     count = (("parameters", float(actor.parameters)),)
     shard = settings.reference_fsdp.shard
-    return (part("reference", "Reference policy", "measured", count, 2, "bytes", shard, "GPUs"),)
+    return (part("reference", N_("Reference policy"), "measured", count, 2, "bytes", shard, "GPUs"),)
 
 
 def _loaded_reference(actor: MegatronRole) -> Parts:
     count = (("parameters on the GPU", actor.on_gpu),)
-    return (part("reference", "Reference policy", "exact", count, 2),)
+    return (part("reference", N_("Reference policy"), "exact", count, 2),)
 
 
 def _on_one(gpu: _Gpu) -> Iterator[Phase]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..catalog.names import STATE_COMPONENTS, STATES, TOTAL
 from ..diagnostics import did_you_mean
 from ..units import GB
+from ..words import N_
 from .breakdown import Breakdown, Change, Component, Formula
 from .shapes import AnalysisError, assumptions_of, find_shape
 
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 #: The names of the components for people.
 LABELS = {
-    "parameters": "Parameters",
-    "gradients": "Gradients",
-    "optimizer": "Optimizer states",
-    "activations": "Activations",
-    "kv-cache": "KV cache",
-    "overhead": "System overhead",
+    "parameters": N_("Parameters"),
+    "gradients": N_("Gradients"),
+    "optimizer": N_("Optimizer states"),
+    "activations": N_("Activations"),
+    "kv-cache": N_("KV cache"),
+    "overhead": N_("System overhead"),
 }
 #: Largest values of what can be asked for; more is a slip of the finger.
 LIMITS = {"gpus": 100_000, "batch-size": 1_000_000, "sequence-length": 10_000_000}
@@ -53,13 +54,6 @@ class StepTaken:
     changed: tuple[str, ...]
     before: Breakdown
     after: Breakdown
-
-    @property
-    def title(self) -> str:
-        """The label with the number of GPUs where that matters: ``FSDP over 8 GPUs``."""
-        if self.gpus is None:
-            return self.label
-        return f"{self.label} over {self.gpus} GPU{'' if self.gpus == 1 else 's'}"
 
     @property
     def saved(self) -> float:

@@ -9,6 +9,7 @@ from ..catalog.names import SHAPE_FIGURES, STATES, TOTAL, figure_parts
 from ..catalog.validation import problem_at
 from ..diagnostics import Code, Severity, did_you_mean
 from ..units import GB, gb, percent, plain
+from ..words import N_
 from .analysis import LABELS, analyse, figure_size
 from .shapes import AnalysisError
 
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 ROUNDING = 0.05
 _LABELS = {
     **LABELS,
-    STATES: "Model states",
-    TOTAL: "Total",
-    "hidden-size": "Hidden size",
-    "ffn-dimension": "FFN dimension",
+    STATES: N_("Model states"),
+    TOTAL: N_("Total"),
+    "hidden-size": N_("Hidden size"),
+    "ffn-dimension": N_("FFN dimension"),
 }
 
 
@@ -37,6 +38,7 @@ class Comparison:
 
     Attributes:
         step: label of the step that it stands behind; empty for one before all steps.
+        gpus: the number of GPUs, if the step shares something among them.
         label: what it is.
         is_size: whether it is a size; it is a count otherwise.
         computed: by the formula, in full; bytes if it is a size.
@@ -46,6 +48,7 @@ class Comparison:
     """
 
     step: str
+    gpus: int | None
     label: str
     is_size: bool
     computed: float
@@ -98,7 +101,7 @@ def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
     step, name = figure_parts(item.figure)
     if name not in _LABELS or (step is not None and name in SHAPE_FIGURES):
         raise AnalysisError(f"there is no figure {item.figure!r}; {did_you_mean(item.figure, _LABELS)}")
-    label = next((taken.title for taken in outcome.steps if taken.name == step), "")
+    taken = next((taken for taken in outcome.steps if taken.name == step), None)
     if name == "hidden-size":
         computed, is_size = outcome.shape.stated_hidden_size, False
     elif name == "ffn-dimension":
@@ -106,7 +109,16 @@ def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
     else:
         breakdown = outcome.start if step is None else outcome.after(step)
         computed, is_size = figure_size(breakdown, name), True
-    return Comparison(label, _LABELS[name], is_size, computed, item.value, item.causes, item.carried)
+    return Comparison(
+        taken.label if taken else "",
+        taken.gpus if taken else None,
+        _LABELS[name],
+        is_size,
+        computed,
+        item.value,
+        item.causes,
+        item.carried,
+    )
 
 
 def analysis_problems(analysis: Analysis) -> tuple[Diagnostic, ...]:

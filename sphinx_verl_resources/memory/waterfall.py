@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..catalog.names import TOTAL
+from ..words import N_
 
 if TYPE_CHECKING:
     from .analysis import Outcome, StepTaken
@@ -19,7 +20,7 @@ class Bar:
     """A line of the waterfall. Sizes are bytes.
 
     Attributes:
-        label: for people.
+        label: for people; of a step the one recorded.
         subject: the component or step; ``total`` for everything, ``per-gpu`` for what is left of it.
         change: what the line adds, or takes away.
         running: what there is behind it.
@@ -53,11 +54,11 @@ def waterfall(outcome: Outcome) -> list[Bar]:
         running += component.size
         share = component.size / total if total else 0.0
         bars.append(Bar(component.label, component.key, component.size, running, share))
-    bars.append(Bar("Total", TOTAL, 0, total))
+    bars.append(Bar(N_("Total"), TOTAL, 0, total))
     bars.extend(
-        Bar(step.title, step.name, -step.saved, step.after.total, step=step) for step in outcome.steps
+        Bar(step.label, step.name, -step.saved, step.after.total, step=step) for step in outcome.steps
     )
     if outcome.steps:
         end = outcome.end.total
-        bars.append(Bar("Per GPU", PER_GPU, end - total, end, outcome.saved_share))
+        bars.append(Bar(N_("Per GPU"), PER_GPU, end - total, end, outcome.saved_share))
     return bars
