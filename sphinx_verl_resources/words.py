@@ -33,7 +33,7 @@ def use_language(language: str, directories: Iterable[Path] = ()) -> str:
     own registry of catalogs is not used: it keeps the language of the first build of a process.
 
     Returns:
-        A digest of the language and of the catalogs in ``directories``: with another one, pages read otherwise.
+        A digest of the language and of the catalogs in ``directories``.
     """
     global _spoken
     directories = list(directories)
@@ -45,9 +45,8 @@ def use_language(language: str, directories: Iterable[Path] = ()) -> str:
             translations.add_fallback(after)
     _spoken = next((item for item in found if isinstance(item, gettext.GNUTranslations)), found[-1])
     files = [path for place in directories if (path := gettext.find(CATALOG, place, [language]))]
-    return hashlib.sha256(
-        b"\0".join([language.encode(), *(Path(path).read_bytes() for path in files)])
-    ).hexdigest()
+    parts = [language.encode(), *(Path(path).read_bytes() for path in files)]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _(message: str) -> str:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy
-from .labels import role_label
+from .labels import named
 from .lora import lora_parameters
 from .parts import part, per_token, states
 
@@ -105,11 +105,10 @@ class FsdpRole:
         if not whole:
             return self.gradients
         element_bytes = 2 if self.role.backend == "fsdp" else 4
-        label, symbol = role_label("undivided-gradients", self.prefix), "trained parameters"
+        symbol = "trained parameters"
         return (
             part(
-                self.prefix + "undivided-gradients",
-                label,
+                *named(self.prefix, "undivided-gradients"),
                 "assumed",
                 ((symbol, self.trained),),
                 element_bytes,
@@ -123,11 +122,9 @@ class FsdpRole:
 
     def _root(self) -> Parts:
         count = self.shape.root - (self.shape.parameters - self.parameters)
-        label = role_label("gathered-root", self.prefix)
         return (
             part(
-                self.prefix + "gathered-root",
-                label,
+                *named(self.prefix, "gathered-root"),
                 self._gathering,
                 (("parameters outside layers", count),),
                 2,
@@ -147,8 +144,7 @@ class FsdpRole:
         if self.role.fsdp.reshard or not self._gathers:
             return ()
         count = self.shape.parameters - self.shape.root
-        label = role_label("gathered-layers", self.prefix)
-        return (part(self.prefix + "gathered-layers", label, "exact", (("parameters of layers", count),), 2),)
+        return (part(*named(self.prefix, "gathered-layers"), "exact", (("parameters of layers", count),), 2),)
 
     def streamed(self) -> Parts:
         """What a frozen copy of the model that lies on the host has on the GPU at any time."""
@@ -160,11 +156,9 @@ class FsdpRole:
         return self.shard > 1 or self.on_host
 
     def _layer(self) -> Parts:
-        label = role_label("gathered-layer", self.prefix)
         return (
             part(
-                self.prefix + "gathered-layer",
-                label,
+                *named(self.prefix, "gathered-layer"),
                 self._gathering,
                 (("parameters of a layer", self.shape.unit),),
                 2,
@@ -175,11 +169,9 @@ class FsdpRole:
         """Of the output head, in 16 bits and undivided until the embedding's is there too."""
         if self.trained != self.parameters or self.prefix:
             return ()
-        label = role_label("head-gradient", self.prefix)
         return (
             part(
-                self.prefix + "head-gradient",
-                label,
+                *named(self.prefix, "head-gradient"),
                 "measured",
                 (("parameters of the head", self.shape.head),),
                 2,
@@ -205,8 +197,7 @@ class FsdpRole:
             variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), layers)
             return (
                 part(
-                    self.prefix + "layer-inputs",
-                    role_label("layer-inputs", self.prefix),
+                    *named(self.prefix, "layer-inputs"),
                     "exact",
                     variables,
                     2,
@@ -216,8 +207,7 @@ class FsdpRole:
         evidence = self.shape.evidence
         return (
             part(
-                self.prefix + "activations",
-                role_label("activations", self.prefix),
+                *named(self.prefix, "activations"),
                 evidence,
                 variables,
                 unit="",
@@ -241,9 +231,8 @@ class FsdpRole:
         return (self._at_work(tokens, self.shape.forward),)
 
     def _at_work(self, tokens: float, width: float) -> Part:
-        label = role_label("working-set", self.prefix)
         evidence = self.shape.evidence
-        return per_token(self.prefix + "working-set", label, evidence, tokens, width, "bytes of a layer")
+        return per_token(*named(self.prefix, "working-set"), evidence, tokens, width, "bytes of a layer")
 
     @property
     def _gathering(self) -> Evidence:
@@ -258,7 +247,7 @@ class FsdpRole:
             if count == self.trained
             else "parameters with adapters"
         )
-        return states(self.prefix + key, role_label(key, self.prefix), count, size, self.shard, what)
+        return states(*named(self.prefix, key), count, size, self.shard, what)
 
 
 def actor_of(shape: Shape, role: Role) -> FsdpRole:

@@ -33,7 +33,7 @@ _LABELS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def role_label(key: str, prefix: str) -> str:
-    """The label of the part ``key``; a critic has a prefix before its keys, the actor none."""
+def named(prefix: str, key: str) -> tuple[str, str]:
+    """The key and the label of a part; a critic has a prefix before its keys, the actor none."""
     actor, critic = _LABELS[key]
-    return critic if prefix else actor
+    return prefix + key, critic if prefix else actor

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy
 from .constants import EXPERT_IMBALANCE
 from .fsdp import adapter_count
+from .labels import named
 from .parts import part
 from .shape import shape_of
 
@@ -130,8 +131,7 @@ class MegatronRole:
             if count:
                 found.append(
                     part(
-                        self.prefix + key,
-                        role_label(key, self.prefix),
+                        *named(self.prefix, key),
                         "exact",
                         (("parameters on the GPU", count * self.trained),),
                         size,
@@ -207,8 +207,7 @@ class MegatronRole:
             size, key = 1, "activations"
         return (
             part(
-                self.prefix + key,
-                role_label(key, self.prefix),
+                *named(self.prefix, key),
                 "assumed",
                 variables,
                 size,
@@ -234,10 +233,8 @@ class MegatronRole:
         return self._layer(tokens, self.shape.forward)
 
     def _layer(self, tokens: float, width: float) -> Parts:
-        label = role_label("working-set", self.prefix)
         variables = (("tokens", tokens), ("bytes of a layer", width))
-        key = self.prefix + "working-set"
-        return (part(key, label, "assumed", variables, 1, "", self._sharing, "TP"),)
+        return (part(*named(self.prefix, "working-set"), "assumed", variables, 1, "", self._sharing, "TP"),)
 
     @property
     def _sharing(self) -> int:
@@ -245,7 +242,7 @@ class MegatronRole:
 
     def _states(self, key: str, count: float, size: float) -> Part:
         symbol = "parameters on the GPU"
-        return part(self.prefix + key, role_label(key, self.prefix), "exact", ((symbol, count),), size)
+        return part(*named(self.prefix, key), "exact", ((symbol, count),), size)
 
 
 def megatron_roles(
