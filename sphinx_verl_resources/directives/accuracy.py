@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
 
+from ..words import _
 from . import options
 from .analysis import NOT_USED, AnalysisDirective
 from .base import ABOUT_TABLE, TABLE_OPTIONS, free_id
@@ -68,14 +69,11 @@ class VerlAccuracy(AnalysisDirective):
         for piece in pieces:
             if piece == "summary":
                 rows = render.summary_rows(summaries)
-                caption = "How far computed values are from observed ones"
+                caption = _("How far computed values are from observed ones")
                 made.append(self.table(render.TABLE_CLASS, rows, caption, with_options=True))
                 made.append(render.verdict_sentence(verdict_shares(scores)))
             else:
                 made += self._cases(scores)
-        for node in made:
-            if isinstance(node, nodes.Element):
-                self.set_source_info(node)
         return made
 
     def _check_name(self, given: Mapping[str, str], pieces: Sequence[str]) -> None:
@@ -98,5 +96,5 @@ class VerlAccuracy(AnalysisDirective):
             for number, (text, target) in enumerate(targets.items(), 1)
         }
         rows = render.case_rows(scores, marks)
-        table = self.table(render.TABLE_CLASS, rows, "Every case", with_options=True)
+        table = self.table(render.TABLE_CLASS, rows, _("Every case"), with_options=True)
         return [table, render.reason_list(reasons, targets)] if reasons else [table]

@@ -9,6 +9,7 @@ from ..diagnostics import Code, Severity, did_you_mean
 from ..logs import log_at
 from ..memory.questions import Assumed, Configured, Entries, KeyProblem, Memory, Names, OwnModels
 from ..render import advice
+from ..words import _
 from . import options
 from .analysis import WITHOUT_REMARKS, AnalysisDirective
 from .base import ABOUT_TABLE, TABLE_OPTIONS
@@ -59,7 +60,7 @@ class VerlConfigAdvice(AnalysisDirective):
                 made.append(advice.settings_command(record.settings, keys))
             else:
                 rows = advice.settings_rows(record.settings, keys, marks)
-                caption = f"{record.name}: settings"
+                caption = _("{model}: settings").format(model=record.name)
                 made.append(self.table(advice.CONFIG_CLASS, rows, caption, with_options=True))
         self._warn(record.settings)
         return [*made, *remarks]
@@ -99,22 +100,22 @@ class VerlAnalysis(AnalysisDirective):
     def _assumptions(self) -> list[nodes.Node]:
         assumed = self.ask(Assumed())
         marks, remarks = self.remarks((*COMPONENTS, *ASSUMED_SUBJECTS))
-        return [self._table(advice.assumption_rows(assumed, marks), "Assumptions"), *remarks]
+        return [self._table(advice.assumption_rows(assumed, marks), _("Assumptions")), *remarks]
 
     def _priorities(self) -> list[nodes.Node]:
         priorities = self.ask(Entries("priorities"))
         outcomes = [self.ask(Memory(name)) for name in self.ask(OwnModels())]
         marks, remarks = self.remarks(item.name for item in priorities)
         rows = advice.priority_rows(priorities, outcomes, marks)
-        return [self._table(rows, "What to switch on first"), *remarks]
+        return [self._table(rows, _("What to switch on first")), *remarks]
 
     def _trade_offs(self) -> list[nodes.Node]:
         items = self.ask(Entries("trade_offs"))
         marks, remarks = self.remarks(item.name for item in items)
-        return [self._table(advice.trade_off_rows(items, marks), "Memory against speed"), *remarks]
+        return [self._table(advice.trade_off_rows(items, marks), _("Memory against speed")), *remarks]
 
     def _monitoring(self) -> list[nodes.Node]:
         commands, metrics = self.ask(Entries("commands")), self.ask(Entries("metrics"))
         marks, remarks = self.remarks(item.name for item in (*commands, *metrics))
         rows = advice.metric_rows(metrics, self.ask(Assumed()), marks)
-        return [*advice.command_list(commands, marks), self._table(rows, "What to watch"), *remarks]
+        return [*advice.command_list(commands, marks), self._table(rows, _("What to watch")), *remarks]

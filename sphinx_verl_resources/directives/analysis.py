@@ -10,6 +10,7 @@ from ..domain import VerlDomain
 from ..memory.questions import FilesWithErrors, IsName, RemarksOn
 from ..render.remarks import remark_list
 from ..uses import ConfigUse
+from ..words import N_, _
 from .base import VerlDirective
 from .links import link_if_any
 from .options import Option, OptionError, phrases
@@ -28,7 +29,7 @@ WITHOUT_REMARKS = Option(
     "below the first directive that has a mark for it.",
 )
 #: Said below remarks, as a link.
-ESTIMATOR = "The estimator computes what verl really does, phase by phase."
+ESTIMATOR = N_("The estimator computes what verl really does, phase by phase.")
 
 NOT_USED = " has errors; what is wrong in it is not used here. The build log says more."
 
@@ -81,7 +82,5 @@ class AnalysisDirective(VerlDirective):
                 marks.setdefault(subject, []).append(remark.name)
         domain.note_use(ConfigUse("script_url"))
         domain.note_use(ConfigUse("estimator_page"))
-        more = link_if_any(domain.settings.estimator_page, ESTIMATOR, self.env.docname)
-        content = remark_list(found, verl, domain.settings.links, more)
-        self.set_source_info(content)
-        return marks, [content]
+        more = link_if_any(domain.settings.estimator_page, _(ESTIMATOR), self.env.docname)
+        return marks, [remark_list(found, verl, domain.settings.links, more)]

@@ -7,16 +7,18 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 from ..domain import VerlDomain
 from ..logs import log_at
+from ..render.marks import verl_marks
 from ..render.table import empty_table
 from ..uses import ExtensionUse
 from .options import AnyOption, Option, OptionError, Problems, usable
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
 #: Options of every directive that makes a table.
 ABOUT_TABLE = (
@@ -46,11 +48,19 @@ class VerlDirective(SphinxDirective):
         with problems.noted():
             content = self.show(given, problems)
         if not problems:
+            self._locate(content)
             return content
         for problem in problems:
             place = getattr(problem, "place", "") or self.get_location()
             log_at(place, problem.code, f"{self.name}: {problem}", self.config)
         return [self.problem(nodes.Text(f"{self.name}: {problem}")) for problem in problems]
+
+    def _locate(self, content: Iterable[nodes.Node]) -> None:
+        """Say of each sentence where it stands, without which Sphinx offers it to no translator."""
+        for node in content:
+            self.set_source_info(node)
+            for text in sentences(node):
+                self.set_source_info(text)
 
     def check_text(self) -> None:
         """Look at what stands below the options.
@@ -73,6 +83,7 @@ class VerlDirective(SphinxDirective):
         """A box that no reader of the page overlooks."""
         paragraph = nodes.paragraph("", "", *content)
         paragraph["support_smartquotes"] = False
+        paragraph["translatable"] = 0  # problems stay as they are, so that they can be searched for
         self.set_source_info(paragraph)
         return nodes.error("", paragraph, classes=["verl-problem"])
 
@@ -94,17 +105,40 @@ class VerlDirective(SphinxDirective):
             caption = self.options.get("caption", caption)
         if caption:
             set_caption(table, caption, self.state.document)
-            self.set_source_info(table[0])
         if with_options:
             table["classes"] += self.options.get("class", "").split()
             self.add_name(table)
         return table
 
 
-def set_caption(table: nodes.table, caption: str, document: nodes.document) -> None:
-    """Give a table a title, and the id that Sphinx's permanent link to it needs."""
-    table.insert(0, nodes.title("", caption))
+#: What a translation of the text around it would lose.
+_FRAGILE = (nodes.reference, addnodes.pending_xref, verl_marks)
+
+
+def sentences(node: nodes.Node) -> Iterator[nodes.TextElement]:
+    """The texts in what a directive makes that a translator can be asked for.
+
+    Not the cells of tables, which hold names and numbers; not what is recorded, which says so itself; and not
+    what leads somewhere, since the link would get lost.
+    """
+    if isinstance(node, nodes.tbody):
+        return
+    if isinstance(node, (nodes.paragraph, nodes.title, nodes.term)):
+        if any(isinstance(inner, _FRAGILE) for inner in node.findall()):
+            node["translatable"] = 0
+        if node.get("translatable", 1):
+            yield node
+        return
+    for child in node.children:
+        yield from sentences(child)
+
+
+def set_caption(table: nodes.table, caption: str, document: nodes.document) -> nodes.title:
+    """Give a table a title, and the id that Sphinx's permanent link to it needs; returns the title."""
+    title = nodes.title("", caption)
+    table.insert(0, title)
     table["ids"].append(free_id(nodes.make_id(f"{table['classes'][0]}-{caption}"), table, document))
+    return title
 
 
 def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:

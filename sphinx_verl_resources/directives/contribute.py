@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..words import _
 from .links import link_to
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ UPSTREAM_SCRIPTS = "https://github.com/verl-project/verl/blob/main/examples/tuni
 
 def contribute_link(target: str, docname: str) -> nodes.Element:
     """A link to ``target``: an address, or a label that may or may not exist."""
-    link = link_to(target, "Add the first one.", docname)
+    link = link_to(target, _("Add the first one."), docname)
     link["verl_contribute"] = True
     return link
 

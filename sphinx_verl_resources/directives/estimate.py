@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from docutils import nodes
-
 from ..diagnostics import Code, suggest_or
 from ..domain import VerlDomain
 from ..uses import KnownUse
+from ..words import _
 from . import options
 from .base import ABOUT_TABLE, TABLE_OPTIONS
 from .options import Option, OptionError
@@ -16,6 +15,8 @@ from .settings import Body, SettingsDirective
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from docutils import nodes
 
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
@@ -118,7 +119,8 @@ class VerlEstimate(SettingsDirective):
             found = self.ask(RunEstimate(name))
         except NotEstimatedError as error:
             raise OptionError(f"the run {name!r} cannot be estimated: {error}", error.code) from None
-        return f"{run.short_name}, {run.task} on {run.resource}", found, run.measured
+        title = _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=run.resource)
+        return title, found, run.measured
 
     def _of_model(
         self, given: Mapping[str, str], body: Body, problems: options.Problems
@@ -142,7 +144,7 @@ class VerlEstimate(SettingsDirective):
             return "", None
         if not problems:
             self.note_issues(found.issues, body, problems)
-        return f"{model} on {count}*{gpu}", found
+        return _("{model} on {gpus}").format(model=model, gpus=f"{count}*{gpu}"), found
 
     def _pieces(
         self, title: str, estimate: Estimate, measured: Measured | None, pieces: tuple[str, ...]
@@ -155,19 +157,16 @@ class VerlEstimate(SettingsDirective):
                 made += render.answer(estimate, measured)
             elif piece == "table":
                 rows = render.phase_rows(estimate)
-                caption = f"{title}: memory per GPU, phase by phase"
+                caption = _("{what}: memory per GPU, phase by phase").format(what=title)
                 made.append(self.table(render.TABLE_CLASS, rows, caption, with_options=True))
             elif piece == "components":
-                label = f"The parts of the binding phase, {estimate.binding.label}:"
+                label = _("The parts of the binding phase, {phase}:").format(phase=_(estimate.binding.label))
                 made += render.part_list(label, estimate.binding.breakdown)
             else:
-                made += render.part_list("The parts of a node's host memory:", estimate.host)
+                made += render.part_list(_("The parts of a node's host memory:"), estimate.host)
         if {"components", "host"}.intersection(pieces):
             made.append(render.evidence_legend())
         made += render.notes(estimate)
-        for node in made:
-            if isinstance(node, nodes.Element):
-                self.set_source_info(node)
         return made
 
 

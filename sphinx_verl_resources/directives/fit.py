@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from docutils import nodes
-
 from ..domain import VerlDomain
+from ..words import _
 from . import options
 from .base import ABOUT_TABLE
 from .estimate import MOST_GPUS, known_gpu
@@ -17,6 +16,8 @@ from .settings import Body, SettingsDirective
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from docutils import nodes
 
     from ..estimator.questions import ModelEstimate
     from ..estimator.request import Issue
@@ -81,14 +82,11 @@ class VerlFit(SettingsDirective):
         rows = self.ask(Fit(gpu, task, sizes, counts, body.config))
         name = next(known for known in TASKS if known.casefold() == task.casefold())
         inside = render.fit_rows(rows, models, partial(row_link, self.env))
-        table = self.table(render.TABLE_CLASS, inside, f"{name} on {gpu}: what fits", with_options=True)
+        caption = _("{task} on {gpu}: what fits").format(task=name, gpu=gpu)
+        table = self.table(render.TABLE_CLASS, inside, caption, with_options=True)
         defaults = dict(self.ask(Defaults(LIMITS)))
         settings = {**(task_settings(task) or {}), **defaults, **dict(body.config)}
-        legend = render.fit_legend(rows, settings, version_text(CURRENT))
-        for node in legend:
-            if isinstance(node, nodes.Element):
-                self.set_source_info(node)
-        return [table, *legend]
+        return [table, *render.fit_legend(rows, settings, version_text(CURRENT))]
 
     def _check_settings(
         self, body: Body, models: Iterable[str], gpu: str, counts: Iterable[int], problems: options.Problems

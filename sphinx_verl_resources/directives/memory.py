@@ -22,6 +22,7 @@ from ..render.memory import (
     waterfall_rows,
 )
 from ..render.waterfall_chart import waterfall_chart
+from ..words import _, plural
 from . import options
 from .analysis import WITHOUT_REMARKS, AnalysisDirective
 from .base import ABOUT_TABLE, TABLE_OPTIONS, VerlDirective
@@ -164,7 +165,8 @@ class ModelAnalysis(AnalysisDirective):
         for piece in pieces:
             if piece == "specification":
                 rows = specification_rows(outcome, marks)
-                made[piece] = self.table(TABLE_CLASS, rows, f"{name}: the model", with_options=False)
+                caption = _("{model}: the model").format(model=name)
+                made[piece] = self.table(TABLE_CLASS, rows, caption, with_options=False)
             elif piece == "formulas":
                 made[piece] = formula_list(outcome, {} if "table" in pieces else marks)
             elif piece == "chart":
@@ -177,7 +179,6 @@ class ModelAnalysis(AnalysisDirective):
     def _chart(self, outcome: Outcome, pieces: tuple[str, ...]) -> nodes.Element:
         """The waterfall as a drawing; where that has no place and the table is left out, the table."""
         chart = waterfall_chart(waterfall(outcome), _caption(outcome))
-        self.set_source_info(chart)
         if "table" not in pieces:
             rows = waterfall_rows(outcome, {}, with_gib=False)
             # Without a caption it takes no number from the tables of the page.
@@ -189,10 +190,16 @@ VerlMemory.forms = {"analysis": ModelAnalysis, "estimate": VerlEstimate}
 
 
 def _caption(outcome: Outcome) -> str:
-    sequences = f"{outcome.batch_size} sequence{'' if outcome.batch_size == 1 else 's'}"
-    sharing = [step for step in outcome.steps if step.gpus is not None]
-    gpus = f" on {outcome.gpus} GPU{'' if outcome.gpus == 1 else 's'}" if sharing else ""
-    return f"{outcome.shape.name}: memory for {sequences} of {outcome.sequence_length} tokens{gpus}"
+    batch, length = outcome.batch_size, outcome.sequence_length
+    caption = plural(
+        "{model}: memory for {batch} sequence of {length} tokens",
+        "{model}: memory for {batch} sequences of {length} tokens",
+        batch,
+    ).format(model=outcome.shape.name, batch=batch, length=length)
+    if all(step.gpus is None for step in outcome.steps):
+        return caption
+    gpus = plural("{caption} on {count} GPU", "{caption} on {count} GPUs", outcome.gpus)
+    return gpus.format(caption=caption, count=outcome.gpus)
 
 
 class VerlMemorySummary(AnalysisDirective):
@@ -214,9 +221,8 @@ class VerlMemorySummary(AnalysisDirective):
         steps = [step.name for outcome in outcomes[:1] for step in outcome.steps]
         marks, remarks = self.remarks([TOTAL, *steps])
         rows = summary_rows(outcomes, marks, with_gib="gib" in self.options)
-        table = self.table(SUMMARY_CLASS, rows, "GB per GPU, step by step", with_options=True)
+        table = self.table(SUMMARY_CLASS, rows, _("GB per GPU, step by step"), with_options=True)
         if len({outcome.gpus for outcome in outcomes}) > 1:
-            note = nodes.paragraph("", DIFFERENT_GPUS, classes=["verl-legend"])
-            self.set_source_info(note)
+            note = nodes.paragraph("", _(DIFFERENT_GPUS), classes=["verl-legend"])
             return [table, note, *remarks]
         return [table, *remarks]

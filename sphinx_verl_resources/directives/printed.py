@@ -16,6 +16,7 @@ from ..render.printed import (
     requirement_legend,
     requirement_rows,
 )
+from ..words import _
 from . import options
 from .analysis import WITHOUT_REMARKS, AnalysisDirective
 from .base import free_id
@@ -45,8 +46,13 @@ class VerlPublished(AnalysisDirective):
             target["ids"] = [free_id(nodes.make_id(f"verl-cause-{code}"), target, self.state.document)]
         anchors = {code: target["ids"][0] for code, target in targets.items()}
         tables: list[nodes.Node] = [
-            self.table(PRINTED_CLASS, printed_rows(found, anchors), f"{name}, as printed", with_options=False)
-            for name, found, _ in answers
+            self.table(
+                PRINTED_CLASS,
+                printed_rows(found, anchors),
+                _("{model}, as printed").format(model=name),
+                with_options=False,
+            )
+            for name, found, _causes in answers
         ]
         return [*tables, cause_list(causes.values(), targets)] if causes else tables
 
@@ -69,11 +75,10 @@ class VerlRequirements(AnalysisDirective):
             self.table(
                 REQUIREMENTS_CLASS,
                 requirement_rows(verdicts, marks.get(REQUIREMENTS, ())),
-                f"{name}: how many GPUs",
+                _("{model}: how many GPUs").format(model=name),
                 with_options=False,
             )
             for name, verdicts in answers
         ]
         legend = requirement_legend(self.ask(Assumed()).memory_limit)
-        self.set_source_info(legend)
         return [legend, *tables, *remarks]

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 from docutils import nodes
 from sphinx.util.docutils import SphinxRole
 
-from ..catalog.figures import FIGURES
+from ..catalog.figures import FIGURES, NEVER
 from ..diagnostics import did_you_mean
 from ..domain import VerlDomain
 from ..logs import log_at
 from ..memory.questions import Value
 from ..memory.shapes import AnalysisError
 from ..uses import ExtensionUse, FigureUse
+from ..words import _
 from .options import OptionError
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class DataRole(ValueRole):
         if text not in FIGURES:
             raise OptionError(f"unknown figure {text!r}; {did_you_mean(text, FIGURES)}")
         domain.note_use(FigureUse(text))
-        return FIGURES[text](domain.catalog)
+        figure = FIGURES[text](domain.catalog)
+        return _(figure) if figure == NEVER else figure
 
 
 class MemoryRole(ValueRole):

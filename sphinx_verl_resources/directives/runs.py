@@ -17,9 +17,10 @@ from ..logs import log_at
 from ..memory.shapes import AnalysisError
 from ..objects import RUN, SIZE, Shown
 from ..render.runs import COMPUTED, TABLE_CLASS, templates_used
+from ..render.sentences import fill, listed
 from ..render.table import one_cell
 from ..uses import ConfigUse, KnownUse, RunsUse
-from ..words import _
+from ..words import N_, _
 from . import options
 from .base import VerlDirective, free_id
 from .contribute import contribute_link
@@ -44,6 +45,8 @@ class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names no
 
 #: The attribute that marks a section of ours until ``SectionsToCaptions`` has seen it.
 SECTION_SIZE = "verl_size"
+NOT_COMPUTED = N_("not computed")
+NONE_YET = N_("No run is recorded yet. {link}")
 
 
 OPTIONS = (
@@ -166,8 +169,7 @@ class VerlRuns(VerlDirective):
             section = nodes.section()
             section[SECTION_SIZE] = size
             self.set_source_info(section)
-            title = nodes.title("", size)
-            self.set_source_info(title)
+            title = nodes.title("", size, translatable=0)
             section += title
             section["names"].append(nodes.fully_normalize_name(size))
             section["ids"].append(free_id(size_slug(size), section, self.state.document))
@@ -195,7 +197,7 @@ class VerlRuns(VerlDirective):
             rows = verl_runs("", runs=ids, columns=list(columns), computed=computed)
             content.append(self._runs_table(rows))
         elif not broken or "caption" in self.options:
-            empty = self._empty(size or ", ".join(query.sizes), filtered=bool(query.filters))
+            empty = self._empty(size or listed(query.sizes), filtered=bool(query.filters))
             # What refers to a caption must not lose its target with the last row.
             content.append(self._runs_table(one_cell(empty)) if "caption" in self.options else empty)
         return content
@@ -220,23 +222,23 @@ class VerlRuns(VerlDirective):
         try:
             return run_texts(VerlDomain.of(self.env).ask(RunEstimate(run.id)))
         except AnalysisError:
-            return dict.fromkeys(COMPUTED, "not computed" if run.settings else NOT_RECORDED)
+            return dict.fromkeys(COMPUTED, _(NOT_COMPUTED if run.settings else NOT_RECORDED))
 
     def _runs_table(self, inside: nodes.Element) -> nodes.table:
         return self.table(TABLE_CLASS, inside, "", with_options="caption" in self.options)
 
     def _empty(self, sizes: str, *, filtered: bool) -> nodes.paragraph:
         """Says that there is nothing, and how to change that."""
-        about = f" for {sizes}" if sizes else ""
         paragraph = nodes.paragraph(classes=["verl-empty"])
-        self.set_source_info(paragraph)
         if filtered:
-            paragraph += nodes.Text(f"No recorded run{about} matches.")
+            text = _("No recorded run for {sizes} matches.") if sizes else _("No recorded run matches.")
+            paragraph += nodes.Text(text.format(sizes=sizes))
         else:
-            paragraph += nodes.Text(f"No run is recorded{about} yet. ")
             domain = VerlDomain.of(self.env)
             domain.note_use(ConfigUse("add_run"))
-            paragraph += contribute_link(domain.settings.add_run, self.env.docname)
+            link = contribute_link(domain.settings.add_run, self.env.docname)
+            text = _("No run is recorded for {sizes} yet. {link}") if sizes else _(NONE_YET)
+            paragraph += fill(text, sizes=sizes, link=link)
         return paragraph
 
     def _broken(self, file: BrokenRun) -> nodes.error:

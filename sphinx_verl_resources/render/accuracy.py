@@ -9,7 +9,9 @@ from docutils import nodes
 from ..estimator.backtest import GROUPS
 from ..estimator.ranges import LOGGED
 from ..units import gib_number, percent, plain, share
+from ..words import N_, _
 from .runs import NOTES_CLASS
+from .sentences import in_a_row, recorded
 from .table import Cell, table_group
 
 if TYPE_CHECKING:
@@ -20,9 +22,16 @@ if TYPE_CHECKING:
 
 TABLE_CLASS = "verl-accuracy"
 #: What the outcome of a case says where no figure is compared.
-_OUTCOMES = {"fits": "ran", "oom": "out of memory", "measured": "ran"}
-_AGREES = {True: "agrees", False: "contradicts"}
-_INSIDE = {True: "yes", False: "no", None: ""}
+_OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran")}
+#: What a verdict says, and whether what happened agrees.
+_VERDICTS = {
+    "fits": N_("fits"),
+    "tight": N_("tight"),
+    "does not fit": N_("does not fit"),
+    "unknown": N_("unknown"),
+}
+_AGREES = {True: N_("{verdict}: agrees"), False: N_("{verdict}: contradicts")}
+_INSIDE = {True: N_("yes"), False: N_("no"), None: ""}
 #: Characters of a source that has neither an address nor a repository.
 _LONGEST_SOURCE = 40
 
@@ -33,15 +42,15 @@ def summary_rows(summaries: Iterable[Summary]) -> nodes.tgroup:
     for item in summaries:
         numbers = [plain(item.cases), *map(share, (item.mean, item.median, item.worst, item.inside))]
         numbers.append(f"±{share(item.half_width)}")
-        rows.append([Cell.of(GROUPS[item.group]), *map(Cell.number, numbers)])
+        rows.append([Cell.of(_(GROUPS[item.group])), *map(Cell.number, numbers)])
     headings = [
-        "Compared with",
-        "Cases (n)",
-        "Mean error",
-        "Median error",
-        "Worst error",
-        "Inside the range",
-        "Half width of the range",
+        _("Compared with"),
+        _("Cases (n)"),
+        _("Mean error"),
+        _("Median error"),
+        _("Worst error"),
+        _("Inside the range"),
+        _("Half width of the range"),
     ]
     return table_group(headings, rows)
 
@@ -54,12 +63,14 @@ def verdict_sentence(shares: Mapping[str, tuple[int, int]]) -> nodes.paragraph:
     """
     agreed, ran = shares["fits"]
     found, failed = shares["oom"]
-    parts = ["Errors are absolute, relative to what was observed."]
+    parts = [_("Errors are absolute, relative to what was observed.")]
     if ran:
-        parts.append(f"Of {ran} cases that ran, {ran - agreed} are said not to fit.")
+        text = _("Of {cases} cases that ran, {number} are said not to fit.")
+        parts.append(text.format(cases=ran, number=ran - agreed))
     if failed:
-        parts.append(f"Of {failed} cases that ran out of memory, {found} are said not to fit or to be tight.")
-    return nodes.paragraph("", " ".join(parts), classes=["verl-legend"])
+        text = _("Of {cases} cases that ran out of memory, {number} are said not to fit or to be tight.")
+        parts.append(text.format(cases=failed, number=found))
+    return nodes.paragraph("", in_a_row(*parts), classes=["verl-legend"])
 
 
 def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> nodes.tgroup:
@@ -80,21 +91,21 @@ def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> 
             Cell.of(_gpus(case)),
             Cell.of(_compared(item)),
             Cell.number(gib_number(computed) if computed else ""),
-            Cell.of(f"{gib_number(low)} to {gib_number(high)}" if computed else ""),
+            Cell.of(_range(low, high) if computed else ""),
             Cell.number(gib_number(item.observed)) if item.observed else Cell.of(_outcome(item)),
             Cell.number(_error(item)),
             Cell([(_inside(item), None)], marks=[marks[note]] if note else ()),
         ])  # fmt: skip
     headings = [
-        "Case and source",
-        "Model",
-        "GPUs",
-        "Compared",
-        "Computed (GiB)",
-        "Range (GiB)",
-        "Observed (GiB)",
-        "Error",
-        "Inside, or verdict",
+        _("Case and source"),
+        _("Model"),
+        _("GPUs"),
+        _("Compared"),
+        _("Computed (GiB)"),
+        _("Range (GiB)"),
+        _("Observed (GiB)"),
+        _("Error"),
+        _("Inside, or verdict"),
     ]
     return table_group(headings, rows)
 
@@ -109,7 +120,7 @@ def reason_list(reasons: Iterable[str], targets: Mapping[str, nodes.target]) -> 
     """Why cases do not count, numbered as their marks are, each behind its target."""
     items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
     for text in reasons:
-        items += nodes.list_item("", nodes.paragraph("", "", targets[text], nodes.Text(text)))
+        items += nodes.list_item("", recorded("", targets[text], nodes.Text(text)))
     return items
 
 
@@ -120,10 +131,14 @@ def _gpus(case: Case) -> str:
 
 def _compared(item: Score) -> str:
     if item.observed is None:
-        return "outcome"
+        return _("outcome")
     if item.figure == "peak":
-        return "peak of the GPU"
-    return "verl's metric" if item.group == LOGGED else "PyTorch's counter"
+        return _("peak of the GPU")
+    return _("verl's metric") if item.group == LOGGED else _("PyTorch's counter")
+
+
+def _range(low: float, high: float) -> str:
+    return _("{low} to {high}").format(low=gib_number(low), high=gib_number(high))
 
 
 def _computed(item: Score) -> tuple[float, float, float]:
@@ -135,7 +150,7 @@ def _computed(item: Score) -> tuple[float, float, float]:
 
 
 def _outcome(item: Score) -> str:
-    return _OUTCOMES.get(item.case.outcome or "", "")
+    return _(_OUTCOMES.get(item.case.outcome or "", ""))
 
 
 def _error(item: Score) -> str:
@@ -149,14 +164,15 @@ def _error(item: Score) -> str:
 def _inside(item: Score) -> str:
     """Whether it is inside the range, or the verdict; a case that does not count says that instead."""
     if item.case.contested:
-        return "contested"
+        return _("contested")
     if item.case.not_scored:
-        return "not scored"
+        return _("not scored")
     if item.error:
-        return "not estimated"
+        return _("not estimated")
     if item.observed is not None:
-        return _INSIDE[item.inside]
-    return item.verdict if item.agrees is None else f"{item.verdict}: {_AGREES[item.agrees]}"
+        return _(_INSIDE[item.inside])
+    verdict = _(_VERDICTS[item.verdict])
+    return verdict if item.agrees is None else _(_AGREES[item.agrees]).format(verdict=verdict)
 
 
 def _case(case: Case) -> list[tuple[str, str | None]]:

@@ -8,6 +8,8 @@ from docutils import nodes
 
 from ..catalog.fields import as_text
 from ..units import GB, gb, gb_number, plain
+from ..words import _
+from .sentences import in_a_row, recorded
 from .settings import nested_yaml, overrides
 from .table import Cell, add_remarks, table_group
 
@@ -50,48 +52,77 @@ def settings_rows(
         rows.append([
             Cell([(name, None)], remarks=marks.get(name, ()), classes=("verl-path",)),
             Cell.of(as_text(value)),
-            Cell.of(as_text(key.default) if key else "not known"),
-            Cell.of(" ".join(key.effect.split()) if key else "not known"),
+            Cell.of(as_text(key.default) if key else _("not known")),
+            Cell.of(" ".join(key.effect.split()) if key else _("not known")),
         ])  # fmt: skip
-    return table_group(["Key", "Advised", "verl's default", "What it does to memory"], rows)
+    return table_group([_("Key"), _("Advised"), _("verl's default"), _("What it does to memory")], rows)
 
 
 def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
     """Everything that the figures assume."""
     precision = assumed.precision
     facts = [
-        ("Parameters", f"{plain(assumed.parameter_bytes)} bytes each ({precision})", "parameters"),
-        ("Gradients", f"{plain(assumed.gradient_bytes)} bytes each ({precision})", "gradients"),
+        (_("Parameters"), _each(assumed.parameter_bytes, precision), "parameters"),
+        (_("Gradients"), _each(assumed.gradient_bytes, precision), "gradients"),
         (
-            f"Optimizer states ({assumed.optimizer})",
-            f"{assumed.optimizer_moments} moments of {plain(assumed.optimizer_bytes)} bytes per parameter",
+            _("Optimizer states ({optimizer})").format(optimizer=assumed.optimizer),
+            _("{moments} moments of {size} bytes per parameter").format(
+                moments=assumed.optimizer_moments, size=plain(assumed.optimizer_bytes)
+            ),
             "optimizer",
         ),
         (
-            "Activations, without checkpointing",
-            f"{plain(assumed.activation_bytes)} bytes per token, layer and hidden unit ({precision})",
+            _("Activations, without checkpointing"),
+            _("{size} bytes per token, layer and hidden unit ({precision})").format(
+                size=plain(assumed.activation_bytes), precision=precision
+            ),
             "activations",
         ),
         (
-            "KV cache, for the rollout",
-            f"a key and a value of {plain(assumed.kv_cache_bytes)} bytes per token, layer and hidden unit "
-            f"({precision})",
+            _("KV cache, for the rollout"),
+            _("a key and a value of {size} bytes per token, layer and hidden unit ({precision})").format(
+                size=plain(assumed.kv_cache_bytes), precision=precision
+            ),
             "kv-cache",
         ),
         (
-            "System overhead",
-            f"{gb(assumed.overhead_gb * GB)} per GPU for the CUDA context and libraries",
+            _("System overhead"),
+            _("{size} per GPU for the CUDA context and libraries").format(size=gb(assumed.overhead_gb * GB)),
             "overhead",
         ),
-        ("Vocabulary", f"{plain(assumed.vocabulary_size)} entries", "vocabulary-size"),
-        ("Sequence length", f"{plain(assumed.sequence_length)} tokens", "sequence-length"),
-        ("Batch size", f"{plain(assumed.batch_size)} sequences", "batch-size"),
-        ("FFN dimension", f"{plain(assumed.ffn_ratio)} × hidden size", "ffn-ratio"),
-        ("Memory to use", f"below {plain(assumed.memory_limit * 100)} % of a GPU", "memory-limit"),
-        ("GPUs", f"{plain(assumed.gpus)}, where a model names no other number", "gpus"),
+        (
+            _("Vocabulary"),
+            _("{number} entries").format(number=plain(assumed.vocabulary_size)),
+            "vocabulary-size",
+        ),
+        (
+            _("Sequence length"),
+            _("{number} tokens").format(number=plain(assumed.sequence_length)),
+            "sequence-length",
+        ),
+        (_("Batch size"), _("{number} sequences").format(number=plain(assumed.batch_size)), "batch-size"),
+        (
+            _("FFN dimension"),
+            _("{number} × hidden size").format(number=plain(assumed.ffn_ratio)),
+            "ffn-ratio",
+        ),
+        (
+            _("Memory to use"),
+            _("below {share} % of a GPU").format(share=plain(assumed.memory_limit * 100)),
+            "memory-limit",
+        ),
+        (
+            _("GPUs"),
+            _("{number}, where a model names no other number").format(number=plain(assumed.gpus)),
+            "gpus",
+        ),
     ]
     rows = [[Cell.of(label, marks.get(subject, ())), Cell.of(value)] for label, value, subject in facts]
-    return table_group(["Assumption", "Value"], rows)
+    return table_group([_("Assumption"), _("Value")], rows)
+
+
+def _each(size: float, precision: str) -> str:
+    return _("{size} bytes each ({precision})").format(size=plain(size), precision=precision)
 
 
 def priority_rows(
@@ -101,11 +132,11 @@ def priority_rows(
 ) -> nodes.tgroup:
     """The steps in the order of advice, with what each saves on every model."""
     headings = [
-        "Priority",
-        "Step",
-        "Why",
-        *(f"Saves by the rule, {outcome.shape.name} (GB)" for outcome in outcomes),
-        "Keys",
+        _("Priority"),
+        _("Step"),
+        _("Why"),
+        *(_("Saves by the rule, {model} (GB)").format(model=outcome.shape.name) for outcome in outcomes),
+        _("Keys"),
     ]
     rows = []
     for number, item in enumerate(priorities, 1):
@@ -129,14 +160,14 @@ def trade_off_rows(items: Iterable[TradeOff], marks: Mapping[str, Sequence[str]]
         [Cell.of(item.change, marks.get(item.name, ())), Cell.of(item.gain), Cell.of(item.cost)]
         for item in items
     ]
-    return table_group(["Change", "Makes smaller", "Costs"], rows)
+    return table_group([_("Change"), _("Makes smaller"), _("Costs")], rows)
 
 
 def command_list(commands: Iterable[Command], marks: Mapping[str, Sequence[str]]) -> list[nodes.Element]:
     """Each command in a block of its own, under what it shows."""
     result: list[nodes.Element] = []
     for item in commands:
-        paragraph = nodes.paragraph("", item.purpose)
+        paragraph = recorded(item.purpose)
         add_remarks(paragraph, marks.get(item.name, ()))
         result += [paragraph, _code(item.command, "bash")]
     return result
@@ -146,12 +177,10 @@ def metric_rows(
     metrics: Iterable[Metric], assumed: Assumptions, marks: Mapping[str, Sequence[str]]
 ) -> nodes.tgroup:
     """What to watch, one thing a row."""
-    limit = f"Below {plain(assumed.memory_limit * 100)} % of the GPU's memory. "
-    rows = [
-        [
-            Cell.of(item.label, marks.get(item.name, ())),
-            Cell.of((limit if item.limited else "") + " ".join(item.text.split())),
-        ]
-        for item in metrics
-    ]
-    return table_group(["Metric", "What to look for"], rows)
+    limit = _("Below {share} % of the GPU's memory.").format(share=plain(assumed.memory_limit * 100))
+    rows = []
+    for item in metrics:
+        text = " ".join(item.text.split())
+        text = in_a_row(limit, text) if item.limited else text
+        rows.append([Cell.of(item.label, marks.get(item.name, ())), Cell.of(text)])
+    return table_group([_("Metric"), _("What to look for")], rows)

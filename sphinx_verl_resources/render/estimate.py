@@ -10,12 +10,14 @@ from ..diagnostics import Code
 from ..estimator.engine import counted_pool
 from ..estimator.phases import LABELS
 from ..units import GIB, gib, gib_number
+from ..words import N_, _
 from .memory import FORMULAS_CLASS, TABLE_CLASS, formula_item
 from .runs import NOTES_CLASS
+from .sentences import fill, recorded, titled
 from .table import Cell, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
@@ -28,12 +30,12 @@ __all__ = ["TABLE_CLASS", "answer", "evidence_legend", "notes", "part_list", "ph
 ANSWER_CLASS = "verl-answer"
 #: What stands in a column of the table by phase: the parts that PyTorch counts, by their keys.
 COLUMNS: Mapping[str, frozenset[str]] = {
-    "Weights": frozenset({"weights", "reference"}),
-    "Gradients": frozenset({"gradients", "undivided-gradients", "head-gradient", "fused-head-gradient"}),
-    "Optimizer": frozenset({"optimizer-states", "optimizer-states-experts", "step-buffer"}),
-    "Activations": frozenset({"layer-inputs", "activations", "working-set", "last-norm"}),
-    "Logits": frozenset({"logits", "entropy-chunk"}),
-    "Gathered": frozenset(
+    N_("Weights"): frozenset({"weights", "reference"}),
+    N_("Gradients"): frozenset({"gradients", "undivided-gradients", "head-gradient", "fused-head-gradient"}),
+    N_("Optimizer"): frozenset({"optimizer-states", "optimizer-states-experts", "step-buffer"}),
+    N_("Activations"): frozenset({"layer-inputs", "activations", "working-set", "last-norm"}),
+    N_("Logits"): frozenset({"logits", "entropy-chunk"}),
+    N_("Gathered"): frozenset(
         {
             "gathered-layer",
             "gathered-root",
@@ -44,15 +46,49 @@ COLUMNS: Mapping[str, frozenset[str]] = {
         }
     ),
 }
-OTHER, ENGINE, OUTSIDE = "Other", "Rollout engine", "Outside PyTorch"
+OTHER, ENGINE, OUTSIDE = N_("Other"), N_("Rollout engine"), N_("Outside PyTorch")
 _CRITIC = "critic-"
 #: How the counter of a recorded run is called, and the computed figure that is to be compared with it.
 _COUNTERS = {
-    "torch-max-allocated": "PyTorch's peak of allocated memory, to be compared with verl's metric",
-    "torch-max-reserved": "PyTorch's peak of reserved memory",
-    "device": "what is in use on the GPU, to be compared with the peak",
-    "not-stated": "counted in a way that is not stated",
+    "torch-max-allocated": N_(
+        "{size}: PyTorch's peak of allocated memory, to be compared with verl's metric."
+    ),
+    "torch-max-reserved": N_("{size}: PyTorch's peak of reserved memory."),
+    "device": N_("{size}: what is in use on the GPU, to be compared with the peak."),
+    "not-stated": N_("{size}: counted in a way that is not stated."),
 }
+#: A word, and why.
+_VERDICTS = {
+    "fits": (
+        N_("Fits."),
+        N_("At its peak, a GPU holds {peak} ({range}) of the {capacity} that it offers."),
+    ),
+    "tight": (
+        N_("Tight."),
+        N_("At its peak, a GPU holds {peak} ({range}); the {capacity} that it offers lie in this range."),
+    ),
+    "does not fit": (
+        N_("Does not fit."),
+        N_(
+            "At its peak, a GPU holds {peak} ({range}); it offers {capacity}, less than the range begins "
+            "with."
+        ),
+    ),
+    "unknown": (
+        N_("Not known."),
+        N_("At its peak, a GPU holds {peak} ({range}); how much memory it has is not recorded."),
+    ),
+}
+#: How well a part is known.
+_EVIDENCE = {"exact": N_("exact"), "measured": N_("measured"), "assumed": N_("assumed")}
+_METRIC = N_(
+    "{key}: {size} ({range}). It is what PyTorch counts in the training process, and does not decide whether "
+    "a run fits."
+)
+_METRIC_WITH_POOL = N_(
+    "{key}: {size} ({range}). It is what PyTorch counts in the training process, the memory of the sleeping "
+    "rollout engine included, and does not decide whether a run fits."
+)
 
 
 def run_texts(estimate: Estimate) -> dict[str, str]:
@@ -63,10 +99,10 @@ def run_texts(estimate: Estimate) -> dict[str, str]:
     """
     peak = gib_number(estimate.peak)
     if not estimate.settings.lengths.known and estimate.low < 0.9 * estimate.peak:
-        peak = f"{gib_number(estimate.low)} to {peak}"
+        peak = _("{low} to {high}").format(low=gib_number(estimate.low), high=peak)
     if any(issue.code is Code.missing_key for issue in estimate.issues):
-        peak += " (settings incomplete)"
-    return {"estimate.peak": peak, "estimate.phase": estimate.binding.label}
+        peak = _("{peak} (settings incomplete)").format(peak=peak)
+    return {"estimate.peak": peak, "estimate.phase": _(estimate.binding.label)}
 
 
 def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
@@ -76,55 +112,58 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
         estimate: of a run.
         measured: what the run reported, if anything.
     """
-    verdict, reason = _verdict(estimate)
-    first = nodes.paragraph("", "", nodes.strong("", verdict), classes=[ANSWER_CLASS])
-    first += nodes.Text(f" {reason}")
+    verdict, reason = _VERDICTS[estimate.verdict]
+    sizes = {"peak": gib(estimate.peak), "range": _span(estimate.low, estimate.high)}
+    first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
+    first += fill(
+        _("{verdict} {reason}"),
+        verdict=nodes.strong("", _(verdict)),
+        reason=_(reason).format(**sizes, capacity=gib(estimate.capacity or 0)),
+    )
     low, high = estimate.logged_range
-    pool = ", the memory of the sleeping rollout engine included" if counted_pool(estimate.settings) else ""
+    metric = _METRIC_WITH_POOL if counted_pool(estimate.settings) else _METRIC
     items = nodes.bullet_list(classes=[ANSWER_CLASS])
-    items += _item("Binding phase", nodes.Text(f"{estimate.binding.label}. "), *_relief(estimate.relief))
+    binding = fill(_("{phase}. {relief}"), phase=_(estimate.binding.label), relief=_relief(estimate.relief))
+    items += _item(_("Binding phase"), binding)
     items += _item(
-        "What verl's metric prints",
-        nodes.literal("", "perf/max_memory_allocated_gb"),
-        nodes.Text(
-            f": {gib(estimate.logged)} ({_span(low, high)}). It is what PyTorch counts in the training "
-            f"process{pool}, and does not decide whether a run fits."
+        _("What verl's metric prints"),
+        fill(
+            _(metric),
+            key=nodes.literal("", "perf/max_memory_allocated_gb"),
+            size=gib(estimate.logged),
+            range=_span(low, high),
         ),
     )
-    items += _item("Host memory", nodes.Text(f"{gib(estimate.host.total)} on each node."))
+    items += _item(
+        _("Host memory"), [nodes.Text(_("{size} on each node.").format(size=gib(estimate.host.total)))]
+    )
     if measured is not None and measured.gib:
-        items += _item("Measured", nodes.Text(f"{gib(measured.gib * GIB)}: {_COUNTERS[measured.counter]}."))
+        found = _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
+        items += _item(_("Measured"), [nodes.Text(found)])
     return [first, items]
 
 
-def _verdict(estimate: Estimate) -> tuple[str, str]:
-    """A word, and why."""
-    holds = f"At its peak, a GPU holds {gib(estimate.peak)} ({_span(estimate.low, estimate.high)})"
-    offers = gib(estimate.capacity or 0)
-    return {
-        "fits": ("Fits.", f"{holds} of the {offers} that it offers."),
-        "tight": ("Tight.", f"{holds}; the {offers} that it offers lie in this range."),
-        "does not fit": ("Does not fit.", f"{holds}; it offers {offers}, less than the range begins with."),
-        "unknown": ("Not known.", f"{holds}; how much memory it has is not recorded."),
-    }[estimate.verdict]
-
-
 def _span(low: float, high: float) -> str:
-    return f"range {gib_number(low)} to {gib(high)}"
+    return _("range {low} to {high}").format(low=gib_number(low), high=gib(high))
 
 
-def _item(title: str, *content: nodes.Node) -> nodes.list_item:
-    paragraph = nodes.paragraph("", "", nodes.strong("", title), nodes.Text(": "), *content)
-    return nodes.list_item("", paragraph)
+def _item(title: str, content: Sequence[nodes.Node]) -> nodes.list_item:
+    return nodes.list_item("", nodes.paragraph("", "", *titled(nodes.strong("", title), content)))
 
 
-def _relief(relief: Relief | None) -> Iterator[nodes.Node]:
+def _relief(relief: Relief | None) -> list[nodes.Node]:
     if relief is None:
-        yield nodes.Text("No single setting lowers the peak noticeably.")
-        return
-    yield nodes.literal("", relief.setting)
-    left = f"leaves a peak of {gib(relief.peak)}, in the phase “{LABELS[relief.binding]}”"
-    yield nodes.Text(f" relieves it most: it saves {gib(relief.saves)} and {left}.")
+        return [nodes.Text(_("No single setting lowers the peak noticeably."))]
+    return fill(
+        _(
+            "{setting} relieves it most: it saves {saved} and leaves a peak of {peak}, in the phase "
+            "“{phase}”."
+        ),
+        setting=nodes.literal("", relief.setting),
+        saved=gib(relief.saves),
+        peak=gib(relief.peak),
+        phase=_(LABELS[relief.binding]),
+    )
 
 
 def phase_rows(estimate: Estimate) -> nodes.tgroup:
@@ -136,12 +175,16 @@ def phase_rows(estimate: Estimate) -> nodes.tgroup:
     for phase, found in sums:
         binding = phase.name == estimate.binding.name
         numbers = [phase.total, *(found.get(name, 0.0) for name in shown)]
-        label = f"{phase.label} (binding phase)" if binding else phase.label
+        label = _(phase.label)
+        label = _("{phase} (binding phase)").format(phase=label) if binding else label
         cells = [Cell.of(label), *(Cell.number(gib_number(size) if size else "0") for size in numbers)]
         for cell in cells:
             cell.strong = binding
         rows.append(cells)
-    return table_group(["Phase", *(f"{name} (GiB)" for name in ("Total", *shown))], rows)
+    quantities = (_("Total"), *map(_, shown))
+    return table_group(
+        [_("Phase"), *(_("{quantity} (GiB)").format(quantity=name) for name in quantities)], rows
+    )
 
 
 def _sums(phase: Phase) -> dict[str, float]:
@@ -160,15 +203,16 @@ def part_list(title: str, breakdown: Breakdown) -> list[nodes.Node]:
     """Each part under a title: its formula, the numbers put in, and how well it is known."""
     items = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
     for component in breakdown.components:
-        formula = formula_item(f"{component.label} ({component.evidence})", [("", _formula(component))])
-        items += formula
-    items += formula_item("Total", [("", _total(breakdown))])
+        evidence = _(_EVIDENCE[component.evidence])
+        term = _("{part} ({evidence})").format(part=_(component.label), evidence=evidence)
+        items += formula_item(term, [("", _formula(component))])
+    items += formula_item(_("Total"), [("", _total(breakdown))])
     return [nodes.paragraph("", title, classes=["verl-notes-title"]), items]
 
 
 def evidence_legend() -> nodes.paragraph:
     """What the words behind the parts mean."""
-    text = (
+    text = _(
         "Exact: follows from counts and sizes. Measured: rests on observations. Assumed: a rule of thumb. "
         "Sizes are bytes unless GiB (2³⁰ bytes) stands behind them."
     )
@@ -186,15 +230,14 @@ def _total(breakdown: Breakdown) -> str:
 
 
 def notes(estimate: Estimate) -> list[nodes.Node]:
-    """What the estimate leaves out, and what it takes for granted."""
+    """What the estimate leaves out, and what it takes for granted, in the words of its messages."""
     found = [text.partition(": ")[::2] for text in estimate.unsupported]
     found += [(issue.key, issue.message) for issue in estimate.issues]
-    return _notes("What the estimate leaves out or assumes:", found) if found else []
+    return _notes(_("What the estimate leaves out or assumes:"), found) if found else []
 
 
 def _notes(title: str, found: Iterable[Sequence[str]]) -> list[nodes.Node]:
     items = nodes.bullet_list(classes=[NOTES_CLASS])
     for key, text in found:
-        paragraph = nodes.paragraph("", "", nodes.literal("", key), nodes.Text(f": {text}"))
-        items += nodes.list_item("", paragraph)
+        items += nodes.list_item("", recorded("", nodes.literal("", key), nodes.Text(f": {text}")))
     return [nodes.paragraph("", title, classes=["verl-notes-title"]), items]

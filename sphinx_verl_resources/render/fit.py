@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..units import gib, plain
+from ..words import N_, _, plural
+from .sentences import in_a_row, titled
 from .settings import flat_yaml
 from .table import Cell, table_group
 
@@ -16,14 +18,36 @@ if TYPE_CHECKING:
     from ..estimator.fit import FitCell
 
 TABLE_CLASS = "verl-fit"
-#: What each kind of cell means.
-MEANINGS = {
-    "measured": "a tested run of that size class, task and GPU is recorded for that number of GPUs, with "
-    "settings of its own.",
-    "computed": "fits at the upper end of the range of the estimate. The figure is the peak of a GPU.",
-    "tight": "the memory of the GPU lies in the range of the estimate: it may fit, or may not.",
-    "does not fit": "the GPU has less memory than the range of the estimate begins with.",
-    "unknown": "the settings leave no estimate for that number of GPUs.",
+#: Each kind of cell: in the table, above its meaning, and what it means.
+KINDS = {
+    "measured": (
+        N_("measured"),
+        N_("Measured"),
+        N_(
+            "a tested run of that size class, task and GPU is recorded for that number of GPUs, with "
+            "settings of its own."
+        ),
+    ),
+    "computed": (
+        N_("computed"),
+        N_("Computed"),
+        N_("fits at the upper end of the range of the estimate. The figure is the peak of a GPU."),
+    ),
+    "tight": (
+        N_("tight"),
+        N_("Tight"),
+        N_("the memory of the GPU lies in the range of the estimate: it may fit, or may not."),
+    ),
+    "does not fit": (
+        N_("does not fit"),
+        N_("Does not fit"),
+        N_("the GPU has less memory than the range of the estimate begins with."),
+    ),
+    "unknown": (
+        N_("unknown"),
+        N_("Unknown"),
+        N_("the settings leave no estimate for that number of GPUs."),
+    ),
 }
 FSDP = "FSDP"
 
@@ -41,24 +65,27 @@ def fit_rows(
         link: makes a link to the row of a run, from the id of the run and a text.
     """
     counts = [cell.gpus for cell in rows[0][1]] if rows else []
-    gpus = (f"{plain(count)} GPU{'' if count == 1 else 's'}" for count in counts)
-    headings = ["Size class (computed for)", *gpus]
+    gpus = (plural("{count} GPU", "{count} GPUs", count).format(count=plain(count)) for count in counts)
+    headings = [_("Size class (computed for)"), *gpus]
     body = []
     for size, cells in rows:
         model = models.get(size, "").rpartition("/")[2]
-        body.append([Cell.of(f"{size} ({model})"), *(_cell(cell, link) for cell in cells)])
+        label = _("{size} ({model})").format(size=size, model=model)
+        body.append([Cell.of(label), *(_cell(cell, link) for cell in cells)])
     return table_group(headings, body)
 
 
 def _cell(cell: FitCell, link: Callable[[str, str], nodes.Element]) -> Cell:
     classes = (f"verl-fit-{cell.kind.replace(' ', '-')}",)
+    kind = _(KINDS[cell.kind][0])
     if cell.run:
-        return Cell([], links=[link(cell.run, cell.kind)], classes=classes)
+        return Cell([], links=[link(cell.run, kind)], classes=classes)
     if cell.peak is None:
-        return Cell([(cell.kind, None)], classes=classes)
+        return Cell([(kind, None)], classes=classes)
     # How a run is laid out that does not fit helps nobody.
-    layout = "" if cell.layout == FSDP or cell.kind == "does not fit" else f", {cell.layout}"
-    return Cell([(f"{cell.kind}: {gib(cell.peak)}{layout}", None)], classes=classes)
+    bare = cell.layout == FSDP or cell.kind == "does not fit"
+    text = _("{kind}: {peak}") if bare else _("{kind}: {peak}, {layout}")
+    return Cell([(text.format(kind=kind, peak=gib(cell.peak), layout=cell.layout), None)], classes=classes)
 
 
 def fit_legend(
@@ -67,24 +94,22 @@ def fit_legend(
     """The meaning of each word in the table, and what its figures were computed with."""
     used = {cell.kind for _, cells in rows for cell in cells}
     words = nodes.bullet_list(classes=["verl-legend"])
-    for kind, meaning in MEANINGS.items():
+    for kind, (_word, title, meaning) in KINDS.items():
         if kind in used:
-            paragraph = nodes.paragraph(
-                "", "", nodes.strong("", kind.capitalize()), nodes.Text(f": {meaning}")
-            )
-            words += nodes.list_item("", paragraph)
+            content = titled(nodes.strong("", _(title)), _(meaning))
+            words += nodes.list_item("", nodes.paragraph("", "", *content))
     with_megatron = any(cell.layout.startswith("Megatron") for _, cells in rows for cell in cells)
-    megatron = (
-        " Where FSDP does not fit, Megatron is tried, with its own options that save memory; TP, PP, CP and "
-        "EP are its parallel sizes, and sizes of 1 are left out."
-        if with_megatron
-        else ""
-    )
-    below = (
-        f"Computed with FSDP and the settings below; what is not set has the default of verl {version}, and "
+    below = _(
+        "Computed with FSDP and the settings below; what is not set has the default of verl {version}, and "
         "the rollout engine takes as many GPUs for a replica as it needs. Token budgets that are not set are "
-        f"the smallest that hold one sequence, or larger ones where these take less.{megatron}"
-    )
+        "the smallest that hold one sequence, or larger ones where these take less."
+    ).format(version=version)
+    if with_megatron:
+        megatron = _(
+            "Where FSDP does not fit, Megatron is tried, with its own options that save memory; TP, PP, CP "
+            "and EP are its parallel sizes, and sizes of 1 are left out."
+        )
+        below = in_a_row(below, megatron)
     code = flat_yaml(settings)
     return [
         words,

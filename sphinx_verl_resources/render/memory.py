@@ -10,6 +10,8 @@ from ..catalog.fields import NOT_RECORDED
 from ..catalog.names import TOTAL
 from ..memory.waterfall import PER_GPU, waterfall
 from ..units import GB, gb, gb_number, gib_number, plain, share, signed
+from ..words import N_, _, plural
+from .sentences import listed, recorded, titled
 from .table import Cell, add_remarks, table_group
 
 if TYPE_CHECKING:
@@ -23,50 +25,77 @@ TABLE_CLASS = "verl-memory"
 SUMMARY_CLASS = "verl-memory-summary"
 FORMULA_CLASS = "verl-formula"
 FORMULAS_CLASS = "verl-formulas"
-_UNUSED = "no formula uses it"
+_UNUSED = N_("no formula uses it")
 #: Said under a summary whose models are not shared alike.
-DIFFERENT_GPUS = "The models are shared by different numbers of GPUs, so the rows do not compare directly."
+DIFFERENT_GPUS = N_(
+    "The models are shared by different numbers of GPUs, so the rows do not compare directly."
+)
 #: The rule for the hidden size that the analysis states and does not keep to.
 STATED_HIDDEN_SIZE = "sqrt(parameters / (12 × layers))"
+#: The components inside a sentence.
+_INSIDE = {
+    "parameters": N_("parameters"),
+    "gradients": N_("gradients"),
+    "optimizer": N_("optimizer states"),
+    "activations": N_("activations"),
+    "kv-cache": N_("KV cache"),
+    "overhead": N_("system overhead"),
+}
+
+
+def step_title(label: str, gpus: int | None) -> str:
+    """A step with the number of GPUs where that matters: ``FSDP over 8 GPUs``."""
+    if gpus is None:
+        return label
+    return plural("{step} over {count} GPU", "{step} over {count} GPUs", gpus).format(step=label, count=gpus)
+
+
+def bar_label(bar: Bar) -> str:
+    """What a line of the waterfall is called."""
+    return step_title(bar.label, bar.step.gpus) if bar.step else _(bar.label)
 
 
 def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
     """What the formulas take, and what is stated besides."""
     shape = outcome.shape
     if shape.checkpoint:
-        origin, hidden = f"of {shape.checkpoint}", ""
-        ffn = ffn_source = "" if shape.ffn_dimension else "no dense layer"
+        origin, hidden = _("of {checkpoint}").format(checkpoint=shape.checkpoint), ""
+        ffn = ffn_source = "" if shape.ffn_dimension else _("no dense layer")
     else:
-        difference = share(shape.hidden_size_share)
-        origin = f"{shape.implied_parameters / 1e9:.2f} billion by the shape below"
-        stated = plain(round(shape.stated_hidden_size))
-        hidden = f"the stated rule, {STATED_HIDDEN_SIZE}, gives {stated}; this is {difference} of it"
-        ffn_source = f"{plain(shape.ffn_dimension / shape.hidden_size)} × hidden size"
+        origin = _("{billions} billion by the shape below").format(
+            billions=f"{shape.implied_parameters / 1e9:.2f}"
+        )
+        hidden = _("the stated rule, {rule}, gives {size}; this is {share} of it").format(
+            rule=STATED_HIDDEN_SIZE,
+            size=plain(round(shape.stated_hidden_size)),
+            share=share(shape.hidden_size_share),
+        )
+        ffn_source = _("{number} × hidden size").format(number=plain(shape.ffn_dimension / shape.hidden_size))
         ffn = ""
     facts = [
-        ("Parameters", plain(shape.parameters), origin, ""),
-        ("Hidden size", plain(shape.hidden_size), hidden, ""),
-        ("Layers", plain(shape.layers), "", ""),
-        ("FFN dimension", ffn or plain(shape.ffn_dimension), _joined(ffn_source, _UNUSED), ""),
-        ("Attention heads", _count(shape.attention_heads), _UNUSED, ""),
-        ("Vocabulary", plain(shape.vocabulary_size), _UNUSED, "vocabulary-size"),
-        ("Sequences", plain(outcome.batch_size), "on every GPU", "batch-size"),
-        ("Tokens per sequence", plain(outcome.sequence_length), "", "sequence-length"),
-        ("GPUs", plain(outcome.gpus), "", "gpus"),
+        (_("Parameters"), plain(shape.parameters), origin, ""),
+        (_("Hidden size"), plain(shape.hidden_size), hidden, ""),
+        (_("Layers"), plain(shape.layers), "", ""),
+        (_("FFN dimension"), ffn or plain(shape.ffn_dimension), _joined(ffn_source, _(_UNUSED)), ""),
+        (_("Attention heads"), _count(shape.attention_heads), _(_UNUSED), ""),
+        (_("Vocabulary"), plain(shape.vocabulary_size), _(_UNUSED), "vocabulary-size"),
+        (_("Sequences"), plain(outcome.batch_size), _("on every GPU"), "batch-size"),
+        (_("Tokens per sequence"), plain(outcome.sequence_length), "", "sequence-length"),
+        (_("GPUs"), plain(outcome.gpus), "", "gpus"),
     ]
     rows = [
         [Cell.of(label, marks.get(subject, ())), Cell.number(value), Cell.of(remark)]
         for label, value, remark, subject in facts
     ]
-    return table_group(["Quantity", "Value", "Remark"], rows)
+    return table_group([_("Quantity"), _("Value"), _("Remark")], rows)
 
 
 def _count(number: int) -> str:
-    return plain(number) if number else NOT_RECORDED
+    return plain(number) if number else _(NOT_RECORDED)
 
 
 def _joined(*texts: str) -> str:
-    return "; ".join(text for text in texts if text)
+    return _("; ").join(text for text in texts if text)
 
 
 def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.definition_list:
@@ -74,13 +103,14 @@ def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.
     # "simple" keeps sphinx_rtd_theme from taking the terms for signatures.
     items = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
     for component in outcome.start.components:
-        items += formula_item(component.label, [("", _formula(component))], marks.get(component.key, ()))
-    items += formula_item("Total", [("", _sum(outcome.start))], marks.get(TOTAL, ()))
+        items += formula_item(_(component.label), [("", _formula(component))], marks.get(component.key, ()))
+    items += formula_item(_("Total"), [("", _sum(outcome.start))], marks.get(TOTAL, ()))
     for step in outcome.steps:
         changed = [item for item in step.after.components if item.key in step.changed]
-        lines = [(f"{item.label}: " if len(changed) > 1 else "", _formula(item)) for item in changed]
+        lines = [(_(item.label) if len(changed) > 1 else "", _formula(item)) for item in changed]
         lines.append(("", _sum(step.after)))
-        items += formula_item(step.title, lines, marks.get(step.name, ()), step.text)
+        title = step_title(step.label, step.gpus)
+        items += formula_item(title, lines, marks.get(step.name, ()), step.text)
     return items
 
 
@@ -91,10 +121,12 @@ def formula_item(
     title = nodes.term("", term)
     add_remarks(title, marks)
     definition = nodes.definition()
-    if text:
-        definition += nodes.paragraph("", " ".join(text.split()))
+    if text:  # a step, which the data name and describe
+        title["translatable"] = 0
+        definition += recorded(" ".join(text.split()))
     for name, formula in formulas:
-        definition += nodes.paragraph("", name, nodes.inline("", formula, classes=[FORMULA_CLASS]))
+        inline = nodes.inline("", formula, classes=[FORMULA_CLASS])
+        definition += recorded("", *(titled(name, [inline]) if name else [inline]))
     return nodes.definition_list_item("", title, definition)
 
 
@@ -115,12 +147,12 @@ def waterfall_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]], *, with
     for bar in waterfall(outcome):
         numbers = [_change(bar.change), gb_number(bar.running)]
         numbers += [gib_number(bar.running)] if with_gib else []
-        cells = [Cell.of(bar.label, marks.get(bar.subject, ())), *map(Cell.number, numbers)]
+        cells = [Cell.of(bar_label(bar), marks.get(bar.subject, ())), *map(Cell.number, numbers)]
         for cell in cells:
             cell.strong = bar.is_sum
         rows.append([*cells, Cell.of(_detail(bar))])
-    headings = ["Part or step", "Change (GB)", "Running total (GB)", "Running total (GiB)", "Share or effect"]
-    return table_group([name for name in headings if with_gib or "GiB" not in name], rows)
+    totals = [_("Running total (GB)"), *([_("Running total (GiB)")] if with_gib else [])]
+    return table_group([_("Part or step"), _("Change (GB)"), *totals, _("Share or effect")], rows)
 
 
 def _change(size: float) -> str:
@@ -130,18 +162,21 @@ def _change(size: float) -> str:
 def _detail(bar: Bar) -> str:
     """What a line is, or does."""
     if bar.subject == TOTAL:
-        return "everything on one GPU"
+        return _("everything on one GPU")
     if bar.subject == PER_GPU:
-        return f"{share(bar.share)} saved in all"
+        return _("{share} saved in all").format(share=share(bar.share))
     step = bar.step
     if step is None:
-        return f"{share(bar.share)} of the total"
+        return _("{share} of the total").format(share=share(bar.share))
     if not step.saved:
-        return "changes nothing"
-    names = [item.label for item in step.before.components if item.key in step.changed]
+        return _("changes nothing")
+    first, *others = (item for item in step.before.components if item.key in step.changed)
     before, after = step.before.of(step.changed), step.after.of(step.changed)
-    listed = names[0] + "".join(f", {name[0].lower()}{name[1:]}" for name in names[1:])
-    return f"{listed}: {gb_number(before)} → {gb(after)}"
+    return _("{parts}: {before} → {after}").format(
+        parts=listed([_(first.label), *(_(_INSIDE[item.key]) for item in others)]),
+        before=gb_number(before),
+        after=gb(after),
+    )
 
 
 def summary_rows(
@@ -150,14 +185,14 @@ def summary_rows(
     """One model a row: its total, and what a GPU holds after each step."""
     steps = outcomes[0].steps if outcomes else ()
     headings = [
-        Cell.of("Model"),
-        Cell.of("GPUs"),
-        Cell.of("All on one GPU (GB)", marks.get(TOTAL, ())),
-        *(Cell.of(f"then {step.label} (GB)", marks.get(step.name, ())) for step in steps),
-        Cell.of("Saved"),
+        Cell.of(_("Model")),
+        Cell.of(_("GPUs")),
+        Cell.of(_("All on one GPU (GB)"), marks.get(TOTAL, ())),
+        *(Cell.of(_("then {step} (GB)").format(step=step.label), marks.get(step.name, ())) for step in steps),
+        Cell.of(_("Saved")),
     ]
     if with_gib:
-        headings.insert(-1, Cell.of("Per GPU (GiB)"))
+        headings.insert(-1, Cell.of(_("Per GPU (GiB)")))
     rows = []
     for outcome in outcomes:
         sizes = [outcome.start.total, *(step.after.total for step in outcome.steps)]

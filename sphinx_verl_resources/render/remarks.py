@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..words import _
 from .marks import verl_marks, verl_remarks
 from .runs import NOTES_CLASS
+from .sentences import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,11 +26,14 @@ def remark_list(
     remarks: Sequence[Remark], verl: VerlState | None, links: Links, more: nodes.Element
 ) -> verl_remarks:
     """The remarks under a sentence that says what they are, each with its sources, and ``more`` below."""
-    as_of = f", as of {verl.date.isoformat()}" if verl else ""
+    if verl:
+        title = _("Where verl works differently, as of {date}:").format(date=verl.date.isoformat())
+    else:
+        title = _("Where verl works differently:")
     content = verl_remarks("", remarks=[remark.name for remark in remarks])
-    content += nodes.paragraph("", f"Where verl works differently{as_of}:", classes=["verl-notes-title"])
+    content += nodes.paragraph("", title, classes=["verl-notes-title"])
     for remark in remarks:
-        paragraph = nodes.paragraph("", " ".join(remark.text.split()))
+        paragraph = recorded(" ".join(remark.text.split()))
         for index, source in enumerate(remark.sources):
             paragraph += nodes.Text(" (" if index == 0 else ", ")
             paragraph += _source(source, verl, links)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..catalog.fields import field_text, field_value, heading, is_numeric
+from ..catalog.fields import NOT_RECORDED, field_text, field_value, heading, is_numeric
 from ..catalog.names import row_id
+from ..words import N_, _
+from .sentences import fill
 from .table import Cell, table_group
 
 if TYPE_CHECKING:
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
 
 TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
-COMPUTED = {"estimate.peak": "Computed peak (GiB)", "estimate.phase": "Binding phase"}
+COMPUTED = {"estimate.peak": N_("Computed peak (GiB)"), "estimate.phase": N_("Binding phase")}
 NOTES_CLASS = "verl-notes"
+#: How a run that nobody tested came about.
+_KINDS = {"measured": N_("measured"), "stated": N_("stated"), "script-default": N_("script default")}
 
 
 @dataclass
@@ -66,7 +70,7 @@ def runs_rows(
             cells[0].anchor = row_id(run.id)
         _add_marks(run, cells, columns, notes)
         rows.append(cells)
-    group = table_group([COMPUTED.get(name) or heading(name) for name in columns], rows)
+    group = table_group([_(COMPUTED.get(name) or heading(name)) for name in columns], rows)
     return group, _notes_list(notes, targets) if notes else None
 
 
@@ -101,7 +105,7 @@ def run_cells(
     ]
     if run.kind != "tested" and not {"tag", "kind"} & set(columns):
         text, address = cells[0].pieces[0]
-        cells[0].pieces[0] = (f"{text} ({_kind(run)})", address)
+        cells[0].pieces[0] = (_with_kind(text, run), address)
     return cells
 
 
@@ -116,18 +120,24 @@ def run_cell(run: Run, name: str, links: Links) -> Cell:
     if name == "tag":
         return Cell([(_tag(run), None)])
     classes = ("num",) if is_numeric(field_value(run, name)) else ()
-    return Cell([(field_text(run, name), None)], classes=classes)
+    return Cell([(_text(run, name), None)], classes=classes)
 
 
 def _tag(run: Run) -> str:
     """The tag; anything but a tested run says so here."""
     if run.kind == "tested":
         return str(run.tag)
-    return f"{run.tag} ({_kind(run)})" if run.tag else _kind(run)
+    return _with_kind(run.tag, run) if run.tag else _(_KINDS[run.kind])
 
 
-def _kind(run: Run) -> str:
-    return run.kind.replace("-", " ")
+def _with_kind(text: str, run: Run) -> str:
+    return _("{text} ({kind})").format(text=text, kind=_(_KINDS[run.kind]))
+
+
+def _text(run: Run, name: str) -> str:
+    """A field as the page shows it."""
+    text = field_text(run, name)
+    return _(text) if text == NOT_RECORDED else text
 
 
 def _number(text: str) -> tuple[str, ...]:
@@ -147,7 +157,7 @@ def _script(run: Run, links: Links) -> list[tuple[str, str | None]]:
         return [(field_text(run, "script"), links.file(run.script.ref, run.script.path))]
     if run.evidence:
         return [_evidence(run.evidence[0], links)]
-    return [(field_text(run, "script"), None)]
+    return [(_text(run, "script"), None)]
 
 
 def _evidence(item: Evidence, links: Links) -> tuple[str, str | None]:
@@ -178,14 +188,15 @@ def _notes_list(notes: Sequence[PlacedNote], targets: Collection[str]) -> nodes.
         paragraph += nodes.target("", "", ids=[placed.anchor])
         titles: dict[str, Run] = {}
         for run in placed.runs:
-            titles.setdefault(f"{run.short_name} on {run.resource}", run)
-        for index, (title, run) in enumerate(titles.items()):
-            if index:
-                paragraph += nodes.Text(", ")
+            title = _("{model} on {gpus}").format(model=run.short_name, gpus=run.resource)
+            titles.setdefault(title, run)
+        named: list[nodes.Node] = []
+        for title, run in titles.items():
+            named += [nodes.Text(_(", "))] if named else []
             if run.id in targets:
-                paragraph += nodes.reference("", title, refid=row_id(run.id), internal=True)
+                named.append(nodes.reference("", title, refid=row_id(run.id), internal=True))
             else:
-                paragraph += nodes.Text(title)
-        paragraph += nodes.Text(f": {' '.join(placed.note.text.split())}")
+                named.append(nodes.Text(title))
+        paragraph += fill(_("{runs}: {note}"), runs=named, note=" ".join(placed.note.text.split()))
         items += nodes.list_item("", paragraph)
     return items

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from docutils import nodes
+from docutils.utils import column_width
 
 from ..garbage import no_collection
 from .marks import verl_marks
@@ -60,7 +61,9 @@ class Cell:
     def width(self) -> int:
         """Characters that the cell takes on one line."""
         marks = sum(len(mark) + 1 for mark, _ in self.marks)
-        return len(self.text) + marks + MARK_WIDTH * len(self.remarks)
+        text = self.text
+        width = len(text) if text.isascii() else column_width(text)
+        return width + marks + MARK_WIDTH * len(self.remarks)
 
 
 def empty_table(name: str) -> nodes.table:

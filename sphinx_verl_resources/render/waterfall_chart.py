@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..units import MINUS, gb
+from ..words import _
+from .memory import bar_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +40,11 @@ def waterfall_chart(bars: Sequence[Bar], title: str) -> nodes.container:
 def _svg(bars: Sequence[Bar], title: str) -> str:
     scale = (WIDTH - LABELS - VALUES) / (max((bar.running for bar in bars), default=0) or 1)
     lines = [_line(bar, index, scale) for index, bar in enumerate(bars)]
-    described = "; ".join(f"{bar.label} {gb(bar.shown)}" for bar in bars)
+    sizes = _("; ").join(_("{part} {size}").format(part=bar_label(bar), size=gb(bar.shown)) for bar in bars)
+    described = _("{title}. {sizes}").format(title=title, sizes=sizes)
     return (
         f'<svg viewBox="0 0 {WIDTH} {LINE * len(bars)}" role="img" xmlns="http://www.w3.org/2000/svg" '
-        f'aria-label="{escape(f"{title}. {described}")}" font-size="13" font-family="inherit" '
+        f'aria-label="{escape(described)}" font-size="13" font-family="inherit" '
         f'fill="currentColor">{"".join(lines)}</svg>'
     )
 
@@ -53,7 +56,7 @@ def _line(bar: Bar, index: int, scale: float) -> str:
     x, base = LABELS + start * scale, top + LINE - 8
     weight = ' font-weight="bold"' if bar.is_sum else ""
     return (
-        f'<text x="{LABELS - 8}" y="{base}" text-anchor="end"{weight}>{escape(bar.label)}</text>'
+        f'<text x="{LABELS - 8}" y="{base}" text-anchor="end"{weight}>{escape(bar_label(bar))}</text>'
         f'<rect x="{x:.1f}" y="{top + 4}" width="{width:.1f}" height="{BAR}" {_paint(bar)}/>'
         f'<text x="{x + width + 6:.1f}" y="{base}"{weight}>{_value(bar)}</text>'
     )
