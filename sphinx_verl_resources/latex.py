@@ -28,6 +28,9 @@ SEPARATION, SEPARATION_WIDTH = r"\setlength{\tabcolsep}{3pt}", 2.0
 BREAKS = re.compile(r"(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])")
 #: Words up to this long stay in one piece.
 SHORT = 10
+#: Chinese, Japanese and Korean characters: twice as wide as others, and a line may break behind each.
+WIDE = "\u1100-\u115f\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
+PIECES = re.compile(rf"[{WIDE}]|[^{WIDE}\s]+")
 
 
 class FitTables(OnOurPages):
@@ -78,12 +81,13 @@ def widths(pieces: list[float], lines: list[float], room: float) -> list[float]:
 
 def _width(text: str) -> float:
     """In average characters of a proportional font, with the space between columns."""
-    return sum(1.5 if char.isupper() else 1.1 for char in text) + SEPARATION_WIDTH
+    wide = len(re.findall(f"[{WIDE}]", text))
+    return sum(1.5 if char.isupper() else 1.1 for char in text) + 1.1 * wide + SEPARATION_WIDTH
 
 
 def _words(text: str) -> Iterator[str]:
     """The pieces of a text that stay on one line."""
-    for word in text.split() or [""]:
+    for word in PIECES.findall(text) or [""]:
         for part in re.split(r"(?<=-)", word):
             yield from BREAKS.split(part) if len(word) > SHORT else [part]
 
