@@ -12,6 +12,7 @@ from __future__ import annotations
 import gettext
 import hashlib
 import itertools
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ CATALOG = "sphinx_verl_resources"
 #: The translations that come with the package.
 LOCALE = Path(__file__).parent / "locale"
 
-_spoken = gettext.NullTranslations()
+_spoken: gettext.NullTranslations = gettext.NullTranslations()
 
 
 def use_language(language: str, directories: Iterable[Path] = ()) -> str:
@@ -36,17 +37,19 @@ def use_language(language: str, directories: Iterable[Path] = ()) -> str:
         A digest of the language and of the catalogs in ``directories``.
     """
     global _spoken
-    directories = list(directories)
-    found = [
-        gettext.translation(CATALOG, place, [language], fallback=True) for place in (*directories, LOCALE)
+    places = [*directories, LOCALE]
+    files = {place: gettext.find(CATALOG, place, [language]) for place in places}
+    # Not through ``gettext.translation``, which reads each file once in the life of a process.
+    texts = {place: Path(name).read_bytes() for place, name in files.items() if name}
+    found: list[gettext.NullTranslations] = [
+        gettext.GNUTranslations(BytesIO(text)) for text in texts.values()
     ]
+    found = found or [gettext.NullTranslations()]
     for translations, after in itertools.pairwise(found):
-        if isinstance(translations, gettext.GNUTranslations):
-            translations.add_fallback(after)
-    _spoken = next((item for item in found if isinstance(item, gettext.GNUTranslations)), found[-1])
-    files = [path for place in directories if (path := gettext.find(CATALOG, place, [language]))]
-    parts = [language.encode(), *(Path(path).read_bytes() for path in files)]
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+        translations.add_fallback(after)
+    _spoken = found[0]
+    own = [text for place, text in texts.items() if place != LOCALE]
+    return hashlib.sha256(b"\0".join([language.encode(), *own])).hexdigest()
 
 
 def _(message: str) -> str:

@@ -17,6 +17,7 @@ from sphinx.testing.util import SphinxTestApp
 from sphinx_verl_resources.catalog.files import bundled_directory, configured_directory, take_snapshot
 from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.words import use_language
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,6 +196,7 @@ class Project:
             app.build()
         finally:
             app.cleanup()
+            use_language("en")  # whatever follows in this process
         lines = re.sub(r"\x1b\[[0-9;]*m", "", warning.getvalue()).splitlines()
         return Build(app, read, [line for line in lines if line.strip()])
 

@@ -1,0 +1,335 @@
+"""What pages say, in the language of the documentation: ours, the project's own, and none that is known."""
+
+from __future__ import annotations
+
+import gettext
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from docutils.utils import column_width
+
+from sphinx_verl_resources.words import CATALOG, LOCALE, use_language
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from bs4 import BeautifulSoup
+
+#: Every directive, with what it can show.
+DIRECTIVES = """
+.. verl-runs:: 7B 671B 3B
+
+.. verl-runs:: 1.5B
+   :columns: id, model, estimate.peak, estimate.phase, kind, checkpoint, measured.gib, contributor
+   :caption: C
+
+.. verl-runs:: 7B
+   :task: none-such
+
+.. verl-runs:: 405B
+
+.. verl-memory:: 3B
+   :gib:
+
+.. verl-memory:: Qwen/Qwen3-8B
+   :show: specification, chart
+
+.. verl-memory-summary:: 3B, 32B
+   :gib:
+
+.. verl-published::
+
+.. verl-requirements::
+
+.. verl-config:: 3B
+
+.. verl-analysis:: assumptions
+
+.. verl-analysis:: priorities
+
+.. verl-analysis:: trade-offs
+
+.. verl-analysis:: monitoring
+
+.. verl-fit::
+   :gpu: H100
+   :gpus: 1, 4, 8
+   :sizes: 7B, 70B
+
+.. verl-memory::
+   :run: qwen2-5-7b-grpo-lora-1xh100
+   :show: answer, table, components, host
+
+.. verl-memory::
+   :model: Qwen/Qwen2.5-7B-Instruct
+   :gpus: 8*H100
+   :show: answer, table, components
+
+   algorithm.adv_estimator: gae
+
+.. verl-accuracy::
+   :show: summary
+
+.. verl-accuracy::
+   :show: cases
+
+"""
+BLOCKS = "p, td, th, caption, dt, h2, text, li"
+
+
+#: What the data give, or formulas.
+RECORDED = ".verl-notes, .verl-path, .verl-formula, .verl-mark, .headerlink, code, pre"
+
+
+def blocks(soup: BeautifulSoup) -> Iterator[str]:
+    """The text of each piece of the page that stands by itself, but for what is recorded."""
+    page = soup.select_one("[role=main]")
+    for element in page.select(RECORDED):
+        element.extract()
+    for element in page.select(BLOCKS):
+        if not element.select(BLOCKS):
+            yield " ".join(element.get_text().split())
+
+
+def anywhere(message: str) -> str:
+    """A pattern for a message, whatever stands in its places."""
+    return "(.*?)".join(map(re.escape, re.split(r"\{\w+\}", message))).replace("'", "['’]")
+
+
+def said(messages: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
+    """The messages that stand in any of the texts, and where: sentences anywhere, words as the whole of a text."""
+    distinct = list(dict.fromkeys(texts))
+    found: dict[str, str] = {}
+    for message in messages:
+        match = re.compile(anywhere(message) if len(message.split()) > 3 else f"^{anywhere(message)}$").search
+        found.update((message, text) for text in distinct if match(text))
+    return found
+
+
+@pytest.fixture(scope="module")
+def chinese() -> dict[str, str]:
+    """The messages whose words a translation changes, and theirs."""
+    found = gettext.translation(CATALOG, LOCALE, ["zh_CN"])._catalog
+    items = {key[0] if isinstance(key, tuple) else key: text for key, text in found.items() if key}
+    kept = re.compile(r"\{\w+\}|GPUs?|Gi?B")
+    return {
+        key: text
+        for key, text in items.items()
+        if key != text and re.search("[A-Za-z]{2}", kept.sub("", key))
+    }
+
+
+def test_a_chinese_page_says_nothing_in_english(project, root, chinese):
+    project.page(DIRECTIVES)
+    english = said(chinese, blocks(project.build().soup()))
+    assert len(english) > 200
+    build = project.build(language="zh_CN")
+    assert build.warnings == []
+    translated = list(blocks(build.soup()))
+    recorded = set(values(root / "data"))
+    assert said(chinese, (text for text in translated if text not in recorded)) == {}
+    whole = "\n".join(translated)
+    assert [message for message in english if not re.search(anywhere(chinese[message]), whole)] == []
+
+
+def test_nothing_passes_the_catalog(project, root, tmp_path):
+    """With every message in brackets, what stands outside of them are data and numbers."""
+    template = (LOCALE / f"{CATALOG}.pot").read_text("utf-8")
+    marked = re.sub(r'msgid "(.+)"\nmsgstr ""', r'msgid "\1"\nmsgstr "⟦\1⟧"', template)
+    marked = re.sub(
+        r'msgid "(.+)"\nmsgid_plural "(.+)"\nmsgstr\[0\] ""\nmsgstr\[1\] ""',
+        r'msgid "\1"\nmsgid_plural "\2"\nmsgstr[0] "⟦\1⟧"\nmsgstr[1] "⟦\2⟧"',
+        marked,
+    )
+    own_catalog(project, marked, "en")
+    build = project.page(DIRECTIVES).build()
+    assert build.warnings == []
+    soup = build.soup()
+    recorded = " | ".join(values(root / "data"))
+    unmarked = set()
+    for text in blocks(soup):
+        rest = text
+        while rest != (rest := re.sub("⟦[^⟦⟧]*⟧", "|", rest)):
+            pass
+        parts = (re.sub(r"^(\d+\. |\W+)|\W+$", "", part).replace("’", "'") for part in rest.split("|"))
+        unmarked |= {part for part in parts if re.search("[A-Za-z]{2,}", part) and part not in recorded}
+    number = r"[\d.,]+ (GB|GiB)|\d+\*.*|true|false|vllm[\d.]+|C"
+    assert {part for part in unmarked if not re.fullmatch(number, part)} == set()
+    assert soup.svg["aria-label"].count("⟦") > 10
+
+
+def values(data: Path) -> Iterator[str]:
+    """Every key and value of the data, on one line each."""
+
+    def inside(value: object) -> Iterator[str]:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                yield str(key)
+                yield from inside(item)
+        elif isinstance(value, list):
+            for item in value:
+                yield from inside(item)
+        else:
+            yield " ".join(str(value).split())
+
+    for path in sorted(data.rglob("*.yaml")):
+        yield from inside(yaml.safe_load(path.read_text("utf-8")))
+
+
+def own_catalog(project, text: str, language: str = "zh_CN", name: str = CATALOG) -> Path:
+    """A translation of the project's own; Sphinx compiles it."""
+    path = project.path / "locales" / language / "LC_MESSAGES" / f"{name}.po"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=utf-8\\n"\n\n'
+    path.write_text(text if "Content-Type" in text else header + text, "utf-8")
+    return path
+
+
+def caption(build) -> str:
+    return build.soup().caption.get_text().removesuffix("¶").strip()
+
+
+def test_each_build_of_a_process_speaks_its_own_language(project):
+    project.page(".. verl-memory:: 3B\n   :show: specification\n")
+    chinese, english = "3B：模型参数", "3B: the model"
+    found = [caption(project.build(language=language)) for language in ("zh_CN", "en", "zh_CN")]
+    assert [re.sub(r"^\S+ \d+ ", "", text) for text in found] == [chinese, english, chinese]
+
+
+def test_two_applications_at_a_time_each_speak_their_own_language(project, tmp_path):
+    """The language is chosen when a build begins, not when an application is made."""
+    from sphinx.testing.util import SphinxTestApp
+
+    project.page(".. verl-memory:: 3B\n   :show: specification\n").build("dummy")
+    apps = [
+        SphinxTestApp("text", srcdir=project.path, builddir=tmp_path / name, confoverrides={"language": name})
+        for name in ("zh_CN", "en")
+    ]
+    try:
+        for app in apps:
+            app.build()
+    finally:
+        for app in apps:
+            app.cleanup()
+        use_language("en")
+    texts = [(Path(app.outdir) / "index.txt").read_text("utf-8") for app in apps]
+    assert ["模型参数" in text for text in texts] == [True, False]
+
+
+def test_a_language_that_nobody_has_translated_is_english(project):
+    build = project.page(".. verl-analysis:: monitoring\n").build(language="fr")
+    assert build.warnings == []
+    assert "What to watch" in caption(build)
+
+
+def test_the_project_words_single_messages_itself(project):
+    own_catalog(project, 'msgid "What to watch"\nmsgstr "看什么"\n')
+    build = project.page(".. verl-analysis:: monitoring\n").build(language="zh_CN")
+    assert caption(build).endswith("看什么")
+    assert "关注要点" in build.soup().get_text()
+
+
+def test_pages_are_read_again_when_the_project_words_something_otherwise(project):
+    project.page(".. verl-analysis:: monitoring\n\n.. toctree::\n\n   other\n").page(
+        "Nothing.\n", "other.rst"
+    )
+    own_catalog(project, 'msgid "What to watch"\nmsgstr "看什么"\n')
+    project.build(language="zh_CN")
+    assert project.build().read == set()
+    own_catalog(project, 'msgid "What to watch"\nmsgstr "看哪些"\n')
+    build = project.build()
+    assert build.read == {"index"}
+    assert caption(build).endswith("看哪些")
+
+
+@pytest.mark.parametrize("parallel", [0, 2])
+def test_rows_made_late_are_translated(own, data, parallel):
+    data.run("a", kind="stated", contributor=...)
+    for number in range(8):
+        own.page("Nothing.\n", f"page{number}.rst")
+    build = own.page(".. verl-runs:: 7B\n").build(language="zh_CN", parallel=parallel)
+    assert build.warnings == []
+    head, row = build.rows("size-7b")
+    assert head[:3] == ["标签", "模型", "任务"]
+    assert (row[0], row[-1]) == ("MIN（自述）", "未记录")
+
+
+def offered(build, name: str = "index.pot") -> set[str]:
+    """The messages that Sphinx asks translators for."""
+    text = build.text(name)
+    return set(re.findall(r'^msgid "(.+)"$', text, re.MULTILINE))
+
+
+def test_sphinx_offers_sentences_and_headings_to_translators_and_no_data(own, data):
+    data.run("a", settings={"data.train_batch_size": 1}, notes=[{"code": "other", "text": "A remark."}])
+    page = (
+        ".. verl-runs:: 7B\n\n* In a list:\n\n  .. verl-runs:: 7B\n\n.. verl-runs:: 1.5B\n   :tag: MIN\n\n"
+        ".. verl-analysis:: monitoring\n\n.. verl-memory-summary:: 3B, 32B\n\n.. verl-fit::\n   :gpu: H100\n"
+        "   :sizes: 7B\n   :gpus: 1\n"
+    )
+    build = own.page(page).build("gettext")
+    assert build.warnings == []
+    found = offered(build)
+    legend = {text for text in found if text.startswith("Computed ")}
+    assert len(legend) == 1
+    assert found - legend == {
+        "index",
+        "In a list:",
+        "No recorded run for 1.5B matches.",
+        "What to watch",
+        "Metric",
+        "What to look for",
+        "Where verl works differently, as of 2026-08-22:",
+        "GB per GPU, step by step",
+        "Model",
+        "GPUs",
+        "Saved",
+        "The models are shared by different numbers of GPUs, so the rows do not compare directly.",
+        "GRPO on H100: what fits",
+        "Size class (computed for)",
+        "1 GPU",
+        "Computed: fits at the upper end of the range of the estimate. The figure is the peak of a GPU.",
+    }
+
+
+def test_sphinx_offers_the_answer_of_an_estimate_and_names_of_parts(project):
+    page = ".. verl-memory::\n   :run: qwen2-5-7b-grpo-lora-1xh100\n   :show: answer, components\n"
+    found = offered(project.page(page).build("gettext"))
+    for begin in (
+        "Tight. At its peak, ",
+        "Binding phase: ",
+        "What verl's metric prints: ",
+        "Weights (exact)",
+    ):
+        assert any(text.startswith(begin) for text in found), begin
+    assert not any("chunked_prefill" in text or " = " in text for text in found)
+
+
+def test_translations_of_pages_reach_what_is_made_while_reading(project):
+    own_catalog(project, 'msgid "What to watch"\nmsgstr "À surveiller"\n', "fr", "index")
+    build = project.page(".. verl-analysis:: monitoring\n").build(language="fr")
+    assert build.warnings == []
+    assert caption(build).endswith("À surveiller")
+
+
+def test_columns_are_as_wide_as_chinese_words_are(project):
+    text = (
+        project.page(".. verl-analysis:: assumptions\n   :no-remarks:\n")
+        .build("text", language="zh_CN")
+        .text("index.txt")
+    )
+    lines = [line for line in text.splitlines() if line.startswith(("|", "+"))]
+    assert len(lines) > 20
+    assert len({column_width(line) for line in lines}) == 1
+    assert max(map(column_width, lines)) < 110
+
+
+def test_on_paper_a_chinese_sentence_may_break(project):
+    tex = project.page(".. verl-requirements:: 8B\n   :no-remarks:\n").build("latex", language="zh_CN")
+    found = tex.text("projectnamenotset.tex").split(r"\begin{longtable}")[1].split(r"\endfirsthead")[0]
+    shares = [int(part) / int(whole) for part, whole in re.findall(r"\\X\{(\d+)\}\{(\d+)\}", found)]
+    assert len(shares) == 9
+    assert max(shares) < 0.25

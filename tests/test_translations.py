@@ -1,0 +1,140 @@
+"""The message catalogs: complete, up to date, and passed by no word that a reader sees."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from string import Formatter
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: What marks a text for the catalog.
+MARKS = {"_", "N_", "plural"}
+#: Makes something that readers see, from the texts that it is given.
+SHOWN = {"Text", "paragraph", "strong", "emphasis", "title", "term", "inline", "Cell", "table_group",
+         "table", "link_to", "link_if_any", "fill", "titled", "set_caption", "waterfall_chart"}  # fmt: skip
+#: Modules of ``render`` whose text is for terminals or for programs.
+FOR_TERMINALS = {"backtest_text", "estimate_text", "plan_text", "plain_table", "text_table", "settings"}
+
+
+@pytest.fixture(scope="module")
+def tool(root):
+    """The program behind ``make messages``."""
+    spec = importlib.util.spec_from_file_location("messages", root / "tools" / "messages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=["zh_CN"])
+def po(request, tool):
+    return tool.LOCALE / request.param / "LC_MESSAGES" / f"{tool.DOMAIN}.po"
+
+
+def test_every_translation_is_tested(tool):
+    assert [path.parts[-3] for path in tool.translations()] == ["zh_CN"]
+
+
+def test_the_template_is_that_of_the_sources(tool):
+    assert tool.TEMPLATE.read_bytes() == tool.text(tool.template()), "run make messages"
+
+
+def test_a_translation_has_what_the_template_has(tool, po):
+    found = tool.translation(po)
+    found.update(tool.template())
+    assert po.read_bytes() == tool.text(found), "run make messages"
+
+
+def names(text: str) -> set[str]:
+    return {name for _, name, *_ in Formatter().parse(text) if name is not None}
+
+
+def test_everything_is_translated(tool, po):
+    messages = [message for message in tool.translation(po) if message.id]
+    assert len(messages) > 300
+    for message in messages:
+        assert not message.fuzzy, message.id
+        ids = message.id if isinstance(message.id, tuple) else (message.id,)
+        strings = message.string if isinstance(message.id, tuple) else (message.string,)
+        for string in strings:
+            assert string.strip(), message.id
+            assert names(string) == names(ids[-1]), message.id
+
+
+def test_what_is_compiled_is_what_is_written(tool, po):
+    assert po.with_suffix(".mo").read_bytes() == tool.compiled(tool.translation(po)), "run make messages"
+
+
+def test_catalogs_name_nobody(tool, po):
+    for path in (tool.TEMPLATE, po):
+        assert "@" not in path.read_text("utf-8")
+
+
+def called(node: ast.Call) -> str:
+    """The name of what is called; ``Cell.of`` goes by that of its class."""
+    if isinstance(node.func, ast.Attribute):
+        return "Cell" if getattr(node.func.value, "id", "") == "Cell" else node.func.attr
+    return getattr(node.func, "id", "")
+
+
+def literals(node: ast.AST) -> Iterator[ast.Constant]:
+    """The texts below ``node`` that nobody marks for the catalog, but for keys and what is compared."""
+    if isinstance(node, (ast.Compare, ast.Subscript)) or (
+        isinstance(node, ast.Call) and called(node) in MARKS
+    ):
+        return
+    if isinstance(node, ast.Dict):
+        for value in node.values:
+            yield from literals(value)
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        yield from literals(child)
+
+
+def documented(tree: ast.Module) -> set[int]:
+    """Where the texts stand that document something: as a statement of their own."""
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def modules(root: Path, folder: str) -> list[Path]:
+    found = sorted((root / "sphinx_verl_resources" / folder).glob("*.py"))
+    return [path for path in found if path.stem not in FOR_TERMINALS]
+
+
+def test_no_sentence_passes_the_catalog(root):
+    """In ``render`` there is nothing but what is shown, so whatever holds two words goes through it."""
+    found = []
+    for path in modules(root, "render"):
+        tree = ast.parse(path.read_text("utf-8"))
+        known = documented(tree)
+        found += [
+            f"{path.name}:{node.lineno}: {node.value}"
+            for node in literals(tree)
+            if id(node) not in known
+            and "<" not in node.value
+            and re.search(r"[A-Za-z]{2,},? [A-Za-z(]{2,}", node.value)
+        ]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", ["render", "directives"])
+def test_no_word_that_is_shown_passes_the_catalog(root, folder):
+    found = []
+    for path in modules(root, folder):
+        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(call, ast.Call) and called(call) in SHOWN:
+                found += [
+                    f"{path.name}:{node.lineno}: {called(call)}({node.value!r})"
+                    for argument in call.args
+                    for node in literals(argument)
+                    if re.search(r"[A-Za-z]{2,}", node.value)
+                ]
+    assert found == []
