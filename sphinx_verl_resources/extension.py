@@ -80,8 +80,7 @@ POST_TRANSFORMS = (
 
 def setup_extension(app: Sphinx) -> ExtensionMetadata:
     """Register everything."""
-    # Sphinx has compiled what lies there, see its ``gettext_auto_build``.
-    use_language(app.config.language, [Path(app.srcdir) / name for name in app.config.locale_dirs])
+    speak(app)  # for the title of the index, which Sphinx asks for here
     register_config(app)
     app.add_domain(VerlDomain)
     for node in (verl_runs, verl_marks, verl_remarks):
@@ -112,6 +111,11 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     }
 
 
+def speak(app: Sphinx) -> str:
+    """Choose the language; see ``use_language`` for what is returned."""
+    return use_language(app.config.language, [Path(app.srcdir) / name for name in app.config.locale_dirs])
+
+
 def start(app: Sphinx) -> None:
     """Tell the domain where conf.py is."""
     VerlDomain.of(app.env).confdir = Path(app.confdir)
@@ -123,8 +127,8 @@ def find_outdated(
     """The pages to read again because of the data, the configuration or the project's own translations."""
     domain = VerlDomain.of(env)
     domain.forget()
-    # Not before: only now has Sphinx compiled what lies there, see its ``gettext_auto_build``.
-    words = use_language(app.config.language, [Path(app.srcdir) / name for name in app.config.locale_dirs])
+    # Once more, since only now has Sphinx compiled what the project words itself, see ``gettext_auto_build``.
+    words = speak(app)
     # Taken before any other process starts, so that all of them answer from the same files.
     _ = domain.snapshot
     if app.parallel > 1 and len(added | changed) > MANY_PAGES:

@@ -146,7 +146,8 @@ def printed_problems(analysis: Analysis) -> Iterator[Diagnostic]:
 
 
 def _problem(part: Part, name: str, loc: tuple[str | int, ...], item: Comparison) -> Iterator[Diagnostic]:
-    what = f"{item.label} of {name}" + (f" after {item.step}" if item.step else "")
+    gpus = f" over {item.gpus} GPU{'' if item.gpus == 1 else 's'}" if item.gpus else ""
+    what = f"{item.label} of {name}" + (f" after {item.step}{gpus}" if item.step else "")
     if not item.is_explained:
         unit = " GB" if item.is_size else ""
         computed = gb(item.computed) if item.is_size else plain(round(item.computed))
