@@ -230,10 +230,13 @@ def test_a_language_that_nobody_has_translated_is_english(project):
     assert "What to watch" in caption(build)
 
 
-def test_the_project_words_single_messages_itself(project):
-    own_catalog(project, 'msgid "What to watch"\nmsgstr "看什么"\n')
+def test_the_project_words_single_messages_itself(project, root):
+    """With the example of the documentation."""
+    guide = (root / "docs" / "languages.rst").read_text("utf-8")
+    (example,) = re.findall(r"code-block:: po\n\n((?:   .*\n|\n)+)", guide)
+    own_catalog(project, example.replace("   msg", "msg"))
     build = project.page(".. verl-analysis:: monitoring\n").build(language="zh_CN")
-    assert caption(build).endswith("看什么")
+    assert caption(build).endswith("需要监控的指标")
     assert "关注要点" in build.soup().get_text()
 
 
