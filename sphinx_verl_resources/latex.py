@@ -30,7 +30,8 @@ BREAKS = re.compile(r"(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])")
 SHORT = 10
 #: Chinese, Japanese and Korean characters: twice as wide as others, and a line may break behind each.
 WIDE = "\u1100-\u115f\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
-PIECES = re.compile(rf"[{WIDE}]|[^{WIDE}\s]+")
+#: A few of them are a word, which reads better in one piece.
+PIECES = re.compile(rf"[{WIDE}]{{1,4}}|[^{WIDE}\s]+")
 
 
 class FitTables(OnOurPages):

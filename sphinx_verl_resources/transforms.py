@@ -49,7 +49,7 @@ class SectionsToCaptions(SphinxTransform):
             content = sorted(section.children[1:], key=lambda node: isinstance(node, addnodes.index))
             for node in content:
                 if isinstance(node, nodes.table):
-                    set_caption(node, size, self.document)["translatable"] = 0
+                    set_caption(node, size, self.document)
             section.replace_self(content)
         for table in list(self.document.findall(nodes.table)):
             inside = any(isinstance(parent, nodes.entry) for parent in ancestors(table))

@@ -133,12 +133,10 @@ def sentences(node: nodes.Node) -> Iterator[nodes.TextElement]:
         yield from sentences(child)
 
 
-def set_caption(table: nodes.table, caption: str, document: nodes.document) -> nodes.title:
-    """Give a table a title, and the id that Sphinx's permanent link to it needs; returns the title."""
-    title = nodes.title("", caption)
-    table.insert(0, title)
+def set_caption(table: nodes.table, caption: str, document: nodes.document) -> None:
+    """Give a table a title, and the id that Sphinx's permanent link to it needs."""
+    table.insert(0, nodes.title("", caption))
     table["ids"].append(free_id(nodes.make_id(f"{table['classes'][0]}-{caption}"), table, document))
-    return title
 
 
 def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
