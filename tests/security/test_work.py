@@ -59,7 +59,8 @@ def test_yaml_makes_plain_values_only(text):
 
 
 @pytest.mark.parametrize(
-    "number", ["9" * 400, "1e400", "-1e400", ".nan", ".inf", "1e99", "0x10", "1" * 19 + ".5"]
+    "number",
+    ["9" * 18, "9" * 5000, "9" * 400, "1e400", "-1e400", ".nan", ".inf", "1e99", "0x10", "1" * 19 + ".5"],
 )
 @pytest.mark.parametrize("field", ["max_batch", "added", "measured", "gpus"])
 def test_numbers_out_of_all_bounds(data, field, number):
@@ -89,24 +90,29 @@ def test_a_script_that_is_none_is_refused_at_once(text):
 
 
 PREFIX = "python3 -m verl.trainer.main_ppo "
-#: What is repeated as often as a file of this kind can be long.
-SHAPES = {
-    "runs/a.yaml": ["{", "? ", "key%d: 1\n", '- "\\u202e"\n', "a@a.", "a" * 99 + " "],
-    "analysis.yaml": ["remarks:\n- {name: a, text: T, about: [", "steps:\n- a\n"],
-    "cases/a.yaml": ["- {id: a%d}\n", "- "],
-    "gpus.yaml": ["gpus:\n- {name: a, aliases: [x, "],
-    "run.sh": [
-        "(",
-        "${",
-        "$((",
-        "`",
-        "A=$A$A\n",
-        "if ",
-        "cat <<E\n",
-        PREFIX + "a={1,2}",
-        PREFIX + "x=$((9**9**9))",
-    ],
-}
+#: What a file begins with, and what is repeated behind it for as long as a file of this kind can be.
+SHAPES = [
+    ("runs/a.yaml", "", "{"),
+    ("runs/a.yaml", "", "? "),
+    ("runs/a.yaml", "", "key%d: 1\n"),
+    ("runs/a.yaml", "", '- "\\u202e"\n'),
+    ("runs/a.yaml", "label: ", "a@a."),
+    ("runs/a.yaml", "label: a", " " * 99 + "b"),
+    ("analysis.yaml", "remarks:\n- name: a\n  text: T\n  sources: [{path: x}]\n  about:\n", "  - a%d\n"),
+    ("analysis.yaml", "steps:\n", "- {name: a%d}\n"),
+    ("cases/a.yaml", "", "- {id: a%d}\n"),
+    ("cases/a.yaml", "", "- "),
+    ("gpus.yaml", "gpus:\n- name: a\n  aliases:\n", "  - a%d\n"),
+    ("run.sh", "", "("),
+    ("run.sh", "", "${"),
+    ("run.sh", "", "$(("),
+    ("run.sh", "", "`"),
+    ("run.sh", "", "A=$A$A\n"),
+    ("run.sh", "", "if "),
+    ("run.sh", "", "cat <<E\n"),
+    ("run.sh", PREFIX, "a={1,2}"),
+    ("run.sh", PREFIX, "x=$((9**9**9)) "),
+]
 READ = """
 import resource, sys
 from pathlib import Path
@@ -120,11 +126,12 @@ else:
 """
 
 
-@pytest.mark.parametrize(("name", "shape"), [(name, shape) for name in SHAPES for shape in SHAPES[name]])
-def test_as_much_as_is_read_at_all(data, name, shape):
+@pytest.mark.parametrize(("name", "before", "repeated"), SHAPES)
+def test_as_much_as_is_read_at_all(data, name, before, repeated):
     """The limit of processor time is far above what any of them takes, and far below what one that grows takes."""
-    parts = [shape % index if "%d" in shape else shape for index in range(MAX_BYTES // len(shape))]
-    text = "".join(parts)[: MAX_LENGTH if name == "run.sh" else MAX_BYTES - 10]
+    most = MAX_LENGTH if name == "run.sh" else MAX_BYTES
+    items = (repeated % index if "%d" in repeated else repeated for index in range(most // len(repeated)))
+    text = (before + "".join(items))[:most]
     data.write(f"../{name}" if name == "run.sh" else name, text)
     command = [sys.executable, "-c", READ, name]
     result = subprocess.run(command, cwd=data.path.parent, capture_output=True, text=True)
