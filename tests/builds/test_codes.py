@@ -24,7 +24,7 @@ class Case(NamedTuple):
         code: the kind.
         file: what is wrong; ``a.yaml`` stands for ``data/runs/a.yaml``, a name in ``docs`` for a page.
         content: its text, or the keys that differ from a good run; a key that is ``...`` is left out.
-        place: line and column, or the line alone on a page.
+        place: line and column, or the line alone on a page, or the value in conf.py.
         message: how the message begins.
     """
 
@@ -67,8 +67,8 @@ CASES = [
     Case("config_key", "data/analysis.yaml", "priorities: [{name: fsdp, advice: A, reason: R, keys: [a.b]}]\n", "1:56", "verl has no key"),
     Case("unexplained_difference", "more/analysis.yaml", PRINTED % ("99", ""), "1:32", "Activations of 3B: 99 GB"),
     Case("stale_cause", "last/analysis.yaml", PRINTED % ("10.7", "K"), "1:32", "Activations of 3B: the printed"),
-    Case("file_unreadable", "docs/conf.py", "", "1:1", "the data directory '../nowhere' does not exist; "),
-    Case("config", "docs/conf.py", "", "2:1", "verl_resources_add_run: 'nowhere' is neither an address nor a label"),
+    Case("file_unreadable", "docs/conf.py", "", "verl_resources_data", "the data directory '../nowhere' does not exist; "),
+    Case("config", "docs/conf.py", "", "verl_resources_add_run", "verl_resources_add_run: 'nowhere' is neither an address nor a label"),
     Case("unresolved", "docs/unresolved.rst", ".. verl-fit::\n   :gpu: H100\n\n   data.x: ${y}\n", "9", "verl-fit: the value of"),
     Case("reference", "docs/reference.rst", "An :verl:gpu:`H1000`.\n", "6", "verl:gpu: there is no GPU 'H1000'; did you"),
     Case("directive", "docs/directive.rst", ".. verl-runs::\n   :colour: red\n", "6", "verl-runs: :colour: unknown option; "),
@@ -153,11 +153,21 @@ def shown(case: Case) -> str:
     return f"../data/runs/{case.file}" if "/" not in case.file else f"../{case.file}"
 
 
+def place(project, case: Case) -> str:
+    """Line and column as messages have them."""
+    if case.file != "docs/conf.py":
+        return case.place
+    lines = (project.path / "conf.py").read_text("utf-8").splitlines()
+    return f"{next(n for n, line in enumerate(lines, 1) if line.startswith(case.place))}:1"
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
 def test_place_words_and_code(project, built, case):
     lines = [line.replace(f"{project.path}/", "../docs/") for line in built[0]]
     found = [line for line in lines if line.startswith(f"{shown(case)}:")]
-    expected = rf"{re.escape(f'{shown(case)}:{case.place}: ')}(ERROR|WARNING): {re.escape(case.message)}"
+    expected = (
+        rf"{re.escape(f'{shown(case)}:{place(project, case)}: ')}(ERROR|WARNING): {re.escape(case.message)}"
+    )
     matching = [line for line in found if re.match(expected, line)]
     assert len(matching) == 1, found
     assert matching[0].endswith(f" [verl.{case.code}]")

@@ -56,8 +56,9 @@ def doctree(tree, name: str) -> str:
     """Everything below the title, without what differs between languages and versions."""
     text = tree.pformat()
     text = "\n".join(text[text.index("<title") :].splitlines()[2:]) + "\n"
-    # docutils writes what is true as 1 or, before 0.22, as True.
+    # docutils writes what is true or false as 1 or 0 or, before 0.22, as a word.
     text = re.sub(rf"\b{name}\.(rst|md)", name, text).replace('="True"', '="1"')
+    text = text.replace('="False"', '="0"')
     if name.startswith(OTHER_FIGURES):
         text = re.sub(r'colwidth="\d+"', 'colwidth="0"', text)
         text = re.sub(r"(?<![\w-])\d[\d,.]*(?=\s|\))", "0", text)
