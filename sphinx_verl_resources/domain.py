@@ -59,7 +59,6 @@ class VerlDomain(Domain):
     #: ``problems``: what was wrong with them then.
     #: ``analysis_problems``: what was wrong with the analysis; None where no page used it.
     #: ``objects``: per document, what it shows that can be referred to.
-    #: ``words``: a digest of the words in which the documents were read, see ``words.use_language``.
     #: ``written``: per output, the answers that each document showed when it was last written.
     initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
         "uses": {},
@@ -67,7 +66,6 @@ class VerlDomain(Domain):
         "problems": (),
         "analysis_problems": None,
         "objects": {},
-        "words": "",
         "written": {},
     }
     #: Raise when ``initial_data`` or what lies in it takes another shape: a question or a diagnostic another
@@ -78,8 +76,9 @@ class VerlDomain(Domain):
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }
 
-    #: The directory of conf.py.
+    #: The directory of conf.py, and a digest of the words of this build, see ``words.use_language``.
     confdir: Path
+    words = ""
 
     @classmethod
     def of(cls, env: BuildEnvironment) -> VerlDomain:
@@ -229,11 +228,6 @@ class VerlDomain(Domain):
             doc for doc, uses in self.uses.items() if any(answers[use] != seen for use, seen in uses.items())
         }
 
-    def reworded(self, words: str) -> set[str]:
-        """The documents that were read in other words than those that ``words`` is the digest of."""
-        before, self.data["words"] = self.data["words"], words
-        return set(self.uses) if before != words else set()
-
     def unwritten(self, output: str) -> list[str]:
         """The documents whose answers ``output`` does not show yet, which is taken to be mended now.
 
@@ -242,12 +236,7 @@ class VerlDomain(Domain):
         """
         written = self.data["written"].get(output, {})
         now = {
-            doc: _digest(
-                [
-                    self.data["words"],
-                    *sorted(f"{use} {seen} {self._link(use, doc)}" for use, seen in uses.items()),
-                ]
-            )
+            doc: _digest(sorted(f"{use} {seen} {self._link(use, doc)}" for use, seen in uses.items()))
             for doc, uses in self.uses.items()
         }
         self.data["written"][output] = now
@@ -256,11 +245,11 @@ class VerlDomain(Domain):
     @property
     def _state(self) -> str:
         """Equal states give equal answers; needs neither YAML nor pydantic."""
-        return f"{__version__} {self.snapshot.digest} {self.settings}"
+        return f"{__version__} {self.words} {self.snapshot.digest} {self.settings}"
 
     def _fingerprint(self, use: Use) -> str:
         if isinstance(use, ExtensionUse):
-            return __version__
+            return f"{__version__} {self.words}"
         if isinstance(use, ObjectUse):
             # Where it stands is known when all pages have been read, see ``unwritten``.
             recorded = self.canonical(use.kind, use.name)

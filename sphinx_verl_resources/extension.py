@@ -128,12 +128,12 @@ def find_outdated(
     domain = VerlDomain.of(env)
     domain.forget()
     # Once more, since only now has Sphinx compiled what the project words itself, see ``gettext_auto_build``.
-    words = speak(app)
+    domain.words = speak(app)
     # Taken before any other process starts, so that all of them answer from the same files.
     _ = domain.snapshot
     if app.parallel > 1 and len(added | changed) > MANY_PAGES:
         _ = domain.catalog  # or each of these processes would load it
-    return sorted((domain.outdated() | domain.reworded(words)) - removed)
+    return sorted(domain.outdated() - removed)
 
 
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:

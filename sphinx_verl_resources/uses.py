@@ -76,7 +76,10 @@ class EntriesUse:
 
 @dataclass(frozen=True)
 class ExtensionUse:
-    """A page has a directive or role, whatever it says: the next version may understand it differently."""
+    """A page has a directive or role, whatever it says.
+
+    The next version may understand it differently, and the project may word differently what it makes.
+    """
 
 
 #: Questions about the memory analysis and about the estimator.
