@@ -7,10 +7,11 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from .catalog.links import COMMIT_URL, SCRIPT_URL, Links, template_problem
+from .catalog.links import COMMIT_URL, SCRIPT_URL, Links, is_address, template_problem
 from .diagnostics import Code, Diagnostic, Location
 
 if TYPE_CHECKING:
+    from collections.abc import Container
     from pathlib import Path
 
     from sphinx.application import Sphinx
@@ -141,6 +142,18 @@ def config_problems(config: VerlConfig, confdir: Path) -> list[Diagnostic]:
         found.append(
             Diagnostic(conf_place(confdir, "data"), Code.config, message, 'write ["data"], for example')
         )
+    return found
+
+
+def label_problems(config: VerlConfig, confdir: Path, labels: Container[str]) -> list[Diagnostic]:
+    """Labels that somebody chose and that do not exist, which is known when all pages have been read."""
+    found: list[Diagnostic] = []
+    for name in LABELS:
+        target = getattr(config, name)
+        if target != getattr(VerlConfig(), name) and not is_address(target) and target.lower() not in labels:
+            message = f"{PREFIX}{name}: {target!r} is neither an address nor a label"
+            hint = "write https://…, or put the label before a heading"
+            found.append(Diagnostic(conf_place(confdir, name), Code.config, message, hint))
     return found
 
 

@@ -18,10 +18,9 @@ from sphinx.util.nodes import make_refnode
 from . import __version__, objects
 from .catalog.figures import FIGURES
 from .catalog.files import bundled_directory, configured_directory, take_snapshot
-from .catalog.links import is_address
 from .catalog.names import SIZES
-from .config import LABELS, PREFIX, VerlConfig, conf_place, config_problems, read_config
-from .diagnostics import Code, Diagnostic, nearest
+from .config import LABELS, VerlConfig, conf_place, config_problems, label_problems, read_config
+from .diagnostics import Diagnostic, nearest
 from .estimator.questions import EstimatorQuestion
 from .logs import log_diagnostic
 from .memory.questions import Answer, Question
@@ -71,7 +70,7 @@ class VerlDomain(Domain):
     #: Raise when ``initial_data`` or what lies in it takes another shape: a question or a diagnostic another
     #: name, module or other fields. Sphinx then reads everything again. A fingerprint that is made otherwise
     #: is no reason: a new version of the extension reads all its pages again anyway, see ``ExtensionUse``.
-    data_version = 7
+    data_version = 8
     object_types = {  # noqa: RUF012
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }
@@ -165,8 +164,8 @@ class VerlDomain(Domain):
         for problem in self.data["problems"]:
             log_diagnostic(problem, self.env.config)
         self._report_analysis()
-        for name in LABELS:
-            self._check_label(name)
+        for problem in label_problems(self.settings, self.confdir, self.env.domains["std"].anonlabels):
+            log_diagnostic(problem, self.env.config)
         return is_new
 
     def _report_analysis(self) -> None:
@@ -184,16 +183,6 @@ class VerlDomain(Domain):
             self.data["analysis_problems"] = tuple(problems)
         for problem in self.data["analysis_problems"]:
             log_diagnostic(problem, self.env.config)
-
-    def _check_label(self, name: str) -> None:
-        """A label that somebody chose must exist, which is known when all pages have been read."""
-        target = getattr(self.settings, name)
-        labels = self.env.domains["std"].anonlabels
-        if target != getattr(VerlConfig(), name) and not is_address(target) and target.lower() not in labels:
-            message = f"{PREFIX}{name}: {target!r} is neither an address nor a label"
-            place = conf_place(self.confdir, name)
-            hint = "write https://…, or put the label before a heading"
-            log_diagnostic(Diagnostic(place, Code.config, message, hint), self.env.config)
 
     # -- who uses what
 
