@@ -375,7 +375,7 @@ class VerlDomain(Domain):
         target: str,
         node: pending_xref,
         contnode: Element,
-    ) -> list[tuple[str, reference]]:
+    ) -> list[Any]:
         """What ``:any:``, and a link of MyST, may mean."""
         found = []
         for kind, name in objects.matches(self.shown, target):

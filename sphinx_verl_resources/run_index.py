@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 from sphinx.domains import Index, IndexEntry
 
@@ -21,7 +21,7 @@ class RunIndex(Index):
     """Every run that some page shows, under its size class; ``:ref:`verl-runindex``` leads there."""
 
     name = "runindex"
-    localname: ClassVar[str]
+    localname = "Recorded runs"  # see ``in_this_language``
 
     def generate(
         self, docnames: Iterable[str] | None = None
