@@ -21,7 +21,7 @@ UPSTREAM_SCRIPTS = "https://github.com/verl-project/verl/blob/main/examples/tuni
 def contribute_link(target: str, docname: str) -> nodes.Element:
     """A link to ``target``: an address, or a label that may or may not exist."""
     link = link_to(target, _("Add the first one."), docname)
-    link["verl_contribute"] = True
+    link["verl_contribute"] = 1
     return link
 
 

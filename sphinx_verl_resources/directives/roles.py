@@ -48,7 +48,7 @@ class ValueRole(SphinxRole):
 
     def _inline(self, text: str, name: str) -> nodes.inline:
         node = nodes.inline(self.rawtext, text, classes=[name])
-        node["support_smartquotes"] = False
+        node["support_smartquotes"] = 0
         return node
 
 
