@@ -18,6 +18,8 @@ __all__ = ["__version__", "setup"]
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Register the extension with Sphinx."""
-    from .extension import setup_extension
+    from .garbage import no_collection
 
+    with no_collection():
+        from .extension import setup_extension
     return setup_extension(app)

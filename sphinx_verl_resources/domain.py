@@ -21,9 +21,9 @@ from .catalog.files import bundled_directory, configured_directory, take_snapsho
 from .catalog.names import SIZES
 from .config import LABELS, VerlConfig, conf_place, config_problems, label_problems, read_config
 from .diagnostics import Diagnostic, nearest
-from .estimator.questions import EstimatorQuestion
+from .estimator.question import EstimatorQuestion
 from .logs import log_diagnostic
-from .memory.questions import Answer, Question
+from .memory.question import Answer, Question
 from .memory.shapes import AnalysisError
 from .uses import ConfigUse, EntriesUse, ExtensionUse, FigureUse, KnownUse, ObjectUse
 from .words import _

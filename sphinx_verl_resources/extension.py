@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING
 from . import __version__
 from .assets import add_static_path, link_style_sheet
 from .config import register_config
-from .directives.accuracy import VerlAccuracy
-from .directives.advice import VerlAnalysis, VerlConfigAdvice
 from .directives.contribute import link_upstream
-from .directives.fit import VerlFit
+from .directives.later import later
 from .directives.links import replace_missing
-from .directives.memory import VerlMemory, VerlMemorySummary
-from .directives.printed import VerlPublished, VerlRequirements
 from .directives.references import ObjectRole, warn_missing
-from .directives.registries import VerlGpus, VerlModels
 from .directives.roles import DataRole, MemoryRole
 from .directives.runs import VerlRuns, verl_runs
 from .domain import VerlDomain
@@ -40,6 +35,7 @@ from .words import use_language
 if TYPE_CHECKING:
     from collections.abc import Set
 
+    from docutils.parsers.rst import Directive
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
     from sphinx.util.typing import ExtensionMetadata
@@ -52,18 +48,18 @@ ENV_VERSION = 4
 #: Up to so many pages Sphinx reads in one process.
 MANY_PAGES = 5
 
-DIRECTIVES = {
+DIRECTIVES: dict[str, type[Directive]] = {
     "verl-runs": VerlRuns,
-    "verl-memory": VerlMemory,
-    "verl-memory-summary": VerlMemorySummary,
-    "verl-published": VerlPublished,
-    "verl-requirements": VerlRequirements,
-    "verl-config": VerlConfigAdvice,
-    "verl-analysis": VerlAnalysis,
-    "verl-fit": VerlFit,
-    "verl-accuracy": VerlAccuracy,
-    "verl-gpus": VerlGpus,
-    "verl-models": VerlModels,
+    "verl-memory": later("memory", "VerlMemory"),
+    "verl-memory-summary": later("memory", "VerlMemorySummary"),
+    "verl-published": later("printed", "VerlPublished"),
+    "verl-requirements": later("printed", "VerlRequirements"),
+    "verl-config": later("advice", "VerlConfigAdvice"),
+    "verl-analysis": later("advice", "VerlAnalysis"),
+    "verl-fit": later("fit", "VerlFit"),
+    "verl-accuracy": later("accuracy", "VerlAccuracy"),
+    "verl-gpus": later("registries", "VerlGpus"),
+    "verl-models": later("registries", "VerlModels"),
 }
 POST_TRANSFORMS = (
     DrawCharts,

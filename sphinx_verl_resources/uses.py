@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .estimator.questions import EstimatorQuestion
-from .memory.questions import Question
+from .estimator.question import EstimatorQuestion
+from .memory.question import Question
 
 if TYPE_CHECKING:
     from .catalog.selection import RunQuery

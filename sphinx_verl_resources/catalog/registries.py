@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..diagnostics import Code
 from .catalog import Registry
-from .models.accuracy import Accuracy, AccuracyFile
 from .models.architecture import Architecture, ArchitectureFile
 from .models.base import NamedRecord
-from .models.config_key import ConfigKey, ConfigKeyFile
 from .models.gpu import Gpu, GpuFile
 from .names import fold
 from .validation import load, problem_at, valid_entries
@@ -19,7 +17,9 @@ if TYPE_CHECKING:
 
     from ..diagnostics import Diagnostic
     from .files import DataFile
+    from .models.accuracy import Accuracy
     from .models.base import Record
+    from .models.config_key import ConfigKey
     from .yaml_data import Document
 
 Entry = TypeVar("Entry", bound=NamedRecord)
@@ -37,11 +37,15 @@ def load_architectures(files: Iterable[DataFile], problems: list[Diagnostic]) ->
 
 def load_config_keys(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[ConfigKey]:
     """The keys of verl's configuration."""
+    from .models.config_key import ConfigKey, ConfigKeyFile
+
     return _load(files, problems, ConfigKeyFile, ConfigKey, str)
 
 
 def load_accuracy(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Accuracy]:
     """How well the estimator does, by group of cases."""
+    from .models.accuracy import Accuracy, AccuracyFile
+
     return _load(files, problems, AccuracyFile, Accuracy, str)
 
 

@@ -18,8 +18,8 @@ from .options import Option, OptionError, phrases
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..estimator.questions import EstimatorQuestion
-    from ..memory.questions import Answer, Question
+    from ..estimator.question import EstimatorQuestion
+    from ..memory.question import Answer, Question
 
 #: The flag that leaves remarks out.
 NO_REMARKS = "no-remarks"

@@ -11,7 +11,6 @@ from ..catalog.figures import FIGURES, NEVER
 from ..diagnostics import did_you_mean
 from ..domain import VerlDomain
 from ..logs import log_at
-from ..memory.questions import Value
 from ..memory.shapes import AnalysisError
 from ..uses import ExtensionUse, FigureUse
 from ..words import _
@@ -73,4 +72,6 @@ class MemoryRole(ValueRole):
 
     def value(self, domain: VerlDomain, text: str) -> str:
         """Ask the analysis."""
+        from ..memory.questions import Value
+
         return domain.ask(Value(text))

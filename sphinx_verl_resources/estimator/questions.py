@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Severity, did_you_mean
 from ..memory.shapes import AnalysisError
+from .question import EstimatorQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from .fit import FitCell
     from .request import Issue, Request
     from .versions import Version
-
-Answer = TypeVar("Answer", covariant=True)
 
 _NO_SETTINGS = "add them to its file, or name a model and settings instead"
 
@@ -57,18 +56,6 @@ def issue_text(issue: Issue) -> str:
     """What is wrong, with what, and what to do about it."""
     hint = f"; {issue.hint}" if issue.hint else ""
     return f"{issue.key}: {issue.message}{hint}"
-
-
-class EstimatorQuestion(Generic[Answer]):
-    """Hashable, picklable, and without state of its own."""
-
-    def answer(self, world: World) -> Answer:
-        """Compute the answer.
-
-        Raises:
-            AnalysisError: what is recorded has none.
-        """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ Questions are kept between builds, and a page is read again when the answer to o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Severity
+from .question import Question
 
 if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
@@ -17,20 +18,6 @@ if TYPE_CHECKING:
     from .analysis import Outcome
     from .printed import Comparison
     from .requirements import Verdict
-
-Answer = TypeVar("Answer", covariant=True)
-
-
-class Question(Generic[Answer]):
-    """Hashable, picklable, and without state of its own."""
-
-    def answer(self, analysis: Analysis) -> Answer:
-        """Compute the answer.
-
-        Raises:
-            AnalysisError: what is recorded has none.
-        """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,22 @@
+"""What every question about the estimator is; the questions themselves are in ``questions.py``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from .questions import World
+
+Answer = TypeVar("Answer", covariant=True)
+
+
+class EstimatorQuestion(Generic[Answer]):
+    """Hashable, picklable, and without state of its own."""
+
+    def answer(self, world: World) -> Answer:
+        """Compute the answer.
+
+        Raises:
+            AnalysisError: what is recorded has none.
+        """
+        raise NotImplementedError
