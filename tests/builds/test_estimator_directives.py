@@ -134,14 +134,16 @@ def test_a_run_that_cannot_be_estimated_says_so(own, data):
     assert build.rows("size-7b")[1] == ["a", "not computed"]
 
 
-def test_a_page_of_runs_does_not_load_the_estimator(runs):
+def test_a_page_of_runs_loads_neither_the_estimator_nor_the_analysis(runs):
     """Most pages show nothing computed, and should not wait for it."""
     runs.page(".. verl-runs:: 7B\n").build()
     code = (
         "import sys\nfrom sphinx.cmd.build import main\n"
         f"assert main(['-q', '-E', {str(runs.path)!r}, {str(runs.path / 'out')!r}]) == 0\n"
         "loaded = [name for name in sys.modules if name.startswith('sphinx_verl_resources.estimator.')]\n"
-        "assert set(loaded) <= {'sphinx_verl_resources.estimator.questions'}, loaded"
+        "assert set(loaded) <= {'sphinx_verl_resources.estimator.question'}, loaded\n"
+        "assert 'sphinx_verl_resources.memory.questions' not in sys.modules\n"
+        "assert 'sphinx_verl_resources.directives.memory' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
