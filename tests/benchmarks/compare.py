@@ -1,7 +1,7 @@
 """How fast the tables are beside other ways to the same tables. Run by ``make benchmark``.
 
-Every figure is that of whole ``sphinx-build`` processes, the fastest of several where they are short. All of
-them run in turns on one machine, and the ratios between them are what counts. Writes docs/benchmarks.json,
+Every figure is that of whole ``sphinx-build`` processes, the fastest of several where they are short. They
+take turns on one machine, and the ratios between them are what counts. Writes docs/benchmarks.json,
 which the documentation shows, and prints the same tables.
 """
 

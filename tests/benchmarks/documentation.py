@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from builds import build, kept_mib
-from measurement import Measurement, fastest
+from measurement import Measurement, fastest, seconds
 from peers import NOTHING, OURS
 
 if TYPE_CHECKING:
@@ -74,6 +74,6 @@ def measure(folder: Path) -> Iterator[Measurement]:
     builds = {name: partial(build, project, folder / "bytecode") for name, project in projects.items()}
     for name, found in fastest(builds, REPEAT).items():
         kept = kept_mib(projects[name])
-        yield Measurement("documentation", name, found.seconds, 0, PAGES, 1, found.peak_mib, kept)
+        yield Measurement("documentation", name, seconds(found), 0, PAGES, 1, found.peak_mib, kept)
     for project in projects.values():
         shutil.rmtree(project)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from builds import build, kept_mib
-from measurement import Measurement, fastest
+from measurement import Measurement, fastest, seconds
 from peers import PEERS
 from projects import write_project
 
@@ -42,8 +42,9 @@ def _compare(folder: Path, runs: int, pages: int, jobs: int, repeat: int) -> Ite
         name: partial(build, project, folder / "bytecode", "-j", str(jobs))
         for name, project in projects.items()
     }
-    for name, found in fastest(builds, repeat).items():
+    for name, found in fastest(builds, repeat, jobs).items():
         kept = kept_mib(projects[name])
-        yield Measurement("full", name, found.seconds, runs, pages, jobs, found.peak_mib, kept)
+        taken = seconds(found, jobs)
+        yield Measurement("full", name, taken, runs, pages, jobs, found.peak_mib, kept)
     for project in projects.values():
         shutil.rmtree(project)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from builds import build
 from content import AFTER, BEFORE, Row
-from measurement import Measurement, fastest
+from measurement import Measurement, fastest, seconds
 from peers import PEERS
 from projects import write_project
 
@@ -35,7 +35,7 @@ def measure(folder: Path) -> Iterator[Measurement]:
             for name, project in projects.items()
         }
         for name, found in fastest(builds, REPEAT).items():
-            yield Measurement(what, name, found.seconds, RUNS, RUNS // PER_PAGE, peak_mib=found.peak_mib)
+            yield Measurement(what, name, seconds(found), RUNS, RUNS // PER_PAGE, peak_mib=found.peak_mib)
     for project in projects.values():
         shutil.rmtree(project)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from builds import build
-from measurement import Measurement, fastest
+from measurement import Measurement, fastest, seconds
 from peers import LIST_TABLE, NOTHING, OURS
 from projects import write_project
 
@@ -30,6 +30,6 @@ def measure(folder: Path) -> Iterator[Measurement]:
             for name, project in projects.items()
         }
         for name, found in fastest(builds, repeat).items():
-            yield Measurement("text", name, found.seconds, runs, peak_mib=found.peak_mib)
+            yield Measurement("text", name, seconds(found), runs, peak_mib=found.peak_mib)
         for project in projects.values():
             shutil.rmtree(project)
