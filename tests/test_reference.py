@@ -9,13 +9,13 @@ import pytest
 
 from sphinx_verl_resources.config import PREFIX, VerlConfig
 from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.directives.later import PLACES, imported
 from sphinx_verl_resources.directives.options import Option
-from sphinx_verl_resources.extension import DIRECTIVES
 
 FORMS = [
     (name, form, directive)
-    for name, whole in DIRECTIVES.items()
-    for form, directive in getattr(whole, "forms", {"": whole}).items()
+    for name in PLACES
+    for form, directive in getattr(imported(name), "forms", {"": imported(name)}).items()
 ]
 OPTIONS = [(name, option) for name, _, directive in FORMS for option in directive.option_spec.options]
 
@@ -56,7 +56,7 @@ def test_every_option_says_what_it_does(name, option):
 def test_every_directive_and_role_has_its_reference(page, project):
     project.page("Text.")
     roles = project.build().app.env.get_domain("verl").roles
-    assert set(re.findall(r"rst:directive:: \.\. ([\w-]+)::", page)) == set(DIRECTIVES)
+    assert set(re.findall(r"rst:directive:: \.\. ([\w-]+)::", page)) == set(PLACES)
     assert set(re.findall(r"(?:rst:role::|^ {13,}) ?verl:(\w+)$", page, re.MULTILINE)) == set(roles)
     asked = re.findall(r"docs-options:: (\S+) ?(\S*)", page)
     assert sorted(asked) == sorted((n, f) for n, f, directive in FORMS if directive.option_spec.options)

@@ -12,7 +12,7 @@ from sphinx_verl_resources.catalog.fields import recorded_fields
 from sphinx_verl_resources.catalog.schema import MODELS, schema
 from sphinx_verl_resources.config import PREFIX, VerlConfig
 from sphinx_verl_resources.diagnostics import COMMAND_LINE_ONLY, Code
-from sphinx_verl_resources.extension import DIRECTIVES
+from sphinx_verl_resources.directives.later import imported
 from sphinx_verl_resources.render.runs import COMPUTED
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Options(Generated):
 
     def lines(self) -> Iterator[str]:
         name, *form = self.arguments
-        forms = list(getattr(DIRECTIVES[name], "forms", ()))
+        forms = list(getattr(imported(name), "forms", ()))
         linked = set() if form == forms[:1] else {option.name for option in options_of(name)}
         for option in options_of(name, *form):
             yield f".. rst:directive:option:: {option.name}"
@@ -107,7 +107,7 @@ class Options(Generated):
 
 def options_of(name: str, form: str = "") -> tuple[Option, ...]:
     """The options of a directive; of a directive with two forms, of the first one or the one named."""
-    directive = DIRECTIVES[name]
+    directive = imported(name)
     forms = getattr(directive, "forms", {})
     if forms:
         directive = forms[form or next(iter(forms))]

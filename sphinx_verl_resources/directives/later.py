@@ -12,17 +12,32 @@ from .options import AnyOption
 
 if TYPE_CHECKING:
     from docutils.parsers.rst import Directive
-    from sphinx.util.typing import OptionSpec
+
+#: By name, the module of this package and the class.
+PLACES = {
+    "verl-runs": ("runs", "VerlRuns"),
+    "verl-memory": ("memory", "VerlMemory"),
+    "verl-memory-summary": ("memory", "VerlMemorySummary"),
+    "verl-published": ("printed", "VerlPublished"),
+    "verl-requirements": ("printed", "VerlRequirements"),
+    "verl-config": ("advice", "VerlConfigAdvice"),
+    "verl-analysis": ("advice", "VerlAnalysis"),
+    "verl-fit": ("fit", "VerlFit"),
+    "verl-accuracy": ("accuracy", "VerlAccuracy"),
+    "verl-gpus": ("registries", "VerlGpus"),
+    "verl-models": ("registries", "VerlModels"),
+}
 
 
-def real_directive(module: str, name: str) -> type[Directive]:
-    """The class called ``name`` in a module of this package."""
-    found: type[Directive] = getattr(import_module(f".{module}", __package__), name)
+def imported(name: str) -> type[Directive]:
+    """The directive itself."""
+    module, class_name = PLACES[name]
+    found: type[Directive] = getattr(import_module(f".{module}", __package__), class_name)
     return found
 
 
-def later(module: str, name: str) -> type[Directive]:
-    """What stands for such a class until a page uses it."""
+def later(name: str) -> type[Directive]:
+    """What stands for a directive until a page uses it."""
 
     class Later(SphinxDirective):
         """Takes whatever is written, as all directives of ours do, and hands it on."""
@@ -30,9 +45,9 @@ def later(module: str, name: str) -> type[Directive]:
         has_content = VerlDirective.has_content
         optional_arguments = VerlDirective.optional_arguments
         final_argument_whitespace = VerlDirective.final_argument_whitespace
-        option_spec: ClassVar[OptionSpec] = AnyOption()
+        option_spec: ClassVar[AnyOption] = AnyOption()
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            return real_directive(module, name)(*args, **kwargs)
+            return imported(name)(*args, **kwargs)
 
     return Later

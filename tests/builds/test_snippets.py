@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sphinx_verl_resources.extension import DIRECTIVES
+from sphinx_verl_resources.directives.later import PLACES, imported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,8 +111,8 @@ def test_every_directive_option_and_role_has_an_example(pages):
     texts = [path.read_text("utf-8") for folder in FOLDERS for path in folder.glob("*.rst")]
     seen = set().union(*map(used, texts))
     every = set()
-    for name, directive in DIRECTIVES.items():
-        forms = getattr(directive, "forms", {"": directive}).values()
+    for name in PLACES:
+        forms = getattr(imported(name), "forms", {"": imported(name)}).values()
         every |= {(name, option.name) for form in forms for option in form.option_spec.options} | {(name, "")}
     assert every - seen == set()
     roles = set(re.findall(r":verl:([a-z]+):`", "".join(texts)))
