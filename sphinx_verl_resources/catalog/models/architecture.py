@@ -95,11 +95,9 @@ class ConfigSource(Record):
 
 
 class Architecture(NamedRecord):
-    """One model shape and the checkpoints that share it.
+    """One model shape and the checkpoints that share it."""
 
-    What nothing is computed from is left out of ``repr``, by which pages tell whether an answer has changed.
-    """
-
+    # ``repr`` leaves out what nothing is computed from: by it pages tell whether an answer has changed.
     name_fields = ("hf_id", "aliases", "aliases_unverified")
 
     name: Text = Field(repr=False, description="Short name.")
