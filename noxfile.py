@@ -30,7 +30,7 @@ OLDEST = [
     "sphinx==7.4.7",
     "docutils==0.20.1",
     "myst-parser==4.0.1",
-    "pydantic==2.11",
+    "pydantic==2.11.2",
     "PyYAML==6.0",
     "tabulate==0.9",
 ]

@@ -83,7 +83,7 @@ def test_what_doctrees_keep(every_use):
         for node in pickle.loads(path.read_bytes()).findall(nodes.Element):
             ours = {name for name in node.attributes if name.startswith("verl_")}
             if type(node).__module__.startswith("sphinx_verl_resources"):
-                ours = node.attributes.keys() - set(nodes.Element.basic_attributes)
+                ours = node.attributes.keys() - set(nodes.Element.list_attributes)
             elif ours or node.get("refdomain") == "verl":
                 ours.add(f"{node['refdomain']}:{node['reftype']}")
             if ours:
