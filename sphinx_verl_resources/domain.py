@@ -7,7 +7,6 @@ when the answer to one of its questions changes, whatever happened on disk.
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from docutils import nodes
@@ -16,11 +15,11 @@ from sphinx.errors import NoUri
 from sphinx.util.nodes import make_refnode
 
 from . import __version__, objects
+from .build_data import BuildData
 from .catalog.figures import FIGURES
-from .catalog.files import bundled_directory, configured_directory, take_snapshot
 from .catalog.names import SIZES
-from .config import LABELS, VerlConfig, conf_place, config_problems, label_problems, read_config
-from .diagnostics import Diagnostic, nearest
+from .config import LABELS, config_problems, label_problems
+from .diagnostics import nearest
 from .estimator.question import EstimatorQuestion
 from .logs import log_diagnostic
 from .memory.question import Answer, Question
@@ -30,25 +29,18 @@ from .words import _
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from docutils.nodes import Element, reference
     from sphinx.addnodes import pending_xref
     from sphinx.builders import Builder
     from sphinx.environment import BuildEnvironment
 
-    from .catalog.analysis import Analysis
-    from .catalog.cases import Cases
-    from .catalog.catalog import Catalog
-    from .catalog.files import Snapshot
     from .catalog.models.architecture import Architecture
     from .catalog.models.gpu import Gpu
-    from .estimator.facts import Facts
-    from .estimator.questions import World
     from .uses import Asked, Use
 
 
-class VerlDomain(Domain):
+class VerlDomain(BuildData, Domain):
     """Holds the catalog while a build runs, and what each document uses between builds."""
 
     name = "verl"
@@ -75,8 +67,7 @@ class VerlDomain(Domain):
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }
 
-    #: The directory of conf.py, and a digest of the words of this build, see ``words.use_language``.
-    confdir: Path
+    #: A digest of the words of this build, see ``words.use_language``.
     words = ""
 
     @classmethod
@@ -89,61 +80,9 @@ class VerlDomain(Domain):
         """By document name."""
         return cast("dict[str, dict[Use, str]]", self.data["uses"])
 
-    # -- the catalog of this build
-
-    @cached_property
-    def settings(self) -> VerlConfig:
-        """The values of conf.py."""
-        return read_config(self.env.config)
-
-    @cached_property
-    def snapshot(self) -> Snapshot:
-        """The data files, read once."""
-        directories = [configured_directory(name, self.confdir) for name in self.settings.directories]
-        return take_snapshot(bundled_directory(), directories, conf_place(self.confdir, "data"))
-
-    @cached_property
-    def catalog(self) -> Catalog:
-        """The catalog, loaded when first asked for."""
-        from .catalog.load import load_catalog
-
-        return load_catalog(self.snapshot)
-
-    @cached_property
-    def analysis(self) -> Analysis:
-        """The memory analysis, loaded when first asked for."""
-        from .catalog.analysis import load_analysis
-
-        return load_analysis(self.snapshot, self.catalog)
-
-    @cached_property
-    def cases(self) -> Cases:
-        """The observations that the estimator is tested on, loaded when first asked for."""
-        from .catalog.cases import load_cases
-
-        return load_cases(self.snapshot.cases)
-
-    @cached_property
-    def _facts(self) -> tuple[Facts, list[Diagnostic]]:
-        from .estimator.facts import load_facts
-
-        return load_facts(self.snapshot, self.catalog, self.analysis)
-
-    @cached_property
-    def world(self) -> World:
-        """What the estimator is asked about, loaded when first asked for."""
-        from .estimator.questions import World
-
-        return World(self._facts[0], self.catalog, self.analysis, self.cases)
-
-    @cached_property
-    def _answers(self) -> dict[Asked, Any]:
-        return {}
-
-    def forget(self) -> None:
-        """Drop what was loaded; the next build of the same application reads again."""
-        for name in ("settings", "snapshot", "catalog", "analysis", "cases", "_facts", "world", "_answers"):
-            self.__dict__.pop(name, None)
+    @property
+    def _every_use(self) -> set[Use]:
+        return {use for uses in self.uses.values() for use in uses}
 
     def report(self) -> bool:
         """Print every problem of the data, once a build, for as long as any page uses the data.
@@ -170,16 +109,16 @@ class VerlDomain(Domain):
 
     def _report_analysis(self) -> None:
         """The same for the analysis, which costs nothing where no page shows any of it."""
-        if not any(
-            isinstance(use, Question | EstimatorQuestion) for uses in self.uses.values() for use in uses
-        ):
+        asked = [use for use in self._every_use if isinstance(use, Question | EstimatorQuestion)]
+        if not asked:
             return
         if self.data["analysis_problems"] is None:
             from .memory.printed import analysis_problems
 
             problems = list(analysis_problems(self.analysis))
-            if any(isinstance(use, EstimatorQuestion) for uses in self.uses.values() for use in uses):
-                problems += [*self._facts[1], *self.cases.diagnostics]
+            of_estimator = [use for use in asked if isinstance(use, EstimatorQuestion)]
+            problems += self._facts[1] if of_estimator else []
+            problems += self.cases.diagnostics if any(use.of_cases for use in of_estimator) else []
             self.data["analysis_problems"] = tuple(problems)
         for problem in self.data["analysis_problems"]:
             log_diagnostic(problem, self.env.config)
@@ -211,8 +150,7 @@ class VerlDomain(Domain):
         """The documents whose answers have changed since they were read."""
         if not self.uses or self.data["state"] == self._state:
             return set()
-        questions = {use for uses in self.uses.values() for use in uses}
-        answers = {use: self._fingerprint(use) for use in questions}
+        answers = {use: self._fingerprint(use) for use in self._every_use}
         return {
             doc for doc, uses in self.uses.items() if any(answers[use] != seen for use, seen in uses.items())
         }

@@ -122,6 +122,7 @@ def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """When all pages have been read: report the problems of the data, and name the pages to write again."""
     domain = VerlDomain.of(env)
     is_new = domain.report()
+    domain.forget_answers()
     pages = domain.unwritten(f"{app.builder.name} {app.outdir}")
     # Sphinx saves what we remember only where there is something to write. Without one page, each build after
     # a change that no page shows would load the data again, to find again that no page shows it.

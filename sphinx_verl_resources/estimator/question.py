@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
     from .questions import World
@@ -12,6 +12,9 @@ Answer = TypeVar("Answer", covariant=True)
 
 class EstimatorQuestion(Generic[Answer]):
     """Hashable, picklable, and without state of its own."""
+
+    #: Whether the answer follows from the cases, which are loaded for such questions only.
+    of_cases: ClassVar[bool] = False
 
     def answer(self, world: World) -> Answer:
         """Compute the answer.

@@ -10,7 +10,7 @@ from ..memory.shapes import AnalysisError
 from .question import EstimatorQuestion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ..catalog.analysis import Analysis
     from ..catalog.cases import Cases
@@ -34,13 +34,18 @@ class World:
         facts: the registries.
         catalog: the runs.
         analysis: the size classes and what stands for each.
-        cases: the observations.
+        load_cases: gives the observations.
     """
 
     facts: Facts
     catalog: Catalog
     analysis: Analysis
-    cases: Cases
+    load_cases: Callable[[], Cases]
+
+    @property
+    def cases(self) -> Cases:
+        """The observations."""
+        return self.load_cases()
 
 
 class NotEstimatedError(AnalysisError):
@@ -169,6 +174,8 @@ class SizeModels(EstimatorQuestion["tuple[tuple[str, str], ...]"]):
 class CaseFilesWithErrors(EstimatorQuestion["tuple[str, ...]"]):
     """The files of cases that have errors, as messages show them."""
 
+    of_cases = True
+
     def answer(self, world: World) -> tuple[str, ...]:
         """In the order of their paths."""
         found = (item for item in world.cases.diagnostics if item.severity is Severity.ERROR)
@@ -193,6 +200,7 @@ class Defaults(EstimatorQuestion["tuple[tuple[str, Any], ...]"]):
 class Accuracies(EstimatorQuestion["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
     """Every case of some groups, computed beside observed, and the summary of each group."""
 
+    of_cases = True
     groups: tuple[str, ...]
 
     def answer(self, world: World) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
