@@ -1,0 +1,57 @@
+"""What is done once or not at all, however many pages and processes there are."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from sphinx_verl_resources.catalog import load, selection
+from sphinx_verl_resources.transforms import RenderRuns
+
+
+@pytest.fixture
+def pages(own, data):
+    """A project of eight pages, each of which shows one of eight runs."""
+    for number in range(8):
+        data.run(f"run-{number}", task=f"task-{number}")
+        own.page(f".. verl-runs:: 7B\n   :task: task-{number}\n", f"page-{number}.rst")
+    return own.page(".. toctree::\n   :glob:\n\n   page-*\n")
+
+
+def test_processes_share_the_data_that_the_first_has_loaded(pages, tmp_path, monkeypatch):
+    loaded = tmp_path / "loaded"
+
+    def noting(snapshot):
+        with loaded.open("a") as stream:
+            stream.write(f"{os.getpid()} ")
+        return original(snapshot)
+
+    original = load.load_catalog
+    monkeypatch.setattr(load, "load_catalog", noting)
+    assert pages.build(parallel=4).warnings == []
+    assert loaded.read_text().split() == [str(os.getpid())]
+
+
+def test_filters_look_at_each_run_once_for_all_pages(pages, monkeypatch):
+    looked_at = []
+    original = selection._values
+    monkeypatch.setattr(
+        selection, "_values", lambda run, name: looked_at.append((run.id, name)) or original(run, name)
+    )
+    build = pages.build()
+    assert build.rows("size-7b", "page-3.html")[1][2] == "task-3"
+    assert len(looked_at) == len(set(looked_at)) == 2 * 8  # by task and by size
+
+
+def test_pages_that_show_nothing_of_ours_are_not_walked_through(own, data, monkeypatch):
+    data.run("a")
+    own.page(".. toctree::\n\n   other\n   rows\n").page("Text.", "other.rst").page(
+        ".. verl-runs:: 7B", "rows.rst"
+    )
+    walked = []
+    original = RenderRuns.run
+    monkeypatch.setattr(RenderRuns, "run", lambda self: walked.append(self.env.docname) or original(self))
+    assert own.build().rows("size-7b", "rows.html")
+    # The index may be joined with what it lists.
+    assert set(walked) == {"index", "rows"}
