@@ -82,7 +82,7 @@ class VerlDirective(SphinxDirective):
     def problem(self, *content: nodes.Node) -> nodes.error:
         """A box that no reader of the page overlooks."""
         paragraph = nodes.paragraph("", "", *content)
-        paragraph["support_smartquotes"] = 0
+        paragraph["support_smartquotes"] = False  # Sphinx takes no other value for no
         paragraph["translatable"] = 0  # problems stay as they are, so that they can be searched for
         self.set_source_info(paragraph)
         return nodes.error("", paragraph, classes=["verl-problem"])

@@ -47,7 +47,7 @@ class ValueRole(SphinxRole):
 
     def _inline(self, text: str, name: str) -> nodes.inline:
         node = nodes.inline(self.rawtext, text, classes=[name])
-        node["support_smartquotes"] = 0
+        node["support_smartquotes"] = False  # Sphinx takes no other value for no
         return node
 
 

@@ -20,6 +20,8 @@ BANNED = {
 }  # fmt: skip
 #: JSON, which makes plain values; patterns.
 ALLOWED = {"re.compile", "json.loads"}
+#: Directives of the package, by a table in the file itself.
+IMPORT = ("later.py", "import_module")
 
 
 def test_nothing_in_the_package_can_run_what_it_reads(root):
@@ -28,7 +30,7 @@ def test_nothing_in_the_package_can_run_what_it_reads(root):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call):
                 name = ast.unparse(node.func)
-                if name.rpartition(".")[2] in BANNED and name not in ALLOWED:
+                if name.rpartition(".")[2] in BANNED and name not in ALLOWED and (path.name, name) != IMPORT:
                     found.append(f"{path.name}: {name}")
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
