@@ -251,7 +251,7 @@ def test_the_project_words_single_messages_itself(project, root):
     (example,) = re.findall(r"code-block:: po\n\n((?:   .*\n|\n)+)", guide)
     own_catalog(project, example.replace("   msg", "msg"))
     build = project.page(".. verl-analysis:: monitoring\n").build(language="zh_CN")
-    assert caption(build).endswith("需要监控的指标")
+    assert caption(build).endswith("Metrics to keep an eye on")
     assert "关注要点" in build.soup().get_text()
 
 
