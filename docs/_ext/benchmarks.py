@@ -12,7 +12,7 @@ from benchmark_report import Report
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from sphinx_verl_resources.render.table import Cell, table_group
+from sphinx_verl_resources.render.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,8 +52,10 @@ def tables(report: Report) -> Iterator[nodes.Node]:
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> nodes.table:
     cells = [[Cell.of(text) for text in row] for row in rows]
-    caption = [nodes.title("", title)] if title else []
-    return nodes.table("", *caption, table_group(headings, cells), classes=["docs-benchmarks"])
+    made = empty_table("verl-docs-benchmarks")
+    made += [nodes.title("", title)] if title else []
+    made += table_group(headings, cells)
+    return made
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
