@@ -40,7 +40,7 @@ class VerlPublished(AnalysisDirective):
                 answers.append((name, *self.ask(AsPrinted(name))))
         if problems:
             return []
-        causes: dict[str, Cause] = {cause.name: cause for *_, named in answers for cause in named}
+        causes: dict[str, Cause] = {cause.name: cause for answer in answers for cause in answer[-1]}
         targets = {code: nodes.target() for code in causes}
         for code, target in targets.items():
             target["ids"] = [free_id(nodes.make_id(f"verl-cause-{code}"), target, self.state.document)]

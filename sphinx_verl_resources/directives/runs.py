@@ -110,7 +110,7 @@ class VerlRuns(VerlDirective):
 
     def _show(self, query: RunQuery, columns: Sequence[str]) -> list[nodes.Node]:
         domain = VerlDomain.of(self.env)
-        self._look_at_settings(domain, (*columns, *(name for name, _ in query.sort)))
+        self._look_at_settings(domain, (*columns, *(name for name, descending in query.sort)))
         domain.note_use(RunsUse(query))
         runs = selection.select_runs(domain.catalog, query)
         for template in sorted(templates_used(runs, columns)):

@@ -170,7 +170,7 @@ def phase_rows(estimate: Estimate) -> nodes.tgroup:
     """One phase a row, in the order in which they take turns; the binding one stands out."""
     sums = [(phase, _sums(phase)) for phase in estimate.phases]
     names = [*COLUMNS, OTHER, ENGINE, OUTSIDE]
-    shown = [name for name in names if any(found.get(name) for _, found in sums)]
+    shown = [name for name in names if any(found.get(name) for phase, found in sums)]
     rows = []
     for phase, found in sums:
         binding = phase.name == estimate.binding.name

@@ -92,13 +92,13 @@ def fit_legend(
     rows: Sequence[tuple[str, Sequence[FitCell]]], settings: Mapping[str, Any], version: str
 ) -> list[nodes.Node]:
     """The meaning of each word in the table, and what its figures were computed with."""
-    used = {cell.kind for _, cells in rows for cell in cells}
+    used = {cell.kind for size, cells in rows for cell in cells}
     words = nodes.bullet_list(classes=["verl-legend"])
     for kind, (_word, title, meaning) in KINDS.items():
         if kind in used:
             content = titled(nodes.strong("", _(title)), _(meaning))
             words += nodes.list_item("", nodes.paragraph("", "", *content))
-    with_megatron = any(cell.layout.startswith("Megatron") for _, cells in rows for cell in cells)
+    with_megatron = any(cell.layout.startswith("Megatron") for size, cells in rows for cell in cells)
     below = _(
         "Computed with FSDP and the settings below; what is not set has the default of verl {version}, and "
         "the rollout engine takes as many GPUs for a replica as it needs. Token budgets that are not set are "
