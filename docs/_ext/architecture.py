@@ -26,6 +26,7 @@ class Drawing(SphinxDirective):
     """A drawing for HTML, and a table."""
 
     headings: tuple[str, ...]
+    title: str
 
     def run(self) -> list[nodes.Node]:
         path = Path(self.env.srcdir) / SOURCE
@@ -43,7 +44,19 @@ class Drawing(SphinxDirective):
         raise NotImplementedError
 
     def drawing(self, groups: Iterable[tuple[str, list[tuple[str, ...]]]]) -> str:
-        """The same as SVG."""
+        """The same as SVG: frames below each other, with arrows between them."""
+        parts, top = [], 0.0
+        for index, (title, rows) in enumerate(groups):
+            if index:
+                parts.append(arrow(top))
+                top += 2 * GAP
+            inside, height = self.inside(rows, top + TITLE)
+            parts += [frame(0, top, WIDTH, TITLE + height, title), *inside]
+            top += TITLE + height
+        return svg(top, self.title, parts)
+
+    def inside(self, rows: list[tuple[str, ...]], top: float) -> tuple[list[str], float]:
+        """What stands in a frame from ``top`` on, and how high it is."""
         raise NotImplementedError
 
 
@@ -51,6 +64,7 @@ class Layers(Drawing):
     """``.. docs-layers::``: modules in rows; each may import from its own row and from those below."""
 
     headings = ("Module", "What it does", "Imports of this package", "Packages of others")
+    title = "The layers of the package, from what people touch to what everybody needs"
 
     def groups(self, data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
         for layer in data["layers"]:
@@ -62,26 +76,18 @@ class Layers(Drawing):
                 ],
             )
 
-    def drawing(self, groups: Iterable[tuple[str, list[tuple[str, ...]]]]) -> str:
-        parts, top = [], 0.0
-        for index, (title, rows) in enumerate(groups):
-            if index:
-                parts.append(arrow(top))
-                top += 2 * GAP
-            boxes = list(boxes_in_lines([row[0] for row in rows]))
-            height = TITLE + (boxes[-1][1] + 1) * (LINE + 2 * PADDING + GAP) - PADDING
-            parts.append(frame(0, top, WIDTH, height, title))
-            for left, line, width, name in boxes:
-                y = top + TITLE + line * (LINE + 2 * PADDING + GAP)
-                parts.append(box(left, y, width, name))
-            top += height
-        return svg(top, "The layers of the package, from what people touch to what everybody needs", parts)
+    def inside(self, rows: list[tuple[str, ...]], top: float) -> tuple[list[str], float]:
+        step = LINE + 2 * PADDING + GAP
+        boxes = list(boxes_in_lines([row[0] for row in rows]))
+        drawn = [box(left, top + line * step, width, name) for left, line, width, name in boxes]
+        return drawn, (boxes[-1][1] + 1) * step - PADDING
 
 
 class Life(Drawing):
     """``.. docs-life::``: what happens to a row, in the order of time."""
 
     headings = ("Phase", "Event of Sphinx", "Function or class", "What it does")
+    title = "The life of a row, from the configuration to the indices"
 
     def groups(self, data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
         for phase in data["life"]:
@@ -91,21 +97,14 @@ class Life(Drawing):
             ]
             yield phase["phase"], rows
 
-    def drawing(self, groups: Iterable[tuple[str, list[tuple[str, ...]]]]) -> str:
-        parts, top = [], 0.0
-        for index, (title, rows) in enumerate(groups):
-            if index:
-                parts.append(arrow(top))
-                top += 2 * GAP
-            height = TITLE + len(rows) * (LINE + 4)
-            parts.append(frame(0, top, WIDTH, height + PADDING, title))
-            for number, (_, event, calls, _) in enumerate(rows):
-                y = top + TITLE + number * (LINE + 4) + LINE - 2
-                parts.append(text(PADDING + 4, y, calls, 'font-family="monospace" font-size="13"'))
-                if event:
-                    parts.append(text(WIDTH - PADDING - 4, y, event, 'text-anchor="end" font-style="italic"'))
-            top += height + PADDING
-        return svg(top, "The life of a row, from the configuration to the indices", parts)
+    def inside(self, rows: list[tuple[str, ...]], top: float) -> tuple[list[str], float]:
+        drawn, step = [], LINE + 4
+        for number, (_, event, calls, _) in enumerate(rows):
+            y = top + number * step + LINE - 2
+            drawn.append(text(PADDING + 4, y, calls, 'font-family="monospace" font-size="13"'))
+            if event:
+                drawn.append(text(WIDTH - PADDING - 4, y, event, 'text-anchor="end" font-style="italic"'))
+        return drawn, len(rows) * step + PADDING
 
 
 def boxes_in_lines(names: Iterable[str]) -> Iterator[tuple[float, int, float, str]]:
