@@ -49,6 +49,8 @@ ENDS = [stack for stack in STACKS if "ends" in stack.tags]
 WITHOUT_MYST = nox.param("3.13", NEWEST[:2], ["myst-parser"], id="3.13-without-myst")
 
 THEMES = ("sphinx-rtd-theme", "furo", "pydata-sphinx-theme", "alabaster")
+#: What only `make test` needs: what a browser does with a page does not depend on these versions.
+ONCE = {"playwright"}
 #: The builders beside html.
 BUILDERS = ("text", "latex", "man", "texinfo", "gettext", "xml", "epub")
 
@@ -69,7 +71,7 @@ def module(name: str) -> str:
 def extras(without: list[str]) -> list[str]:
     """The requirements of the documentation and of the tests, save some."""
     listed = nox.project.load_toml("pyproject.toml")["project"]["optional-dependencies"]
-    left_out = {"sphinx-verl-resources", *without}
+    left_out = {"sphinx-verl-resources", *ONCE, *without}
     return [text for text in listed["docs"] + listed["test"] if Requirement(text).name not in left_out]
 
 
@@ -98,7 +100,7 @@ def suite(session: nox.Session, pins: list[str], without: list[str]) -> None:
     # Neither this program nor the directory that it runs in puts the checkout before the wheel.
     session.chdir(session.create_tmp())
     absent = [f"--without={module(name)}" for name in without]
-    options = ("-m", "not matrix", *absent)
+    options = ("-m", "not matrix and not browser", *absent)
     session.run("pytest", *QUIET, *options, str(ROOT / "tests"), *session.posargs, env=STRICT)
 
 

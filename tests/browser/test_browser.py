@@ -1,0 +1,31 @@
+"""That the tests in a browser would see what they are there for."""
+
+from __future__ import annotations
+
+import pytest
+
+SCRIPTS = {
+    "error: no such thing": "throw new Error('no such thing')",
+    "error: told": "console.error('told')",
+    "request to http://127.0.0.1:9/picture.png": "new Image().src = 'http://127.0.0.1:9/picture.png'",
+}
+
+
+@pytest.mark.parametrize("seen", SCRIPTS)
+def test_errors_and_foreign_requests_are_seen(site, tmp_path, seen):
+    """What a script does wrong is noted."""
+    (tmp_path / "favicon.ico").write_bytes(b"")
+    (tmp_path / "index.html").write_text(f"<title>t</title><script>{SCRIPTS[seen]}</script>", "utf-8")
+    opened = site(tmp_path)
+    opened.open().wait_for_load_state("networkidle")
+    assert seen in " | ".join(opened.problems)
+    opened.problems.clear()
+
+
+def test_headers_are_sent(site, tmp_path):
+    """A content security policy of the server holds in the browser."""
+    (tmp_path / "index.html").write_text("<title>t</title><script>document.title = 'ran'</script>", "utf-8")
+    opened = site(tmp_path, {"Content-Security-Policy": "script-src 'self'"})
+    assert opened.open().title() == "t"
+    assert "Content Security Policy" in " ".join(opened.problems)
+    opened.problems.clear()
