@@ -15,6 +15,7 @@ from .directives.references import ObjectRole, warn_missing
 from .directives.roles import DataRole, MemoryRole
 from .directives.runs import verl_runs
 from .domain import VerlDomain
+from .html_pages import register_html
 from .latex import FitTables
 from .latex_formulas import TypesetFormulas
 from .objects import KINDS
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 #: Raise when pickled doctrees hold something else: a node of ours takes another name or module, or any node
 #: carries other attributes of ours. Sphinx then reads everything again. What the domain keeps has a number of
 #: its own, ``VerlDomain.data_version``.
-ENV_VERSION = 4
+ENV_VERSION = 5
 
 #: Up to so many pages Sphinx reads in one process.
 MANY_PAGES = 5
@@ -67,6 +68,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.add_domain(VerlDomain)
     for node in (verl_runs, verl_marks, verl_remarks):
         app.add_node(node)
+    register_html(app)
     for name in PLACES:
         app.add_directive(name, later(name))
     app.add_index_to_domain("verl", in_this_language())

@@ -10,7 +10,7 @@ def test_a_measured_cell_links_the_row_of_the_run(project):
     project.page(".. verl-fit::\n   :gpu: H100\n   :task: GRPO-LoRA\n   :sizes: 7B 14B\n   :gpus: 1 2 8\n")
     build = project.build()
     assert build.warnings == []
-    cells = build.soup().select("table.verl-fit td")
+    cells = build.soup().select("table.verl-fit tbody :is(th, td)")
     link = cells[1].a
     assert (link.get_text(), link["href"]) == ("measured", "rows.html#run-qwen2-5-7b-grpo-lora-1xh100")
     assert build.soup("rows.html").find(id="run-qwen2-5-7b-grpo-lora-1xh100")
@@ -20,13 +20,17 @@ def test_a_measured_cell_links_the_row_of_the_run(project):
 
 def test_a_row_that_appears_or_goes_changes_the_links_to_it(project):
     project.page(".. verl-fit::\n   :gpu: H100\n   :task: GRPO-LoRA\n   :sizes: 7B\n   :gpus: 1\n")
-    assert "measured (qwen2" in project.build().soup().select("table.verl-fit td")[1].get_text()
+    assert (
+        "measured (qwen2" in project.build().soup().select("table.verl-fit tbody :is(th, td)")[1].get_text()
+    )
     project.page(".. verl-runs:: 7B\n", "rows.rst")
     build = project.build()
     assert build.read == {"rows"}
-    assert build.soup().select("table.verl-fit td")[1].a["href"].startswith("rows.html#run-")
+    assert build.soup().select("table.verl-fit tbody :is(th, td)")[1].a["href"].startswith("rows.html#run-")
     (project.path / "rows.rst").unlink()
-    assert "measured (qwen2" in project.build().soup().select("table.verl-fit td")[1].get_text()
+    assert (
+        "measured (qwen2" in project.build().soup().select("table.verl-fit tbody :is(th, td)")[1].get_text()
+    )
 
 
 def test_each_cell_says_in_words_what_it_is(project, table_rows):

@@ -1,0 +1,34 @@
+"""What readers open if they want to know more: a summary, and content below it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DETAILS_CLASS = "verl-details"
+
+
+class verl_details(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
+    """A block that HTML can fold; its first child is a ``verl_summary``."""
+
+
+class verl_summary(nodes.General, nodes.TextElement):  # noqa: N801
+    """What stands there in any case, as the text of a paragraph does."""
+
+
+def details(summary: Sequence[nodes.Node], content: Sequence[nodes.Node], *, id_: str = "") -> verl_details:
+    """A folded block.
+
+    Args:
+        summary: inline nodes.
+        content: what is folded.
+        id_: what links can point at.
+    """
+    made = verl_details(classes=[DETAILS_CLASS], ids=[id_] if id_ else [])
+    made += verl_summary("", "", *summary)
+    made += list(content)
+    return made
