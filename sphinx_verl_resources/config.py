@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from .catalog.links import COMMIT_URL, SCRIPT_URL, Links, is_address, template_problem
 from .diagnostics import Code, Diagnostic, Location
@@ -63,6 +64,15 @@ class VerlConfig:
             "Address of a commit in verl's repository.",
         ),
     )
+    edit_url: str = field(
+        default="",
+        metadata=_about(
+            "address with ``{path}``",
+            "pages with details of runs",
+            "Where a file of the data is edited; ``{path}`` is its path in the data directory, "
+            "``runs/<id>.yaml``. While it is empty, nothing is linked.",
+        ),
+    )
     add_run: str = field(
         default="verl-add-a-run",
         metadata=_about(
@@ -90,6 +100,12 @@ class VerlConfig:
             COMMIT_URL if template_problem(self.commit_url, COMMIT_FIELDS) else self.commit_url,
         )
 
+    def edit_address(self, path: str) -> str:
+        """Where a file of the data is edited; empty where that is not known."""
+        if template_problem(self.edit_url, EDIT_FIELDS):
+            return ""
+        return self.edit_url.format(path=quote(path))
+
     @property
     def directories(self) -> list[str]:
         """The data directories that are usable as names."""
@@ -99,6 +115,9 @@ class VerlConfig:
 
 SCRIPT_FIELDS = frozenset({"ref", "path"})
 COMMIT_FIELDS = frozenset({"ref"})
+EDIT_FIELDS = frozenset({"path"})
+#: The values that are templates of addresses, and the names that each must hold.
+TEMPLATES = {"script_url": SCRIPT_FIELDS, "commit_url": COMMIT_FIELDS, "edit_url": EDIT_FIELDS}
 #: The values that name a place to link.
 LABELS = ("add_run", "estimator_page")
 
@@ -122,7 +141,7 @@ def read_config(config: Config) -> VerlConfig:
     values = {item.name: getattr(config, PREFIX + item.name) for item in fields(VerlConfig)}
     data = values["data"]
     values["data"] = list(data) if isinstance(data, (list, tuple)) else [data]
-    for name in ("script_url", "commit_url", *LABELS):
+    for name in ("script_url", "commit_url", "edit_url", *LABELS):
         values[name] = str(values[name])
     return VerlConfig(**values)
 
@@ -130,9 +149,9 @@ def read_config(config: Config) -> VerlConfig:
 def config_problems(config: VerlConfig, confdir: Path) -> list[Diagnostic]:
     """Values that cannot be used, at their line of conf.py."""
     found: list[Diagnostic] = []
-    for name, names in (("script_url", SCRIPT_FIELDS), ("commit_url", COMMIT_FIELDS)):
+    for name, names in TEMPLATES.items():
         problem = template_problem(getattr(config, name), names)
-        if problem:
+        if problem and getattr(config, name) != getattr(VerlConfig(), name):
             place = conf_place(confdir, name)
             found.append(
                 Diagnostic(place, Code.config, f"{PREFIX}{name} {problem}", "the default is used instead")

@@ -15,6 +15,7 @@ from .directives.base import free_name, set_caption
 from .directives.runs import SECTION_SIZE, verl_runs
 from .domain import VerlDomain
 from .logs import log_at
+from .render.details import verl_details
 from .render.marks import verl_marks, verl_remarks
 from .render.remarks import Numbering
 from .render.table import is_ours
@@ -109,6 +110,13 @@ class PagesJoined(PagesApart):
         return ""
 
 
+def is_own(id_: str, node: nodes.Element) -> bool:
+    """Whether an id is one of those that directives of ours have made up."""
+    if isinstance(node, (nodes.table, nodes.target)):
+        return id_.startswith("verl-")
+    return isinstance(node, verl_details)
+
+
 class IdsOfOneFile(PagesJoined):
     """Gives another id to a table or note of ours whose id another page in the same file has.
 
@@ -125,7 +133,7 @@ class IdsOfOneFile(PagesJoined):
         changed: dict[tuple[str, str], str] = {}
         for node in self.document.findall(nodes.Element):
             for index, id_ in enumerate(node["ids"]):
-                if id_ in seen and id_.startswith("verl-") and isinstance(node, (nodes.table, nodes.target)):
+                if id_ in seen and is_own(id_, node):
                     new = free_name(id_, every)
                     every.add(new)
                     changed[PagesApart.id_space(self, node), id_] = node["ids"][index] = new
@@ -210,6 +218,7 @@ class RenderRuns(PagesApart):
             anchors=anchors,
             targets=targets,
             number=number,
+            details=node["details"],
         )
         table = node.parent
         node.replace_self(group)

@@ -23,6 +23,7 @@ PLACES = {
     "verl-config": ("advice", "VerlConfigAdvice"),
     "verl-analysis": ("advice", "VerlAnalysis"),
     "verl-fit": ("fit", "VerlFit"),
+    "verl-lengths": ("lengths", "VerlLengths"),
     "verl-accuracy": ("accuracy", "VerlAccuracy"),
     "verl-gpus": ("registries", "VerlGpus"),
     "verl-models": ("registries", "VerlModels"),

@@ -40,6 +40,7 @@ class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names no
         runs: ids of the rows, in order.
         columns: field names.
         computed: by id, the texts of the columns that are computed.
+        details: by id, the id of the block on the page that says more.
     """
 
 
@@ -81,6 +82,11 @@ OPTIONS = (
         "tested runs first, MIN before RECOMMENDED, then by the day they were added, the number of GPUs and "
         "the id",
     ),
+    Option(
+        "details",
+        "Below each table a block for each run with peak and capacity, status and evidence. Folded in HTML: "
+        "the estimate with its chart, the settings to copy, links to the script and to the run's file.",
+    ),
     Option("hide-empty", "Leave out size classes without a row."),
     Option("caption", "One table with this caption instead of sections.", "text"),
     Option("name", "A label for that table. It goes with ``caption``.", "label"),
@@ -113,7 +119,8 @@ class VerlRuns(VerlDirective):
         self._look_at_settings(domain, (*columns, *(name for name, descending in query.sort)))
         domain.note_use(RunsUse(query))
         runs = selection.select_runs(domain.catalog, query)
-        for template in sorted(templates_used(runs, columns)):
+        linked = [*columns, "script", "evidence"] if "details" in self.options else columns
+        for template in sorted(templates_used(runs, linked)):
             domain.note_use(ConfigUse(template))
         broken = selection.select_broken(domain.catalog, query)
         if "caption" in self.options:
@@ -194,13 +201,21 @@ class VerlRuns(VerlDirective):
             content.append(self._index(runs))
             asked = runs if COMPUTED.keys() & set(columns) else ()
             computed = {run.id: self._computed(run) for run in asked}
-            rows = verl_runs("", runs=ids, columns=list(columns), computed=computed)
-            content.append(self._runs_table(rows))
+            blocks = self._details(runs) if "details" in self.options else []
+            folded = {run.id: block["ids"][0] for run, block in zip(runs, blocks, strict=False)}
+            rows = verl_runs("", runs=ids, columns=list(columns), computed=computed, details=folded)
+            content += [self._runs_table(rows), *blocks]
         elif not broken or "caption" in self.options:
             empty = self._empty(size or listed(query.sizes), filtered=bool(query.filters))
             # What refers to a caption must not lose its target with the last row.
             content.append(self._runs_table(one_cell(empty)) if "caption" in self.options else empty)
         return content
+
+    def _details(self, runs: Iterable[Run]) -> list[nodes.Element]:
+        """A block for each run."""
+        from .run_details import run_details
+
+        return [run_details(self, run) for run in runs]
 
     def _index(self, runs: Iterable[Run]) -> addnodes.index:
         """Note the rows that references lead to; returns their entries in the general index."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .estimate import Estimate
     from .facts import Facts
     from .fit import FitCell
+    from .lengths import Longer
     from .request import Issue, Request
     from .versions import Version
 
@@ -112,14 +113,37 @@ class ModelEstimate(EstimatorQuestion["Estimate"]):
     config: tuple[tuple[str, Any], ...] = ()
     version: Version | None = None
 
-    def answer(self, world: World) -> Estimate:
-        """See ``estimate``."""
+    @property
+    def request(self) -> Request:
+        """What the estimator is asked."""
         from .request import Request
         from .versions import CURRENT
 
         version = self.version or CURRENT
-        request = Request(self.model, dict(self.config), self.gpus, self.gpu, version=version)
-        return _estimated(request, world.facts)
+        return Request(self.model, dict(self.config), self.gpus, self.gpu, version=version)
+
+    def answer(self, world: World) -> Estimate:
+        """See ``estimate``."""
+        return _estimated(self.request, world.facts)
+
+
+@dataclass(frozen=True)
+class Lengths(EstimatorQuestion["tuple[Longer, ...]"]):
+    """What longer responses take.
+
+    Attributes:
+        asked: the run.
+        responses: limits of its responses, in tokens.
+    """
+
+    asked: ModelEstimate
+    responses: tuple[int, ...]
+
+    def answer(self, world: World) -> tuple[Longer, ...]:
+        """See ``lengths.longer``."""
+        from .lengths import longer
+
+        return longer(self.asked.request, world.facts, self.responses)
 
 
 @dataclass(frozen=True)

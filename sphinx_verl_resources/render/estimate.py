@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from ..estimator.relief import Relief
     from ..memory.breakdown import Breakdown, Component
 
-__all__ = ["TABLE_CLASS", "answer", "evidence_legend", "notes", "part_list", "phase_rows", "run_texts"]
+__all__ = [
+    "TABLE_CLASS",
+    "answer",
+    "column_sums",
+    "evidence_legend",
+    "notes",
+    "part_list",
+    "phase_rows",
+    "run_texts",
+]
 
 ANSWER_CLASS = "verl-answer"
 #: What stands in a column of the table by phase: the parts that PyTorch counts, by their keys.
@@ -168,7 +177,7 @@ def _relief(relief: Relief | None) -> list[nodes.Node]:
 
 def phase_rows(estimate: Estimate) -> nodes.tgroup:
     """One phase a row, in the order in which they take turns; the binding one stands out."""
-    sums = [(phase, _sums(phase)) for phase in estimate.phases]
+    sums = [(phase, column_sums(phase)) for phase in estimate.phases]
     names = [*COLUMNS, OTHER, ENGINE, OUTSIDE]
     shown = [name for name in names if any(found.get(name) for phase, found in sums)]
     rows = []
@@ -187,8 +196,8 @@ def phase_rows(estimate: Estimate) -> nodes.tgroup:
     )
 
 
-def _sums(phase: Phase) -> dict[str, float]:
-    """Bytes by column."""
+def column_sums(phase: Phase) -> dict[str, float]:
+    """Bytes by the columns of the table by phase."""
     found: dict[str, float] = {}
     for component in phase.trainer:
         key = component.key.removeprefix(_CRITIC)

@@ -8,6 +8,7 @@ from docutils import nodes
 
 from ..units import gib, plain
 from ..words import N_, _, plural
+from .details import details
 from .sentences import in_a_row, titled
 from .settings import flat_yaml
 from .table import Cell, table_group
@@ -111,8 +112,6 @@ def fit_legend(
         )
         below = in_a_row(below, megatron)
     code = flat_yaml(settings)
-    return [
-        words,
-        nodes.paragraph("", below, classes=["verl-legend"]),
-        nodes.literal_block(code, code, language="yaml", classes=[TABLE_CLASS]),
-    ]
+    block = nodes.literal_block(code, code, language="yaml", classes=[TABLE_CLASS])
+    folded = details([nodes.Text(_("The settings of the computed figures"))], [block])
+    return [words, nodes.paragraph("", below, classes=["verl-legend"]), folded]

@@ -24,6 +24,8 @@ TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
 COMPUTED = {"estimate.peak": N_("Computed peak (GiB)"), "estimate.phase": N_("Binding phase")}
 NOTES_CLASS = "verl-notes"
+#: How a run came about that its contributor ran.
+TESTED = N_("tested")
 #: How a run that nobody tested came about.
 _KINDS = {"measured": N_("measured"), "stated": N_("stated"), "script-default": N_("script default")}
 
@@ -50,6 +52,7 @@ def runs_rows(
     anchors: Collection[str],
     targets: Collection[str],
     number: int,
+    details: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[nodes.tgroup, nodes.enumerated_list | None]:
     """The inside of the table of ``runs`` and, if any has one, the list of their notes.
 
@@ -61,6 +64,7 @@ def runs_rows(
         anchors: ids of the runs whose rows are link targets here; a run shown twice on a page is one once.
         targets: ids of the runs that have such a row anywhere on the page.
         number: which table of the page this is, for the ids of notes that the page shows more than once.
+        details: by the ids of runs, the ids of the blocks on the same page that say more about them.
     """
     notes = _place_notes(runs, anchors, number)
     rows = []
@@ -68,6 +72,8 @@ def runs_rows(
         cells = run_cells(run, columns, links, computed.get(run.id, {}))
         if run.id in anchors:
             cells[0].anchor = row_id(run.id)
+        if run.id in details and "model" in columns:
+            _link(cells[columns.index("model")], details[run.id])
         _add_marks(run, cells, columns, notes)
         rows.append(cells)
     group = table_group([_(COMPUTED.get(name) or heading(name)) for name in columns], rows)
@@ -112,9 +118,9 @@ def run_cells(
 def run_cell(run: Run, name: str, links: Links) -> Cell:
     """One field of a run as a cell."""
     if name == "script":
-        return Cell(_script(run, links), classes=("verl-path",))
+        return Cell(script_pieces(run, links), classes=("verl-path",))
     if name == "evidence" and run.evidence:
-        return Cell([_evidence(item, links) for item in run.evidence], classes=("verl-path",))
+        return Cell(evidence_pieces(run, links), classes=("verl-path",))
     if name == "contributor" and run.contributor:
         return Cell([(run.contributor.name, run.contributor.url)])
     if name == "tag":
@@ -140,6 +146,12 @@ def _text(run: Run, name: str) -> str:
     return _(text) if text == NOT_RECORDED else text
 
 
+def _link(cell: Cell, target: str) -> None:
+    """Let the text of a cell lead to a place on the same page."""
+    text = cell.text
+    cell.pieces, cell.links = [], [nodes.reference("", text, refid=target, internal=True)]
+
+
 def _number(text: str) -> tuple[str, ...]:
     return ("num",) if text[:1].isdigit() else ()
 
@@ -151,13 +163,24 @@ def _add_marks(run: Run, cells: Sequence[Cell], columns: Sequence[str], notes: I
             cells[index].marks = [*cells[index].marks, (placed.mark, placed.anchor)]
 
 
-def _script(run: Run, links: Links) -> list[tuple[str, str | None]]:
+def status(run: Run) -> str:
+    """How a run came about, and its tag."""
+    kind = _(_KINDS.get(run.kind, TESTED))
+    return _("{tag}, {kind}").format(tag=run.tag, kind=kind) if run.tag else kind
+
+
+def script_pieces(run: Run, links: Links) -> list[tuple[str, str | None]]:
     """The launch script, or what else the row rests on."""
     if run.script:
         return [(field_text(run, "script"), links.file(run.script.ref, run.script.path))]
     if run.evidence:
         return [_evidence(run.evidence[0], links)]
     return [(_text(run, "script"), None)]
+
+
+def evidence_pieces(run: Run, links: Links) -> list[tuple[str, str | None]]:
+    """What the claim can be checked with, and where it is."""
+    return [_evidence(item, links) for item in run.evidence]
 
 
 def _evidence(item: Evidence, links: Links) -> tuple[str, str | None]:

@@ -1,0 +1,62 @@
+"""What longer responses take: the same run with one limit after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from .engine import cache_tokens
+from .estimate import Estimate, estimate
+from .layouts import fitted
+from .request import EstimateError
+
+if TYPE_CHECKING:
+    from .facts import Facts
+    from .request import Issue, Request
+
+RESPONSE = "data.max_response_length"
+
+
+@dataclass(frozen=True)
+class Longer:
+    """One limit.
+
+    Attributes:
+        response: tokens of the longest response.
+        estimate: of the run with it; None where the settings leave none.
+        sequences: of full length that the KV cache of one rollout engine holds at a time.
+        issues: what is wrong with it.
+    """
+
+    response: int
+    estimate: Estimate | None
+    sequences: float = 0.0
+    issues: tuple[Issue, ...] = ()
+
+
+def longer(request: Request, facts: Facts, responses: tuple[int, ...]) -> tuple[Longer, ...]:
+    """The run with each limit, in their order.
+
+    Token budgets that the request leaves open are the smallest that hold one sequence, so that they grow with
+    the limit.
+
+    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.estimator.planner import task_settings
+    >>> from sphinx_verl_resources.estimator.request import Request
+    >>> asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO"), gpus=8, gpu="H100")
+    >>> short, long = longer(asked, load_facts([]), (1024, 4096))
+    >>> short.estimate.peak < long.estimate.peak, short.sequences > long.sequences
+    (True, True)
+    """
+    return tuple(_with(request, facts, response) for response in responses)
+
+
+def _with(request: Request, facts: Facts, response: int) -> Longer:
+    asked = fitted(replace(request, config={**request.config, RESPONSE: response}), facts)
+    try:
+        found = estimate(asked, facts)
+    except EstimateError as error:
+        return Longer(response, None, issues=error.issues)
+    limit = found.settings.lengths.limit
+    held = cache_tokens(found.shape, found.settings) / limit if limit else 0.0
+    return Longer(response, found, held, found.issues)

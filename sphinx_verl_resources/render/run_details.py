@@ -1,0 +1,129 @@
+"""What is recorded of a run beyond its row: how well it is known, where it can be checked, its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..diagnostics import Code
+from ..units import GIB, MIB, gib, gib_number
+from ..words import N_, _
+from .estimate import answer
+from .runs import evidence_pieces, script_pieces, status
+from .sentences import fill, listed, titled
+from .settings import overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..catalog.links import Links
+    from ..catalog.models.gpu import Gpu
+    from ..catalog.models.run import Run
+    from ..estimator.estimate import Estimate
+
+LIST_CLASS = "verl-run-facts"
+INCOMPLETE = N_("The source quotes only some of the settings, so that nothing is computed from them.")
+NO_SETTINGS = N_("No settings are recorded, so that nothing is computed.")
+
+
+def is_complete(estimate: Estimate) -> bool:
+    """Whether the settings say enough for an estimate that is worth looking at."""
+    return not any(issue.code is Code.missing_key for issue in estimate.issues)
+
+
+def summary(run: Run, gpu: Gpu | None, estimate: Estimate | None) -> list[nodes.Node]:
+    """The run, how it came about, its peak beside what the card offers, and what it rests on.
+
+    Args:
+        run: the record.
+        gpu: its card, if that is known.
+        estimate: from complete settings; None without.
+    """
+    name = nodes.strong("", _("{model}, {task} on {gpus}").format(
+        model=run.short_name, task=run.task, gpus=run.resource
+    ))  # fmt: skip
+    facts = [status(run), _peak(run, gpu, estimate)]
+    if run.evidence or run.script:
+        found = dict.fromkeys(item.kind for item in run.evidence)
+        found.update(dict.fromkeys(["script"] if run.script else []))
+        facts.append(_("evidence: {kinds}").format(kinds=listed(list(found))))
+    return fill(_("{run}: {facts}"), run=name, facts=_("; ").join(facts))
+
+
+def _peak(run: Run, gpu: Gpu | None, estimate: Estimate | None) -> str:
+    """The figures that there are, each with how it came about."""
+    figures = []
+    if run.measured and run.measured.gib:
+        figures.append(_("measured {peak}").format(peak=gib_number(run.measured.gib * GIB)))
+    if estimate is not None:
+        span = _("{low} to {high}").format(low=gib_number(estimate.low), high=gib_number(estimate.high))
+        figures.append(_("computed {peak}").format(peak=span))
+    if not figures:
+        return _("peak not recorded")
+    if gpu is None:
+        return _("peak {figures} GiB").format(figures=listed(figures))
+    capacity = estimate.capacity if estimate is not None else None
+    offered = gib(capacity or gpu.memory_mib * MIB)
+    return _("peak {figures} of {capacity}").format(figures=listed(figures), capacity=offered)
+
+
+def verdict(run: Run, estimate: Estimate | None) -> list[nodes.Node]:
+    """What the estimator says, or why it says nothing."""
+    if estimate is not None:
+        return answer(estimate, run.measured)
+    return [nodes.paragraph("", _(INCOMPLETE if run.settings else NO_SETTINGS))]
+
+
+def facts(run: Run, links: Links, edit: str) -> nodes.bullet_list:
+    """Where the run comes from, a line each.
+
+    Args:
+        run: the record.
+        links: makes the addresses.
+        edit: where its file is edited; empty if that is not known.
+    """
+    items = nodes.bullet_list(classes=[LIST_CLASS])
+    items += _item(_("Status"), [nodes.Text(_status(run))])
+    if run.infer:
+        version = run.infer.version or _("version not recorded")
+        items += _item(_("Rollout engine"), [nodes.Text(f"{run.infer.engine} {version}")])
+    if run.script:
+        items += _item(_("Script"), _linked(script_pieces(run, links)))
+    if run.evidence:
+        items += _item(_("Evidence"), _linked(evidence_pieces(run, links)))
+    if edit:
+        link = nodes.reference("", _("Edit this row"), refuri=edit)
+        items += nodes.list_item("", nodes.paragraph("", "", link))
+    return items
+
+
+def _status(run: Run) -> str:
+    text = status(run)
+    if run.contributor:
+        text = _("{status}, reported by {name}").format(status=text, name=run.contributor.name)
+    if run.added:
+        text = _("{status}, in the data since {date}").format(status=text, date=run.added.isoformat())
+    return text
+
+
+def _item(title: str, content: Sequence[nodes.Node]) -> nodes.list_item:
+    return nodes.list_item("", nodes.paragraph("", "", *titled(nodes.strong("", title), content)))
+
+
+def _linked(pieces: Sequence[tuple[str, str | None]]) -> list[nodes.Node]:
+    """Texts with their addresses, as they stand in a sentence."""
+    made: list[nodes.Node] = []
+    for text, address in pieces:
+        made += [nodes.Text(_(", "))] if made else []
+        made.append(nodes.reference("", text, refuri=address) if address else nodes.Text(text))
+    return made
+
+
+def flags(run: Run) -> list[nodes.Node]:
+    """The settings as arguments of verl's launcher, to be copied."""
+    if not run.settings:
+        return []
+    code = " \\\n".join(overrides(run.settings))
+    block = nodes.literal_block(code, code, language="bash", classes=["verl-flags"])
+    return [nodes.paragraph("", _("The settings, as overrides:"), classes=["verl-notes-title"]), block]
