@@ -62,7 +62,7 @@ class VerlDomain(BuildData, Domain):
     #: Raise when ``initial_data`` or what lies in it takes another shape: a question or a diagnostic another
     #: name, module or other fields. Sphinx then reads everything again. A fingerprint that is made otherwise
     #: is no reason: a new version of the extension reads all its pages again anyway, see ``ExtensionUse``.
-    data_version = 8
+    data_version = 9
     object_types = {  # noqa: RUF012
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }

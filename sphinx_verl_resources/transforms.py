@@ -218,7 +218,7 @@ class RenderRuns(PagesApart):
             anchors=anchors,
             targets=targets,
             number=number,
-            details=node["details"],
+            details=node.get("details", {}),
         )
         table = node.parent
         node.replace_self(group)

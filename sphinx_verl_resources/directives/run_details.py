@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING
 
 from ..catalog.names import row_id
 from ..domain import VerlDomain
-from ..estimator.questions import RunEstimate
+from ..estimator.questions import Capacity, RunEstimate
 from ..memory.shapes import AnalysisError
-from ..objects import GPU
 from ..render import run_details as render
 from ..render.details import details
 from ..render.estimate import TABLE_CLASS, phase_rows
-from ..uses import ConfigUse, EntriesUse
+from ..uses import ConfigUse
 from .base import free_id
 
 if TYPE_CHECKING:
-    from ..catalog.models.gpu import Gpu
     from ..catalog.models.run import Run
     from ..estimator.estimate import Estimate
     from ..render.details import verl_details
@@ -28,23 +26,17 @@ def run_details(directive: VerlDirective, run: Run) -> verl_details:
     domain = VerlDomain.of(directive.env)
     domain.note_use(ConfigUse("edit_url"))
     estimate = _estimate(domain, run)
-    gpu = _gpu(domain, run.gpus.type) if run.gpus.type else None
+    capacity = domain.ask(Capacity(run.gpus.type)) if run.gpus.type else None
     content = render.verdict(run, estimate)
     if estimate is not None:
         # Without a caption it takes no number from the tables of the page.
         content.append(directive.table(TABLE_CLASS, phase_rows(estimate), "", with_options=False))
     edit = domain.settings.edit_address(f"runs/{run.id}.yaml")
     content += [*render.flags(run), render.facts(run, domain.settings.links, edit)]
-    block = details(render.summary(run, gpu, estimate), content)
+    block = details(render.summary(run, capacity, estimate), content)
     block["classes"].append(f"verl-{row_id(run.id)}")
     block["ids"].append(free_id(f"{row_id(run.id)}-details", block, directive.state.document))
     return block
-
-
-def _gpu(domain: VerlDomain, name: str) -> Gpu | None:
-    """The card; the page depends on it from now on."""
-    domain.note_use(EntriesUse(GPU, (name,)))
-    return domain.catalog.gpus.get(name)
 
 
 def _estimate(domain: VerlDomain, run: Run) -> Estimate | None:

@@ -40,7 +40,7 @@ class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names no
         runs: ids of the rows, in order.
         columns: field names.
         computed: by id, the texts of the columns that are computed.
-        details: by id, the id of the block on the page that says more.
+        details: by id, the id of the block on the page that says more; absent without such blocks.
     """
 
 
@@ -201,10 +201,12 @@ class VerlRuns(VerlDirective):
             content.append(self._index(runs))
             asked = runs if COMPUTED.keys() & set(columns) else ()
             computed = {run.id: self._computed(run) for run in asked}
-            blocks = self._details(runs) if "details" in self.options else []
-            folded = {run.id: block["ids"][0] for run, block in zip(runs, blocks, strict=False)}
-            rows = verl_runs("", runs=ids, columns=list(columns), computed=computed, details=folded)
-            content += [self._runs_table(rows), *blocks]
+            rows = verl_runs("", runs=ids, columns=list(columns), computed=computed)
+            content.append(self._runs_table(rows))
+            if "details" in self.options:
+                blocks = self._details(runs)
+                rows["details"] = {run.id: block["ids"][0] for run, block in zip(runs, blocks, strict=True)}
+                content += blocks
         elif not broken or "caption" in self.options:
             empty = self._empty(size or listed(query.sizes), filtered=bool(query.filters))
             # What refers to a caption must not lose its target with the last row.

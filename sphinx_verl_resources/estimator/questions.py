@@ -128,6 +128,20 @@ class ModelEstimate(EstimatorQuestion["Estimate"]):
 
 
 @dataclass(frozen=True)
+class Capacity(EstimatorQuestion["float | None"]):
+    """What a card offers to programs, in bytes; None if it is not known."""
+
+    gpu: str
+
+    def answer(self, world: World) -> float | None:
+        """See ``facts.capacity_of``."""
+        from .facts import capacity_of
+
+        card = world.facts.gpus.get(self.gpu)
+        return capacity_of(card) if card else None
+
+
+@dataclass(frozen=True)
 class Lengths(EstimatorQuestion["tuple[Longer, ...]"]):
     """What longer responses take.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..diagnostics import Code
-from ..units import GIB, MIB, gib, gib_number
+from ..units import GIB, gib, gib_number
 from ..words import N_, _
 from .estimate import answer
 from .runs import evidence_pieces, script_pieces, status
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..catalog.links import Links
-    from ..catalog.models.gpu import Gpu
     from ..catalog.models.run import Run
     from ..estimator.estimate import Estimate
 
@@ -32,18 +31,18 @@ def is_complete(estimate: Estimate) -> bool:
     return not any(issue.code is Code.missing_key for issue in estimate.issues)
 
 
-def summary(run: Run, gpu: Gpu | None, estimate: Estimate | None) -> list[nodes.Node]:
+def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:
     """The run, how it came about, its peak beside what the card offers, and what it rests on.
 
     Args:
         run: the record.
-        gpu: its card, if that is known.
+        capacity: bytes that its card offers, if that is known.
         estimate: from complete settings; None without.
     """
     name = nodes.strong("", _("{model}, {task} on {gpus}").format(
         model=run.short_name, task=run.task, gpus=run.resource
     ))  # fmt: skip
-    facts = [status(run), _peak(run, gpu, estimate)]
+    facts = [status(run), _peak(run, capacity, estimate)]
     if run.evidence or run.script:
         found = dict.fromkeys(item.kind for item in run.evidence)
         found.update(dict.fromkeys(["script"] if run.script else []))
@@ -51,7 +50,7 @@ def summary(run: Run, gpu: Gpu | None, estimate: Estimate | None) -> list[nodes.
     return fill(_("{run}: {facts}"), run=name, facts=_("; ").join(facts))
 
 
-def _peak(run: Run, gpu: Gpu | None, estimate: Estimate | None) -> str:
+def _peak(run: Run, capacity: float | None, estimate: Estimate | None) -> str:
     """The figures that there are, each with how it came about."""
     figures = []
     if run.measured and run.measured.gib:
@@ -61,11 +60,9 @@ def _peak(run: Run, gpu: Gpu | None, estimate: Estimate | None) -> str:
         figures.append(_("computed {peak}").format(peak=span))
     if not figures:
         return _("peak not recorded")
-    if gpu is None:
+    if capacity is None:
         return _("peak {figures} GiB").format(figures=listed(figures))
-    capacity = estimate.capacity if estimate is not None else None
-    offered = gib(capacity or gpu.memory_mib * MIB)
-    return _("peak {figures} of {capacity}").format(figures=listed(figures), capacity=offered)
+    return _("peak {figures} of {capacity}").format(figures=listed(figures), capacity=gib(capacity))
 
 
 def verdict(run: Run, estimate: Estimate | None) -> list[nodes.Node]:

@@ -34,7 +34,7 @@ RUNS = (
     "qwen2-5-72b-grpo-32xh800",
 )
 #: Figures that follow from constants and registries are tested where they are computed.
-OTHER_FIGURES = ("estimate", "fit", "accuracy", "runs-estimate", "role-data")
+OTHER_FIGURES = ("estimate", "fit", "lengths", "accuracy", "runs-estimate", "runs-details", "role-data")
 
 
 @pytest.fixture(scope="module", params=["rst", "md"])

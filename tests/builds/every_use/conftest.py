@@ -17,6 +17,7 @@ PAGES = {
     "runs": ".. verl-runs::",
     "runs-7b": ".. verl-runs:: 7B",
     "runs-3b": ".. verl-runs:: 3B",
+    "runs-details": ".. verl-runs:: 7B 3B\n   :details:\n",
     "runs-empty": ".. verl-runs:: 405B",
     "runs-card": ".. verl-runs:: 14B\n   :gpu: OWN-ALIAS\n",
     "runs-model": ".. verl-runs:: 3B 14B\n   :model: own/Used-1B\n",
@@ -51,6 +52,7 @@ PAGES = {
     "trade-offs": ".. verl-analysis:: trade-offs",
     "monitoring": ".. verl-analysis:: monitoring",
     "fit": ".. verl-fit::\n   :gpu: OWN-40\n   :sizes: 7B\n   :gpus: 2 8\n",
+    "lengths": ".. verl-lengths::\n   :model: own/Used-1B\n   :gpus: 2*OWN-40\n   :responses: 1024 4096\n",
     "accuracy": ".. verl-accuracy::\n   :show: summary cases\n   :group: other\n",
     "accuracy-training": ".. verl-accuracy::\n   :group: training\n",
 }

@@ -9,11 +9,13 @@ import shutil
 import pytest
 
 #: Pages by what they use.
-RUN_A7 = {"runs", "runs-7b", "runs-setting", "runs-peak", "memory-run"}
-RUN_C3 = {"runs", "runs-3b"}
+RUN_A7 = {"runs", "runs-7b", "runs-details", "runs-setting", "runs-peak", "memory-run"}
+RUN_C3 = {"runs", "runs-3b", "runs-details"}
 RUN_D14 = {"runs", "runs-card", "runs-model"}
-ESTIMATES = {"runs-peak", "memory-run", "memory-settings", "fit", "accuracy", "accuracy-training"}
-ON_OWN_CARD = {"runs-peak", "memory-run", "memory-settings", "fit"}
+ESTIMATES = {
+    "runs-peak", "runs-details", "memory-run", "memory-settings", "fit", "lengths", "accuracy", "accuracy-training",
+}  # fmt: skip
+ON_OWN_CARD = {"runs-peak", "runs-details", "memory-run", "memory-settings", "fit", "lengths"}
 CHAIN_OF_8B = {"memory-8b", "memory-role", "summary", "requirements", "priorities"}
 REMARKS = {"memory-8b", "memory-model", "summary", "requirements", "config", "assumptions", "priorities",
            "trade-offs", "monitoring"}  # fmt: skip
@@ -69,14 +71,14 @@ CHANGES = {
     # architectures
     "architecture edited": (
         {"data/architectures.yaml": ("num_hidden_layers: 24", "num_hidden_layers: 25")},
-        {"memory-model", "memory-settings", "accuracy", "models", "models-own"},
+        {"memory-model", "memory-settings", "lengths", "accuracy", "models", "models-own"},
     ),
     "note of an architecture": ({"data/architectures.yaml": "+    notes: [A word.]\n"}, {"models", "models-own"}),
     "architecture added": ({"more/architectures.yaml": ("data/architectures.yaml", "Used", "Other")}, {"models", "data-models"}),
     "architecture renamed": ({"data/architectures.yaml": ("name: Used-1B", "name: Used-2B")}, {"models", "models-own"}),
     "architecture deleted": (
         {"data/architectures.yaml": None},
-        {*RUN_D14, "data-runs", "data-models", "memory-model", "memory-settings", "accuracy", "models",
+        {*RUN_D14, "data-runs", "data-models", "memory-model", "memory-settings", "lengths", "accuracy", "models",
          "models-own", "role-model"},
     ),
     # the analysis
@@ -170,8 +172,9 @@ def test_older_files_in_the_place_of_newer_ones(every_use, folder):
 
 #: By value of conf.py, what it is set to and which pages use it.
 VALUES = {
-    "script_url": ("https://example.org/{ref}/{path}", {*REMARKS, "runs", "runs-7b"}),
+    "script_url": ("https://example.org/{ref}/{path}", {*REMARKS, "runs", "runs-7b", "runs-details"}),
     "commit_url": ("https://example.org/{ref}", RUN_C3),
+    "edit_url": ("https://example.org/edit/{path}", {"runs-details"}),
     "add_run": ("own-label", {"runs", "runs-empty"}),
     "estimator_page": ("own-label", REMARKS),
     "data": (["../more", "../data"], {"gpus"}),

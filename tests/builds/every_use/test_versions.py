@@ -16,15 +16,17 @@ from sphinx_verl_resources.memory.questions import Question
 from sphinx_verl_resources.objects import Shown
 
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
-DATA_VERSION = 8
+DATA_VERSION = 9
 DATA = {
     "": "analysis_problems objects problems state uses written",
     "catalog.selection.RunQuery": "sizes filters sort",
     "diagnostics.Diagnostic": "location code message hint severity",
     "estimator.questions.Accuracies": "groups",
+    "estimator.questions.Capacity": "gpu",
     "estimator.questions.CaseFilesWithErrors": "",
     "estimator.questions.Defaults": "keys",
     "estimator.questions.Fit": "gpu task sizes counts config",
+    "estimator.questions.Lengths": "asked responses",
     "estimator.questions.ModelEstimate": "model gpus gpu config version",
     "estimator.questions.RecordedRun": "run",
     "estimator.questions.RunEstimate": "run",
@@ -53,13 +55,13 @@ DATA = {
     "objects.Shown": "anchor title group",
 }
 
-ENV_VERSION = 4
+ENV_VERSION = 5
 #: By class: the attributes of ours, and those that say what a reference is to.
 NODES = {
     "pending_xref": "std:ref verl:gpu verl:model verl:run verl:size verl_contribute verl_name verl_optional verl_row",
     "verl_marks": "remarks",
     "verl_remarks": "remarks",
-    "verl_runs": "columns computed runs",
+    "verl_runs": "columns computed details runs",
 }
 
 
