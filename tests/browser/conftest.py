@@ -7,6 +7,7 @@ import http.server
 import os
 import re
 import shutil
+import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+# Helpers of tests lie beside them, and are no package.
+sys.path.insert(0, str(Path(__file__).parent))
+from themes import build_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +40,8 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+#: What scripts of themes say about themselves.
+OTHERS = ("Got invalid theme mode",)
 MISSING = (
     f"no Chromium was found: install it (on Debian: apt-get install chromium) or name it in {CHROMIUM}; "
     "THE TESTS IN A BROWSER ARE SKIPPED"
@@ -114,7 +121,7 @@ class Site:
         return page
 
     def _note_message(self, message: Any) -> None:
-        if message.type in {"error", "warning"}:
+        if message.type in {"error", "warning"} and not message.text.startswith(OTHERS):
             self.problems.append(f"{message.type}: {message.text}")
 
     def _note_request(self, request: Any) -> None:
@@ -126,6 +133,14 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     """Serves files without a word, with headers of the test's choice."""
 
     headers_to_send: Mapping[str, str] = {}
+
+    def do_GET(self) -> None:  # noqa: N802 - the name of the base class
+        """Have no icon, which browsers ask for by themselves."""
+        if self.path == "/favicon.ico":
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
 
     def end_headers(self) -> None:
         """Add the headers."""
@@ -175,3 +190,17 @@ def site(browser: Browser) -> Iterator[Callable[..., Site]]:
         for context in browser.contexts:
             context.close()
     assert [problem for one in sites for problem in one.problems] == []
+
+
+@pytest.fixture(scope="session")
+def themed(tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]) -> Callable[[str], Path]:
+    """A function: the documentation built in a theme, once for all processes that run tests."""
+    # Processes of pytest-xdist have a folder each, side by side.
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "popen-gw" in base.name else base) / "themes"
+
+    def in_theme(theme: str) -> Path:
+        needs(theme)
+        return build_once(theme, folder)
+
+    return in_theme

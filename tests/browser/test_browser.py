@@ -14,7 +14,6 @@ SCRIPTS = {
 @pytest.mark.parametrize("seen", SCRIPTS)
 def test_errors_and_foreign_requests_are_seen(site, tmp_path, seen):
     """What a script does wrong is noted."""
-    (tmp_path / "favicon.ico").write_bytes(b"")
     (tmp_path / "index.html").write_text(f"<title>t</title><script>{SCRIPTS[seen]}</script>", "utf-8")
     opened = site(tmp_path)
     opened.open().wait_for_load_state("networkidle")
