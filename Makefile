@@ -12,7 +12,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
 
 .DEFAULT_GOAL := help
-.PHONY: help html check test matrix benchmark accuracy oracle schema messages lint format clean
+.PHONY: help html check test screenshots matrix benchmark accuracy oracle schema messages lint format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,6 +32,10 @@ check: $(BIN)/.ready  ## check the recorded runs and registries
 
 test: $(BIN)/.ready  ## run every test, ruff and mypy included
 	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not matrix'
+
+screenshots: $(BIN)/.ready  ## pictures of the pages in every theme and width, to be looked at
+	@rm -rf docs/_build/screenshots
+	$(BIN)/python tests/browser/screenshots.py
 
 matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an environment of its own
 	@mkdir -p .nox && rm -f .nox/report.json

@@ -1,15 +1,11 @@
-"""A real browser on pages that are served on loopback, and nothing else that it could reach."""
+"""Tests on pages in a real browser, which can reach nothing but them."""
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import re
-import shutil
 import sys
-import threading
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +14,7 @@ import pytest
 
 # Helpers of tests lie beside them, and are no package.
 sys.path.insert(0, str(Path(__file__).parent))
+from chromium import NoBrowserError, launched, served
 from themes import build_once
 
 if TYPE_CHECKING:
@@ -25,70 +22,32 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-#: Where the browser is, if it has another name or place than those below.
-CHROMIUM = "VERL_TEST_CHROMIUM"
 #: Set where these tests must not be skipped, as in continuous integration.
 REQUIRED = "VERL_TEST_BROWSER_REQUIRED"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-#: No sandbox, since containers run as root; and no talk of the browser's own with other hosts.
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 #: What scripts of themes say about themselves.
 OTHERS = ("Got invalid theme mode",)
-MISSING = (
-    f"no Chromium was found: install it (on Debian: apt-get install chromium) or name it in {CHROMIUM}; "
-    "THE TESTS IN A BROWSER ARE SKIPPED"
-)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything in this folder; the one browser is shared by the tests that one process runs."""
+    """Mark everything in this folder."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker("browser")
 
 
-def find_chromium() -> str | None:
-    """The program: the one that is named, Debian's, or the one that Playwright has installed."""
-    from playwright.sync_api import sync_playwright
-
-    named = os.environ.get(CHROMIUM) or next(filter(None, map(shutil.which, NAMES)), None)
-    if named:
-        return named
-    with sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-    return own if Path(own).exists() else None
-
-
-@contextmanager
-def launched() -> Iterator[Browser]:
-    """A headless browser; the test is skipped without one, or fails where it is required."""
-    from playwright.sync_api import sync_playwright
-
-    found = find_chromium()
-    if found is None:
-        if os.environ.get(REQUIRED):
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture(scope="session")
 def browser(needs: Callable[..., None]) -> Iterator[Browser]:
-    """One for all tests of a process."""
+    """One for all tests of a process; without one they are skipped, and fail where they are required."""
     needs("playwright")
-    with launched() as found:
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(launched())
+        except NoBrowserError as error:
+            message = f"{error}; THE TESTS IN A BROWSER ARE SKIPPED"
+            if os.environ.get(REQUIRED):
+                pytest.fail(message)
+            pytest.skip(message)
         yield found
 
 
@@ -129,47 +88,6 @@ class Site:
             self.problems.append(f"request to {request.url}")
 
 
-class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves files without a word, with headers of the test's choice."""
-
-    headers_to_send: Mapping[str, str] = {}
-
-    def do_GET(self) -> None:  # noqa: N802 - the name of the base class
-        """Have no icon, which browsers ask for by themselves."""
-        if self.path == "/favicon.ico":
-            self.send_response(204)
-            self.end_headers()
-        else:
-            super().do_GET()
-
-    def end_headers(self) -> None:
-        """Add the headers."""
-        for name, value in self.headers_to_send.items():
-            self.send_header(name, value)
-        super().end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-        """Say nothing."""
-
-
-@contextmanager
-def served(folder: Path, headers: Mapping[str, str]) -> Iterator[str]:
-    """Serve a folder on loopback; gives its address."""
-    handler = type("OwnHandler", (Handler,), {"headers_to_send": dict(headers)})
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(handler, directory=str(folder))
-    )
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.fixture
 def site(browser: Browser) -> Iterator[Callable[..., Site]]:
     """A function: serves a folder, with headers if wanted, and gives its ``Site``.
@@ -177,8 +95,6 @@ def site(browser: Browser) -> Iterator[Callable[..., Site]]:
     After the test no page may have had an error or have asked another host. A test that provokes one takes it
     out of ``problems``.
     """
-    from contextlib import ExitStack
-
     sites: list[Site] = []
     with ExitStack() as stack:
 
