@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 #: Share of the rollout engine's budget that its weights may take, so that there is room for the KV cache.
 _WEIGHTS_SHARE = 0.7
 
-_MEGATRON: Mapping[str, Any] = {
+#: What saves memory with Megatron, and the strategy itself.
+MEGATRON_SAVING: Mapping[str, Any] = {
     f"{ACTOR}.strategy": "megatron",
     **{
         f"{role}.{key}": value
@@ -115,7 +116,7 @@ def with_megatron(request: Request, facts: Facts) -> Iterator[Request]:
         layout = {
             f"{role}.megatron.{name}": size for role in (ACTOR, "critic") for name, size in sizes.items()
         }
-        yield replace(request, backend="megatron", config={**config, **_MEGATRON, **layout})
+        yield replace(request, backend="megatron", config={**config, **MEGATRON_SAVING, **layout})
 
 
 def best_layout(asked: Request, facts: Facts) -> tuple[Request, Estimate] | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .fit import FitCell
     from .lengths import Longer
     from .request import Issue, Request
+    from .savings import SavingSteps
     from .versions import Version
 
 _NO_SETTINGS = "add them to its file, or name a model and settings instead"
@@ -87,12 +88,7 @@ class RunEstimate(EstimatorQuestion["Estimate"]):
 
     def answer(self, world: World) -> Estimate:
         """See ``estimate``; the run needs settings."""
-        from .case import request_of_run
-
-        run = RecordedRun(self.run).answer(world)
-        if not run.settings:
-            raise AnalysisError(f"the run {self.run!r} records no settings to estimate from; {_NO_SETTINGS}")
-        return _estimated(request_of_run(run, world.facts), world.facts)
+        return _estimated(_request_of(self.run, world), world.facts)
 
 
 @dataclass(frozen=True)
@@ -158,6 +154,32 @@ class Lengths(EstimatorQuestion["tuple[Longer, ...]"]):
         from .lengths import longer
 
         return longer(self.asked.request, world.facts, self.responses)
+
+
+@dataclass(frozen=True)
+class Savings(EstimatorQuestion["SavingSteps"]):
+    """What each setting that saves memory buys.
+
+    Attributes:
+        asked: the model with its settings.
+    """
+
+    asked: ModelEstimate
+
+    def answer(self, world: World) -> SavingSteps:
+        """See ``savings``."""
+        return _saved(self.asked.request, world.facts)
+
+
+@dataclass(frozen=True)
+class RunSavings(EstimatorQuestion["SavingSteps"]):
+    """What each setting that saves memory would buy a recorded run."""
+
+    run: str
+
+    def answer(self, world: World) -> SavingSteps:
+        """See ``savings``; the run needs settings."""
+        return _saved(_request_of(self.run, world), world.facts)
 
 
 @dataclass(frozen=True)
@@ -259,3 +281,27 @@ def _estimated(request: Request, facts: Facts) -> Estimate:
         return estimate(request, facts)
     except EstimateError as error:
         raise NotEstimatedError(error.issues) from None
+
+
+def _saved(request: Request, facts: Facts) -> SavingSteps:
+    from .request import EstimateError
+    from .savings import savings
+
+    try:
+        return savings(request, facts)
+    except EstimateError as error:
+        raise NotEstimatedError(error.issues) from None
+
+
+def _request_of(name: str, world: World) -> Request:
+    """A recorded run as a request.
+
+    Raises:
+        AnalysisError: there is no such run, or it has no settings.
+    """
+    from .case import request_of_run
+
+    run = RecordedRun(name).answer(world)
+    if not run.settings:
+        raise AnalysisError(f"the run {name!r} records no settings to estimate from; {_NO_SETTINGS}")
+    return request_of_run(run, world.facts)

@@ -1,0 +1,150 @@
+"""What each setting that saves memory buys: all of them off, then on one after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .estimate import Estimate, estimate
+from .keys import in_todays_names
+from .layouts import MEGATRON_SAVING
+from .planner import SAVING
+from .relief import lower_utilization
+from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
+from .tokens import sequence_divisor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .facts import Facts
+    from .peaks import Verdict
+    from .request import Request
+
+_SIZE = "ppo_micro_batch_size_per_gpu"
+_BUDGET = "ppo_max_token_len_per_gpu"
+#: How the passes for log-probs are cut: as the update is, where nothing else is said.
+_LOG_PROB = tuple(
+    f"{role}.log_prob_{name}"
+    for role in (ROLLOUT, REFERENCE)
+    for name in ("use_dynamic_bsz", "max_token_len_per_gpu")
+)
+
+
+@dataclass(frozen=True)
+class Saving:
+    """One more setting switched on. Sizes are bytes per GPU, on the host bytes per node.
+
+    Attributes:
+        setting: as overrides of verl, ``key=value``, several where they only work together.
+        saves: off the peak; 0 where another phase sets it, less where it takes more.
+        peak: behind it.
+        binding: the phase that sets the peak then.
+        host: what it adds to host memory.
+        verdict: whether the run fits then.
+    """
+
+    setting: str
+    saves: float
+    peak: float
+    binding: str
+    host: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class SavingSteps:
+    """From everything off to everything on.
+
+    Attributes:
+        start: the estimate with everything off.
+        steps: in the order in which one would try them.
+        end: the estimate with everything on.
+    """
+
+    start: Estimate
+    steps: tuple[Saving, ...]
+    end: Estimate
+
+
+def savings(request: Request, facts: Facts) -> SavingSteps:
+    """Switch off what saves memory, and then on again, one setting after another.
+
+    What costs little time comes first: the padding, recomputation, batches counted in tokens; then
+    offloading, and at last less memory for the rollout engine. Everything else stays as the request has it.
+
+    Raises:
+        EstimateError: something in the request leaves no estimate.
+
+    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.estimator.request import Request
+    >>> config = {"algorithm.adv_estimator": "grpo"}
+    >>> found = savings(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_facts([]))
+    >>> found.steps[0].setting
+    'actor_rollout_ref.model.use_remove_padding=True'
+    """
+    request = replace(request, config=in_todays_names(request.config, facts.renamed))
+    asked = estimate(request, facts)
+    groups = tuple(_groups(asked))
+    request = replace(request, config={**request.config, **_without(asked, groups)})
+    start = before = estimate(request, facts)
+    steps = []
+    for group in (*groups, None):
+        settings = group if group is not None else _smaller_rollout(before)
+        if not settings:
+            continue
+        request = replace(request, config={**request.config, **settings})
+        after = estimate(request, facts)
+        setting = " ".join(f"{key}={value}" for key, value in settings.items())
+        host = after.host.total - before.host.total
+        saves = before.peak - after.peak
+        steps.append(Saving(setting, saves, after.peak, after.binding.name, host, after.verdict))
+        before = after
+    return SavingSteps(start, tuple(steps), before)
+
+
+def _groups(asked: Estimate) -> Iterator[Mapping[str, Any]]:
+    """What is switched on together, in order: for each role that its backend reads."""
+    yield _on(f"{MODEL}.use_remove_padding")
+    actor, critic = asked.settings.actor, asked.settings.critic
+    if actor.backend != "megatron":
+        yield _on(f"{MODEL}.enable_gradient_checkpointing")
+    roles = {ACTOR: actor, **({"critic": critic} if critic else {})}
+    with_megatron = [prefix for prefix, role in roles.items() if role.backend == "megatron"]
+    for prefix in with_megatron:
+        yield _of_megatron(prefix, "recompute")
+    limit = -(-int(asked.settings.lengths.limit) // sequence_divisor(actor))
+    yield {**_on(f"{ACTOR}.use_dynamic_bsz"), f"{ACTOR}.{_BUDGET}": limit}
+    for name in ("optimizer_offload", "param_offload"):
+        for prefix, role in roles.items():
+            part = "megatron" if role.backend == "megatron" else "fsdp" if role is critic else "fsdp_config"
+            yield {f"{prefix}.{part}.{name}": True}
+    for prefix in with_megatron:
+        yield _of_megatron(prefix, "optim.")
+
+
+def _on(key: str) -> Mapping[str, Any]:
+    return {key: SAVING[key]}
+
+
+def _of_megatron(prefix: str, part: str) -> Mapping[str, Any]:
+    """Settings of Megatron that only work together."""
+    found = MEGATRON_SAVING.items()
+    return {key: value for key, value in found if key.startswith(f"{prefix}.") and part in key}
+
+
+def _without(asked: Estimate, groups: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any]:
+    """Everything of ``groups`` off; where batches are counted in tokens, as many sequences instead."""
+    off: dict[str, Any] = dict.fromkeys(_LOG_PROB)
+    for group in groups:
+        off |= {key: False if value is True else None for key, value in group.items()}
+    micro = asked.settings.actor.micro_batch
+    if micro.sequences is None:
+        tokens = micro.tokens * sequence_divisor(asked.settings.actor) if micro.dynamic else 0
+        off[f"{ACTOR}.{_SIZE}"] = max(1, tokens // int(asked.settings.lengths.limit))
+    return off
+
+
+def _smaller_rollout(found: Estimate) -> Mapping[str, Any]:
+    """The rollout engine with a tenth less of the GPU, where its cache still holds the longest sequence."""
+    lower = lower_utilization(found.shape, found.settings)
+    return {f"{ROLLOUT}.gpu_memory_utilization": lower} if lower else {}
