@@ -25,6 +25,8 @@ from .text import SplitTables
 from .transforms import (
     DrawCharts,
     IdsOfOneFile,
+    LeaveOutCharts,
+    LeaveOutChartsOfBooks,
     NumberRemarks,
     NumberRemarksOfOneFile,
     RenderRuns,
@@ -49,8 +51,10 @@ ENV_VERSION = 5
 MANY_PAGES = 5
 
 POST_TRANSFORMS = (
-    DrawCharts,
     IdsOfOneFile,
+    DrawCharts,
+    LeaveOutCharts,
+    LeaveOutChartsOfBooks,
     NumberRemarksOfOneFile,
     NumberRemarks,
     RenderRunsOfOneFile,

@@ -16,10 +16,10 @@ from .directives.runs import SECTION_SIZE, verl_runs
 from .domain import VerlDomain
 from .logs import log_at
 from .render.details import verl_details
+from .render.drawing import CHART_CLASS, ID
 from .render.marks import verl_marks, verl_remarks
 from .render.remarks import Numbering
 from .render.table import is_ours
-from .render.waterfall_chart import CHART_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +74,11 @@ def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
         parent = parent.parent
 
 
+def is_chart(node: nodes.Element) -> bool:
+    """Whether a node is one of our drawings."""
+    return isinstance(node, nodes.container) and CHART_CLASS in node["classes"]
+
+
 def ids_of(document: nodes.document) -> set[str]:
     """Every id of a document."""
     return {id_ for node in document.findall(nodes.Element) for id_ in node["ids"]}
@@ -112,13 +117,13 @@ class PagesJoined(PagesApart):
 
 def is_own(id_: str, node: nodes.Element) -> bool:
     """Whether an id is one of those that directives of ours have made up."""
-    if isinstance(node, (nodes.table, nodes.target)):
+    if isinstance(node, (nodes.table, nodes.target)) or is_chart(node):
         return id_.startswith("verl-")
     return isinstance(node, verl_details)
 
 
 class IdsOfOneFile(PagesJoined):
-    """Gives another id to a table or note of ours whose id another page in the same file has.
+    """Gives another id to a table, drawing or note of ours whose id another page in the same file has.
 
     Directives keep ids apart on each page; what pages are joined in one file they cannot know.
     """
@@ -144,17 +149,38 @@ class IdsOfOneFile(PagesJoined):
 
 
 class DrawCharts(OnOurPages):
-    """Where a chart is drawn, leaves out the table that stands in for it elsewhere."""
+    """Gives each drawing its id, once ids are those of the file."""
 
-    default_priority = BEFORE_ROWS
+    default_priority = IdsOfOneFile.default_priority + 1
     formats = ("html",)
 
     def run(self, **kwargs: Any) -> None:
-        """Look at each chart."""
-        for chart in list(self.document.findall(nodes.container)):
-            if CHART_CLASS in chart["classes"]:
-                for table in list(chart.findall(nodes.table)):
-                    chart.remove(table)
+        """Replace what stands for the id."""
+        for chart in filter(is_chart, self.document.findall(nodes.Element)):
+            for raw in list(chart.findall(nodes.raw)):
+                raw.replace_self(nodes.raw("", raw.astext().replace(ID, chart["ids"][0]), format="html"))
+
+
+class LeaveOutCharts(OnOurPages):
+    """Leaves out the drawings that have no id yet: those of what is no page of HTML.
+
+    The table behind a drawing says the same.
+    """
+
+    default_priority = DrawCharts.default_priority + 1
+
+    def run(self, **kwargs: Any) -> None:
+        """Look at each drawing."""
+        for chart in list(filter(is_chart, self.document.findall(nodes.Element))):
+            if ID in chart.astext():
+                chart.parent.remove(chart)
+
+
+class LeaveOutChartsOfBooks(LeaveOutCharts):
+    """The same for electronic books: many of their readers know no SVG within text."""
+
+    default_priority = DrawCharts.default_priority - 1
+    builders = ("epub",)
 
 
 class NumberRemarks(PagesApart):

@@ -12,6 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from ..domain import VerlDomain
 from ..logs import log_at
+from ..render.drawing import CHART_CLASS
 from ..render.marks import verl_marks
 from ..render.table import empty_table
 from ..uses import ExtensionUse
@@ -27,6 +28,10 @@ ABOUT_TABLE = (
     Option("class", "Further classes of the table.", "names, separated by spaces"),
 )
 TABLE_OPTIONS = tuple(option.name for option in ABOUT_TABLE)
+
+
+#: Characters of what a drawing is of in its id, which each of its parts repeats.
+_LONGEST_NAME = 60
 
 
 class VerlDirective(SphinxDirective):
@@ -109,6 +114,13 @@ class VerlDirective(SphinxDirective):
             table["classes"] += self.options.get("class", "").split()
             self.add_name(table)
         return table
+
+    def chart(self, chart: nodes.container, name: str) -> nodes.container:
+        """A drawing of ours with the id that makes its parts unique; ``name`` says what it is of."""
+        self.set_source_info(chart)
+        stem = nodes.make_id(f"{CHART_CLASS}-{name[:_LONGEST_NAME]}")
+        chart["ids"] = [free_id(stem, chart, self.state.document)]
+        return chart
 
 
 #: What a translation of the text around it would lose.

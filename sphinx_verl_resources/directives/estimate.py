@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..diagnostics import Code, suggest_or
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
+    from ..estimator.question import EstimatorQuestion
+    from ..estimator.savings import SavingSteps
     from ..estimator.versions import Version
 
 #: The options that ask for an estimate.
@@ -27,7 +30,7 @@ ASKING = ("run", "model")
 #: What goes with ``:model:`` only.
 OF_MODEL = ("gpus", "verl-version")
 #: What can be shown of an estimate, and what is if nobody chooses.
-PIECES = ("answer", "table", "components", "host")
+PIECES = ("answer", "chart", "table", "components", "host", "savings")
 DEFAULT_PIECES = ("answer", "table")
 #: Options of the analysis, and what an estimate has instead.
 INSTEAD = {
@@ -56,10 +59,13 @@ OPTIONS = (
     Option(
         "show",
         "What to show, in this order. ``answer``: whether it fits, the peak with its range, the binding "
-        "phase and what relieves it most, what verl's metric prints, host memory. ``table``: a row for each "
-        "phase. ``components``: each part of the binding phase with its formula, the numbers put in, and "
-        "how well it is known. ``host``: the same for the memory of a node. Settings that the estimate "
-        "leaves out are listed below in any case.",
+        "phase and what relieves it most, what verl's metric prints, host memory. ``chart``: a bar for each "
+        "phase against what the GPU offers, drawn on pages of HTML, with the table behind it. ``table``: a "
+        "row for each phase. ``components``: each part of the binding phase with its formula, the numbers "
+        "put in, and how well it is known. ``host``: the same for the memory of a node. ``savings``: what "
+        "each setting that saves memory buys, drawn and as a table, when all of them are switched off and "
+        "then on again, one after another. Settings that the estimate leaves out are listed below in any "
+        "case.",
         f"any of {', '.join(f'``{piece}``' for piece in PIECES)}, separated by commas",
         f"``{', '.join(DEFAULT_PIECES)}``",
     ),
@@ -76,20 +82,20 @@ class VerlEstimate(SettingsDirective):
         """The pieces asked for, in the order asked for, and what the estimate leaves out."""
         pieces: tuple[str, ...] = DEFAULT_PIECES
         with problems.noted():
-            pieces = options.choices(given, "show", PIECES) or DEFAULT_PIECES
+            pieces = options.with_table(options.choices(given, "show", PIECES) or DEFAULT_PIECES)
             options.need_table(given, TABLE_OPTIONS, pieces)
         with problems.noted():
             self._check_analysis(given)
         self._check_form(given)
-        title, estimate, measured = "", None, None
+        found = None
         with problems.noted():
             if "model" in given:
-                title, estimate = self._of_model(given, self.settings(problems), problems)
+                found = self._of_model(given, self.settings(problems), problems)
             elif "run" in given:
-                title, estimate, measured = self._of_run(given)
-        if problems or estimate is None:
+                found = self._of_run(given)
+        if problems or found is None:
             return []
-        return self._pieces(title, estimate, measured, pieces)
+        return self._pieces(found, pieces)
 
     def _check_form(self, given: Mapping[str, str]) -> None:
         if self.arguments:
@@ -110,8 +116,8 @@ class VerlEstimate(SettingsDirective):
         if name is not None:
             raise OptionError(f":{name}: is about the analysis of a model; {INSTEAD[name]}")
 
-    def _of_run(self, given: Mapping[str, str]) -> tuple[str, Estimate, Measured | None]:
-        from ..estimator.questions import NotEstimatedError, RecordedRun, RunEstimate
+    def _of_run(self, given: Mapping[str, str]) -> Found:
+        from ..estimator.questions import NotEstimatedError, RecordedRun, RunEstimate, RunSavings
 
         name = given["run"].strip()
         run = self.ask(RecordedRun(name))
@@ -120,12 +126,10 @@ class VerlEstimate(SettingsDirective):
         except NotEstimatedError as error:
             raise OptionError(f"the run {name!r} cannot be estimated: {error}", error.code) from None
         title = _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=run.resource)
-        return title, found, run.measured
+        return Found(title, found, RunSavings(name), run.measured)
 
-    def _of_model(
-        self, given: Mapping[str, str], body: Body, problems: options.Problems
-    ) -> tuple[str, Estimate | None]:
-        from ..estimator.questions import ModelEstimate, NotEstimatedError
+    def _of_model(self, given: Mapping[str, str], body: Body, problems: options.Problems) -> Found | None:
+        from ..estimator.questions import ModelEstimate, NotEstimatedError, Savings
 
         count, gpu, version = 0, "", None
         with problems.noted():
@@ -141,33 +145,71 @@ class VerlEstimate(SettingsDirective):
             found = self.ask(question)
         except NotEstimatedError as error:
             self.note_issues(error.issues, body, problems)
-            return "", None
+            return None
         if not problems:
             self.note_issues(found.issues, body, problems)
-        return _("{model} on {gpus}").format(model=model, gpus=f"{count}*{gpu}"), found
+        title = _("{model} on {gpus}").format(model=model, gpus=f"{count}*{gpu}")
+        return Found(title, found, Savings(question))
 
-    def _pieces(
-        self, title: str, estimate: Estimate, measured: Measured | None, pieces: tuple[str, ...]
-    ) -> list[nodes.Node]:
+    def _pieces(self, found: Found, pieces: tuple[str, ...]) -> list[nodes.Node]:
         from ..render import estimate as render
+        from ..render.phase_chart import phase_chart
 
         made: list[nodes.Node] = []
+        title, estimate, measured = found.title, found.estimate, found.measured
         for piece in pieces:
             if piece == "answer":
                 made += render.answer(estimate, measured)
+            elif piece == "chart":
+                drawn = phase_chart(estimate, _caption(title), measured)
+                made.append(self.chart(drawn, self.options.get("run", title)))
             elif piece == "table":
                 rows = render.phase_rows(estimate)
-                caption = _("{what}: memory per GPU, phase by phase").format(what=title)
-                made.append(self.table(render.TABLE_CLASS, rows, caption, with_options=True))
+                made.append(self.table(render.TABLE_CLASS, rows, _caption(title), with_options=True))
             elif piece == "components":
                 label = _("The parts of the binding phase, {phase}:").format(phase=_(estimate.binding.label))
                 made += render.part_list(label, estimate.binding.breakdown)
+            elif piece == "savings":
+                made += self._savings(found)
             else:
                 made += render.part_list(_("The parts of a node's host memory:"), estimate.host)
         if {"components", "host"}.intersection(pieces):
             made.append(render.evidence_legend())
         made += render.notes(estimate)
         return made
+
+    def _savings(self, found: Found) -> list[nodes.Node]:
+        """What each setting that saves memory buys: drawing, table, and how to read it."""
+        from ..render import estimate as render
+        from ..render import savings
+
+        steps = self.ask(found.savings)
+        caption = _("{what}: what each setting saves").format(what=found.title)
+        drawn = savings.savings_chart(steps, caption)
+        table = self.table(render.TABLE_CLASS, savings.saving_rows(steps), caption, with_options=False)
+        name = f"savings-{self.options.get('run', found.title)}"
+        return [self.chart(drawn, name), table, savings.saving_note()]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is asked for.
+
+    Attributes:
+        title: of what.
+        estimate: of it.
+        savings: asks what each setting that saves memory buys.
+        measured: what a run reported, if anything.
+    """
+
+    title: str
+    estimate: Estimate
+    savings: EstimatorQuestion[SavingSteps]
+    measured: Measured | None = None
+
+
+def _caption(title: str) -> str:
+    return _("{what}: memory per GPU, phase by phase").format(what=title)
 
 
 def known_gpu(domain: VerlDomain, name: str, option: str) -> None:

@@ -67,7 +67,8 @@ OPTIONS = (
     ),
     Option(
         "show",
-        "What to show, in this order. The chart is drawn in HTML; elsewhere the table stands in for it.",
+        "What to show, in this order. ``chart`` is drawn on pages of HTML and has the table behind it: where "
+        "``table`` is not asked for, it follows the chart.",
         f"any of {', '.join(f'``{piece}``' for piece in PIECES)}, separated by commas",
         "all of it",
     ),
@@ -119,7 +120,7 @@ class ModelAnalysis(AnalysisDirective):
         pieces: tuple[str, ...] = PIECES
         steps: tuple[str, ...] | None = None
         with problems.noted():
-            pieces = options.choices(given, "show", PIECES) or PIECES
+            pieces = options.with_table(options.choices(given, "show", PIECES) or PIECES)
         with problems.noted():
             steps = self._steps(given)
         with problems.noted():
@@ -170,20 +171,11 @@ class ModelAnalysis(AnalysisDirective):
             elif piece == "formulas":
                 made[piece] = formula_list(outcome, {} if "table" in pieces else marks)
             elif piece == "chart":
-                made[piece] = self._chart(outcome, pieces)
+                made[piece] = self.chart(waterfall_chart(waterfall(outcome), _caption(outcome)), name)
             else:
                 rows = waterfall_rows(outcome, marks, with_gib="gib" in self.options)
                 made[piece] = self.table(TABLE_CLASS, rows, _caption(outcome), with_options=True)
         return [*made.values(), *remarks]
-
-    def _chart(self, outcome: Outcome, pieces: tuple[str, ...]) -> nodes.Element:
-        """The waterfall as a drawing; where that has no place and the table is left out, the table."""
-        chart = waterfall_chart(waterfall(outcome), _caption(outcome))
-        if "table" not in pieces:
-            rows = waterfall_rows(outcome, {}, with_gib=False)
-            # Without a caption it takes no number from the tables of the page.
-            chart += self.table(TABLE_CLASS, rows, "", with_options=False)
-        return chart
 
 
 VerlMemory.forms = {"analysis": ModelAnalysis, "estimate": VerlEstimate}

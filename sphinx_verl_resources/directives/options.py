@@ -305,6 +305,18 @@ def choices(
     return tuple(found)
 
 
+def with_table(pieces: tuple[str, ...]) -> tuple[str, ...]:
+    """The pieces to show, with the table behind a chart if it is not among them.
+
+    >>> with_table(("chart", "host"))
+    ('chart', 'table', 'host')
+    """
+    if "table" in pieces or "chart" not in pieces:
+        return pieces
+    behind = pieces.index("chart") + 1
+    return (*pieces[:behind], "table", *pieces[behind:])
+
+
 def need_table(given: Mapping[str, str], names: Iterable[str], pieces: Iterable[str]) -> None:
     """Refuse options about a table where ``pieces``, what is shown, leaves the table out.
 

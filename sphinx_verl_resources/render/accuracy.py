@@ -24,7 +24,7 @@ TABLE_CLASS = "verl-accuracy"
 #: What the outcome of a case says where no figure is compared.
 _OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran")}
 #: What a verdict says, and whether what happened agrees.
-_VERDICTS = {
+VERDICTS = {
     "fits": N_("fits"),
     "tight": N_("tight"),
     "does not fit": N_("does not fit"),
@@ -171,7 +171,7 @@ def _inside(item: Score) -> str:
         return _("not estimated")
     if item.observed is not None:
         return _(_INSIDE[item.inside])
-    verdict = _(_VERDICTS[item.verdict])
+    verdict = _(VERDICTS[item.verdict])
     return verdict if item.agrees is None else _(_AGREES[item.agrees]).format(verdict=verdict)
 
 

@@ -1,76 +1,94 @@
-"""The waterfall as a drawing: inline SVG that takes the text colour of the page."""
+"""A waterfall as a drawing: what parts add up to, and what steps take off it again."""
 
 from __future__ import annotations
 
-from html import escape
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from docutils import nodes
 
 from ..units import MINUS, gb
 from ..words import _
+from .drawing import COLOURS, FONT, ROW, WIDTH, bar, drawing, headings, path, thick
 from .memory import bar_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from docutils import nodes
+
     from ..memory.waterfall import Bar
 
-CHART_CLASS = "verl-chart"
-#: Colours that keep a contrast of 3 to 1 with white and with the dark backgrounds of the common themes.
-COLOURS = {
-    "parameters": "#5160ae",
-    "gradients": "#d67207",
-    "optimizer": "#994cea",
-    "activations": "#368ea7",
-    "kv-cache": "#92562b",
+#: The colours of the parts of an analysis, whose other names are those of the drawing.
+_PARTS = {
+    "parameters": "weights",
+    "gradients": "gradients",
+    "optimizer": "optimizer",
+    "activations": "activations",
+    "kv-cache": "kv-cache",
 }
-OTHER = "#878b70"
-#: Sizes in units of the drawing.
-WIDTH, LABELS, VALUES, LINE, BAR = 640, 170, 74, 24, 16
+#: How a line is painted: a sum, what a step takes away, what one adds; or a part of memory by its colour.
+SUM = f'{thick("currentColor")} stroke-opacity="0.6"'
+TAKEN = f'{thick("currentColor")} stroke-opacity="0.6" stroke-dasharray="2 3"'
+ADDED = thick(COLOURS["gradients"])
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a waterfall.
+
+    Attributes:
+        label: what it is.
+        value: how much, in words.
+        start, end: in any unit; 0 is at the left.
+        paint: attributes of its bar.
+        bold: whether it is a sum.
+    """
+
+    label: str
+    value: str
+    start: float
+    end: float
+    paint: str
+    bold: bool = False
 
 
 def waterfall_chart(bars: Sequence[Bar], title: str) -> nodes.container:
-    """A drawing with one line a bar; builders that know no HTML leave it out."""
-    chart = nodes.container(classes=[CHART_CLASS])
-    chart += nodes.raw("", _svg(bars, title), format="html")
-    return chart
+    """The analysis of a model as a drawing; the numbers are those of its table."""
+    sized = _("{part} {size}")
+    sizes = _("; ").join(sized.format(part=bar_label(found), size=_value(found)) for found in bars)
+    lines = [_line(found) for found in bars]
+    most = max((line.end for line in lines), default=0) or 1
+    return drawing(title, sizes, ROW * len(lines), waterfall_lines(lines, WIDTH / most))
 
 
-def _svg(bars: Sequence[Bar], title: str) -> str:
-    scale = (WIDTH - LABELS - VALUES) / (max((bar.running for bar in bars), default=0) or 1)
-    lines = [_line(bar, index, scale) for index, bar in enumerate(bars)]
-    sizes = _("; ").join(_("{part} {size}").format(part=bar_label(bar), size=gb(bar.shown)) for bar in bars)
-    described = _("{title}. {sizes}").format(title=title, sizes=sizes)
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {LINE * len(bars)}" role="img" xmlns="http://www.w3.org/2000/svg" '
-        f'aria-label="{escape(described)}" font-size="13" font-family="inherit" '
-        f'fill="currentColor">{"".join(lines)}</svg>'
-    )
+def waterfall_lines(lines: Sequence[Line], scale: float, top: float = 0) -> list[str]:
+    """Each line with its bar below it.
+
+    Args:
+        lines: from top to bottom.
+        scale: units of the drawing in a unit of the lines.
+        top: where the first begins.
+    """
+    made, shown = [], []
+    for index, line in enumerate(lines):
+        y = top + index * ROW
+        made.append(path(bar(line.start * scale, line.end * scale, y + FONT + 5), line.paint))
+        shown.append((y + FONT, line.label, line.value, line.bold))
+    return [*made, headings(shown)]
 
 
-def _line(bar: Bar, index: int, scale: float) -> str:
-    top = index * LINE
-    start = 0.0 if bar.is_sum else min(bar.running, bar.running - bar.change)
-    width = max((bar.running if bar.is_sum else abs(bar.change)) * scale, 1)
-    x, base = LABELS + start * scale, top + LINE - 8
-    weight = ' font-weight="bold"' if bar.is_sum else ""
-    return (
-        f'<text x="{LABELS - 8}" y="{base}" text-anchor="end"{weight}>{escape(bar_label(bar))}</text>'
-        f'<rect x="{x:.1f}" y="{top + 4}" width="{width:.1f}" height="{BAR}" {_paint(bar)}/>'
-        f'<text x="{x + width + 6:.1f}" y="{base}"{weight}>{_value(bar)}</text>'
-    )
+def _line(found: Bar) -> Line:
+    before = 0.0 if found.is_sum else found.running - found.change
+    start, end = sorted((before, found.running))
+    return Line(bar_label(found), _value(found), start, end, _paint(found), found.is_sum)
 
 
-def _paint(bar: Bar) -> str:
-    """Sums in the colour of the text, parts in their own, and what a step takes away as an empty frame."""
-    if bar.is_sum:
-        return 'fill="currentColor" fill-opacity="0.6"'
-    if bar.change < 0:
-        return 'fill="none" stroke="currentColor" stroke-dasharray="3 2"'
-    return f'fill="{COLOURS.get(bar.subject, OTHER)}"'
+def _paint(found: Bar) -> str:
+    """Sums in the colour of the text, parts in their own, and what a step takes away in stripes."""
+    if found.is_sum:
+        return SUM
+    return TAKEN if found.change < 0 else thick(COLOURS[_PARTS.get(found.subject, "other")])
 
 
-def _value(bar: Bar) -> str:
-    text = gb(abs(bar.shown))
-    return f"{MINUS}{text}" if bar.shown < 0 else text
+def _value(found: Bar) -> str:
+    size = gb(abs(found.shown))
+    return f"{MINUS}{size}" if found.shown < 0 else size

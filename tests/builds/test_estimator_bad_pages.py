@@ -16,7 +16,7 @@ BAD = [
     ((":run: qwen3-4b-grpo-4xh800", "", "trainer.nnodes: 2"), {0: "settings go with :model:; a run has its own"}),
     ((":run: qwen3-4b-grpo-4xh800", ":steps: fsdp"), {0: ":steps: is about the analysis of a model; set the keys of verl below the options"}),
     ((":run: qwen3-4b-grpo-4xh800", ":gib:"), {0: ":gib: is about the analysis of a model; an estimate is in GiB"}),
-    ((":run: qwen3-4b-grpo-4xh800", ":show: chart"), {0: ":show: unknown value 'chart'; allowed: answer, table, components, host"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":show: charts"), {0: ":show: unknown value 'charts'; did you mean 'chart'?"}),
     ((":run: qwen3-4b-grpo-4xh800", ":show: host", ":caption: x"), {0: ":caption: is about the table, which :show: leaves out"}),
     ((":run:",), {0: ":run: a value is missing"}),
     ((":model: Qwen/Qwen2.5-7B",), {0: "say on how many GPUs and which, as in :gpus: 8*H100"}),

@@ -43,7 +43,7 @@ PIECES = "specification, formulas, chart, table"
         ("verl-memory:3B", ":gpus: 4\n:steps: gradient-checkpointing", [":gpus: has no effect without the step 'fsdp'; take it, or leave :gpus: out [verl.directive]"]),
         ("verl-memory:3B", ":gpus: 4\n:steps: none", [":gpus: has no effect without the step 'fsdp'; take it, or leave :gpus: out [verl.directive]"]),
         ("verl-memory:3B", ":gib:\n:show: formulas", [":gib: is about the table, which :show: leaves out"]),
-        ("verl-memory:3B", ":caption: x\n:show: chart", [":caption: is about the table, which :show: leaves out"]),
+        ("verl-memory:3B", ":caption: x\n:show: formulas", [":caption: is about the table, which :show: leaves out"]),
         ("verl-memory:3B", ":gib: yes", [":gib: takes no value, got 'yes'"]),
         ("verl-memory:3B", ":gpu: 8", [":gpu: unknown option; did you mean 'gpus'?"]),
         ("verl-memory:9B", ":gpus: 0", [":gpus: must be", "there is no model '9B'"]),

@@ -75,12 +75,6 @@ def test_no_table_inside_a_table(project):
     ]
 
 
-def test_a_chart_takes_no_number(project):
-    page = ".. verl-memory:: 8B\n   :show: chart\n\n.. verl-memory:: 8B\n   :show: table\n"
-    caption = project.page(page).build(numfig=True).soup().caption.get_text()
-    assert caption.startswith("Table 1 ")
-
-
 @pytest.mark.parametrize(("models", "said"), [("3B 32B", True), ("3B 8B", False)])
 def test_a_summary_says_that_rows_do_not_compare(project, models, said):
     soup = project.page(f".. verl-memory-summary:: {models}").build().soup()
@@ -127,30 +121,6 @@ def test_a_label_reaches_the_table(project):
     link = build.soup().select_one("p a.reference.internal")
     assert link.get_text() == "Three"
     assert build.soup().select_one(f"table{link['href']} caption")
-
-
-def test_the_chart_shows_what_the_table_shows(project):
-    soup = project.page(".. verl-memory:: 8B\n   :show: chart, table\n").build().soup()
-    rows = [[cell.get_text() for cell in row.select("td")] for row in soup.select("tbody tr")]
-    texts = [text.get_text() for text in soup.select("svg text")]
-    drawn = list(zip(texts[::2], texts[1::2], strict=True))
-    assert len(drawn) == len(rows) == 12
-    for (label, value), row in zip(drawn, rows, strict=True):
-        assert row[0].startswith(label)
-        number = row[2] if label in {"Total", "Per GPU"} else row[1].removeprefix("+")
-        assert value == f"{number} GB"
-    assert "8B: memory for 32 sequences of 2048 tokens" in soup.svg["aria-label"]
-    assert len(str(soup.svg)) < 6000
-
-
-@pytest.mark.parametrize(
-    ("builder", "name", "drawn"), [("html", "index.html", True), ("text", "index.txt", False)]
-)
-def test_a_table_stands_in_for_the_chart(project, builder, name, drawn):
-    build = project.page(".. verl-memory:: 8B\n   :show: chart\n").build(builder)
-    assert build.warnings == []
-    assert ("<svg" in build.text(name)) is drawn
-    assert ("KV cache: 34.4 → 20.6 GB" in build.text(name)) is not drawn
 
 
 def test_what_is_copied_is_what_verl_takes(project):

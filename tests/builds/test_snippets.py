@@ -60,6 +60,7 @@ def doctree(tree, name: str) -> str:
     text = re.sub(rf"\b{name}\.(rst|md)", name, text).replace('="True"', '="1"')
     text = text.replace('="False"', '="0"')
     if name.startswith(OTHER_FIGURES):
+        text = re.sub(r"(?<=<svg).*(?=</svg>)", "", text)
         text = re.sub(r'colwidth="\d+"', 'colwidth="0"', text)
         text = re.sub(r"(?<![\w-])\d[\d,.]*(?=\s|\))", "0", text)
     return text

@@ -46,20 +46,6 @@ def test_every_builder_shows_every_cell(every_use, shown):
             assert placeholder not in text, (builder, placeholder)
 
 
-@pytest.mark.parametrize("builder", ["html", "text"])
-def test_where_a_picture_has_no_place_its_table_stands_in(own, data, builder):
-    own.page(".. verl-memory:: 8B\n   :show: chart\n")
-    own.page(".. verl-memory:: 8B\n   :show: chart table\n   :no-remarks:\n", "both.rst")
-    build = own.build(builder)
-    if builder == "html":
-        for name, tables in (("index.html", 0), ("both.html", 1)):
-            assert len(build.soup(name).select("svg")) == 1
-            assert len(build.soup(name).select("table.verl-memory")) == tables
-    else:
-        for name in ("index.txt", "both.txt"):
-            assert build.text(name).count("\n| KV cache") == 1
-
-
 def ids_of(soup):
     return [element["id"] for element in soup.select("[id^=verl-]")]
 

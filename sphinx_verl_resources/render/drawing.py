@@ -1,0 +1,205 @@
+"""What all drawings are made of: inline SVG that takes colour and font of the text from the page.
+
+No style attributes and no style sheet, so that a strict content security policy lets them through; no size in
+pixels, so that they are as wide as the page. A label says what a colour says.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+from docutils.utils import column_width
+
+from ..units import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+CHART_CLASS = "verl-chart"
+#: Stands for the id of the drawing until the page is written; escaped text cannot hold it.
+ID = "<<id>>"
+#: Colours that keep a contrast of 3 to 1 with white and with the dark backgrounds of the common themes.
+COLOURS = {
+    "weights": "#5160ae",
+    "gradients": "#d67207",
+    "optimizer": "#994cea",
+    "activations": "#368ea7",
+    "kv-cache": "#92562b",
+    "other": "#878b70",
+}
+#: What is written on them in white; on the others in black.
+DARK = frozenset({"weights", "optimizer", "kv-cache"})
+#: Units of the drawing. On a phone one is two thirds of a pixel, and so the letters are large.
+WIDTH, FONT, GAP = 480, 15, 2
+#: Height of a line of text, of a bar, and of a bar with a line of text above it.
+LINE, BAR, ROW = 20, 16, 44
+#: Of a character, in parts of the font's size, a little too much: wide ones, capitals, narrow ones, others.
+_WIDE, _CAPITAL, _NARROW, _OTHER = 1.0, 0.75, 0.38, 0.61
+
+
+def drawing(title: str, description: str, height: float, parts: Iterable[str]) -> nodes.container:
+    """A drawing; whoever puts it on a page gives the container an id, and a table with the same numbers.
+
+    Args:
+        title: its name.
+        description: what can be seen, with the numbers.
+        height: in units.
+        parts: SVG.
+    """
+    svg = (
+        f'<svg viewBox="0 0 {WIDTH} {short(height)}" role="img" aria-labelledby="{ID}-title {ID}-desc" '
+        f'font-size="{FONT}" font-family="inherit" fill="currentColor">'
+        f'<title id="{ID}-title">{escape(title)}</title><desc id="{ID}-desc">{escape(description)}</desc>'
+        f"{''.join(parts)}</svg>"
+    )
+    return nodes.container("", nodes.raw("", svg, format="html"), classes=[CHART_CLASS])
+
+
+def short(number: float) -> str:
+    """A coordinate, to a tenth."""
+    return f"{number:.1f}".removesuffix(".0")
+
+
+def text(x: float, y: float, content: str, *, anchor: str = "start", bold: bool = False) -> str:
+    """A line of text; ``anchor`` as in SVG."""
+    at = f' x="{short(x)}"' if x else ""
+    aligned = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text{at} y="{short(y)}"{aligned}{weight}>{escape(content, quote=False)}</text>'
+
+
+def headings(lines: Iterable[tuple[float, str, str, bool]]) -> str:
+    """Lines above bars: what a bar is on the left, cut if it must be, and how much on the right.
+
+    Args:
+        lines: the base of the text, the label, the value, and whether it stands out.
+    """
+    left, right = "", ""
+    for y, label, value, bold in lines:
+        left += text(0, y, clip(label, WIDTH - width_of(value) - FONT), bold=bold)
+        right += text(0, y, value, bold=bold)
+    return f'{left}<g transform="translate({WIDTH})" text-anchor="end">{right}</g>'
+
+
+def bar(start: float, end: float, y: float) -> str:
+    """A bar as a part of the ``d`` of a path that is drawn ``THICK``; never too short to be seen."""
+    left = round(start)
+    return f"M{left} {short(y + BAR / 2)}h{max(round(end) - left, 1)}"
+
+
+def path(d: Sequence[str] | str, attributes: str) -> str:
+    """One element for many shapes; nothing without any."""
+    return f'<path {attributes} d="{"".join(d)}"/>' if d else ""
+
+
+def thick(colour: str) -> str:
+    """Attributes that paint bars."""
+    return f'stroke-width="{BAR}" stroke="{colour}"'
+
+
+def letters(letter: str, places: Sequence[tuple[float, float]], part: str) -> str:
+    """One letter at many places, each the middle of a piece of a bar."""
+    if not places:
+        return ""
+    xs, ys = (" ".join(map(short, found)) for found in zip(*places, strict=True))
+    look = f'text-anchor="middle" font-size="13" fill="{"#fff" if part in DARK else "#000"}"'
+    return f'<text x="{xs}" y="{ys}" {look}>{letter * len(places)}</text>'
+
+
+def hatching() -> str:
+    """The pattern of what is over a capacity, for ``HATCHED``."""
+    return (
+        f'<pattern id="{ID}-over" width="6" height="6" patternUnits="userSpaceOnUse" '
+        'patternTransform="rotate(45)"><path d="M0 0v6" stroke="currentColor" stroke-width="2"/></pattern>'
+    )
+
+
+HATCHED = thick(f"url(#{ID}-over)")
+
+
+def ticks(most: float) -> list[float]:
+    """Round numbers from 0 on, at most six, the last not below ``most``.
+
+    >>> ticks(79.2), ticks(0.31)
+    ([0.0, 20.0, 40.0, 60.0, 80.0], [0.0, 0.1, 0.2, 0.3, 0.4])
+    """
+    size = 10.0 ** math.floor(math.log10(most)) if most > 0 else 1.0
+    steps = (size * factor for factor in (0.1, 0.2, 0.25, 0.5, 1, 2, 5))
+    step = next(step for step in steps if step * 5 >= most * (1 - 1e-9))
+    return [round(step * index, 10) for index in range(max(1, math.ceil(most / step - 1e-9)) + 1)]
+
+
+def axis(y: float, marks: Sequence[float], unit: str) -> str:
+    """A line with the numbers of ``marks`` below it, from the left edge to the right one."""
+    scale = WIDTH / marks[-1]
+    lines = "".join(f"M{short(mark * scale)} {short(y)}v5" for mark in marks[1:-1])
+    made = path(f"M0 {short(y + 5)}v-5h{WIDTH}v5{lines}", 'fill="none" stroke="currentColor"')
+    for mark in marks:
+        anchor = "start" if mark == 0 else "end" if mark == marks[-1] else "middle"
+        number = plain(mark)
+        made += text(mark * scale, y + LINE, f"{number} {unit}" if anchor == "end" else number, anchor=anchor)
+    return made
+
+
+def text_beside(x: float, label: str) -> str:
+    """The words of an upright line on the first line of the drawing, above it or as near as there is room."""
+    half = width_of(label) / 2
+    if x + half > WIDTH:
+        return text(WIDTH, FONT, label, anchor="end")
+    return text(0, FONT, label) if x < half else text(x, FONT, label, anchor="middle")
+
+
+def upright(x: float, tops: Iterable[float]) -> str:
+    """A line across the bars that begin at ``tops``; not across the words between them."""
+    return path(
+        [f"M{short(x)} {short(top - 3)}v{BAR + 6}" for top in tops], 'stroke="currentColor" stroke-width="3"'
+    )
+
+
+def flowing(y: float, items: Iterable[tuple[str, str]]) -> tuple[str, float]:
+    """A legend: signs of up to ``LINE`` units, each with its words behind it; and where it ends.
+
+    Args:
+        y: its upper edge.
+        items: SVG of a sign, drawn from (0, 0) on, and words.
+    """
+    made, x = "", 0.0
+    for sign, words in items:
+        shown = clip(words, WIDTH - LINE - 4)
+        needed = LINE + 4 + width_of(shown)
+        if x and x + needed > WIDTH:
+            x, y = 0.0, y + LINE + 2
+        made += f'<g transform="translate({short(x)} {short(y)})">{sign}{text(LINE + 2, 13, shown)}</g>'
+        x += needed + FONT
+    return made, y + LINE
+
+
+def width_of(content: str) -> float:
+    """Units that a line of text may take in a font that is rather wide."""
+    return sum(map(_width, content)) * FONT
+
+
+def clip(content: str, room: float) -> str:
+    """A text that takes no more than ``room``, with an ellipsis where something is left out.
+
+    >>> clip("actor.use_dynamic_bsz", 100)
+    'actor.use_dy…'
+    """
+    if width_of(content) <= room:
+        return content
+    left, kept = room / FONT - _WIDE, 0
+    while kept < len(content) and left >= _width(content[kept]):
+        left -= _width(content[kept])
+        kept += 1
+    return content[:kept].rstrip() + "…"
+
+
+def _width(character: str) -> float:
+    if column_width(character) > 1 or character in "MWmw%@—…":
+        return _WIDE
+    if character.isupper():
+        return _CAPITAL
+    return _NARROW if character in " ijlftr.,:;|()" else _OTHER
