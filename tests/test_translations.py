@@ -19,7 +19,7 @@ MARKS = {"_", "N_", "plural"}
 #: Makes something that readers see, from the texts that it is given.
 SHOWN = {"Text", "paragraph", "strong", "emphasis", "title", "term", "inline", "Cell", "table_group",
          "table", "link_to", "link_if_any", "fill", "titled", "set_caption", "waterfall_chart",
-         "phase_chart", "drawing"}  # fmt: skip
+         "phase_chart", "drawing", "savings_chart", "accuracy_plot"}  # fmt: skip
 #: Modules of ``render`` whose text is for terminals or for programs.
 FOR_TERMINALS = {"backtest_text", "estimate_text", "plan_text", "plain_table", "text_table", "settings"}
 

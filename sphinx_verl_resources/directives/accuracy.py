@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
     from ..estimator.backtest import Score
 
-PIECES = ("summary", "cases")
+PIECES = ("summary", "plot", "cases")
 OPTIONS = (
     Option(
         "show",
         "``summary``: a row for each group of cases, with their number, the mean, median and worst error, "
-        "and the share of the observed values inside the range. ``cases``: every case, computed beside "
-        "observed, with its source. A case that is contested or not scored is marked with the reason and "
-        "never counted.",
-        "``summary``, ``cases`` or both, separated by commas",
+        "and the share of the observed values inside the range. ``plot``: computed against observed, drawn "
+        "on pages of HTML, with a table of the cases behind it: those of the plot, where ``cases`` is not "
+        "asked for. ``cases``: every case, computed beside observed, with its source. A case that is contested or "
+        "not scored is marked with the reason and never counted.",
+        "any of ``summary``, ``plot``, ``cases``, separated by commas",
         "``summary``",
     ),
     Option(
@@ -72,19 +73,29 @@ class VerlAccuracy(AnalysisDirective):
                 caption = _("How far computed values are from observed ones")
                 made.append(self.table(render.TABLE_CLASS, rows, caption, with_options=True))
                 made.append(render.verdict_sentence(verdict_shares(scores)))
+            elif piece == "plot":
+                made += self._plot(scores, with_table="cases" not in pieces)
             else:
-                made += self._cases(scores)
+                made += self._cases(scores, _("Every case"))
         return made
 
     def _check_name(self, given: Mapping[str, str], pieces: Sequence[str]) -> None:
-        if len(pieces) > 1:
+        if len({"cases" if piece == "plot" else piece for piece in pieces}) > 1:
             name = next((name for name in TABLE_OPTIONS if name in given), None)
             if name is not None:
                 raise OptionError(
                     f":{name}: is about one table; choose it with :show: summary or :show: cases"
                 )
 
-    def _cases(self, scores: Sequence[Score]) -> list[nodes.Node]:
+    def _plot(self, scores: Sequence[Score], *, with_table: bool) -> list[nodes.Node]:
+        from ..render.accuracy_plot import accuracy_plot, plotted
+
+        shown = plotted(scores)
+        caption = _("Computed against observed, case by case")
+        made: list[nodes.Node] = [self.chart(accuracy_plot(shown, caption), "accuracy")] if shown else []
+        return [*made, *self._cases(shown, caption)] if with_table else made
+
+    def _cases(self, scores: Sequence[Score], caption: str) -> list[nodes.Node]:
         from ..render import accuracy as render
 
         reasons = list(dict.fromkeys(filter(None, map(render.reason, scores))))
@@ -96,5 +107,5 @@ class VerlAccuracy(AnalysisDirective):
             for number, (text, target) in enumerate(targets.items(), 1)
         }
         rows = render.case_rows(scores, marks)
-        table = self.table(render.TABLE_CLASS, rows, _("Every case"), with_options=True)
+        table = self.table(render.TABLE_CLASS, rows, caption, with_options=True)
         return [table, render.reason_list(reasons, targets)] if reasons else [table]
