@@ -24,8 +24,8 @@ OPTIONS = (
         "``summary``: a row for each group of cases, with their number, the mean, median and worst error, "
         "and the share of the observed values inside the range. ``plot``: computed against observed, drawn "
         "on pages of HTML, with a table of the cases behind it: those of the plot, where ``cases`` is not "
-        "asked for. ``cases``: every case, computed beside observed, with its source. A case that is contested or "
-        "not scored is marked with the reason and never counted.",
+        "asked for. ``cases``: every case, computed beside observed, with its source. A case that is "
+        "contested or not scored is marked with the reason and never counted.",
         "any of ``summary``, ``plot``, ``cases``, separated by commas",
         "``summary``",
     ),

@@ -31,7 +31,7 @@ TABLE_OPTIONS = tuple(option.name for option in ABOUT_TABLE)
 
 
 #: Characters of what a drawing is of in its id, which each of its parts repeats.
-_LONGEST_NAME = 60
+_LONGEST_NAME = 40
 
 
 class VerlDirective(SphinxDirective):

@@ -68,7 +68,10 @@ def accuracy_plot(scores: Sequence[Score], title: str) -> nodes.container:
     for group, found in groups.items():
         paint, shape = SHAPES[group]
         parts.append(path([f"M{_middle(item, scale)}{shape}" for item in found], paint))
-    legend, height = flowing(_BOTTOM + 3 * LINE, _legend(groups))
+    signs = _legend(groups)
+    places, legend, height = flowing(_BOTTOM + 3 * LINE, [words for _sign, words in signs])
+    for (x, y), (sign, _words) in zip(places, signs, strict=True):
+        parts.append(f'<g transform="translate({x:g} {y:g})">{sign}</g>')
     described = [
         _("{part}: {cases}").format(part=_(GROUPS[group]), cases=_count(found))
         for group, found in groups.items()
@@ -127,10 +130,11 @@ def _count(found: Sequence[Score]) -> str:
     return plural("{count} case", "{count} cases", len(found)).format(count=len(found))
 
 
-def _legend(groups: dict[str, list[Score]]) -> Iterator[tuple[str, str]]:
-    for group, found in groups.items():
-        if found:
-            paint, shape = SHAPES[group]
-            yield path(f"M{BAR // 2} {BAR // 2}{shape}", paint), _(GROUPS[group])
-    yield path(f"M{BAR // 2} 0v{BAR}", 'stroke="currentColor"'), _("Range of the computed value")
-    yield path(f"M0 {BAR}L{BAR} 0", 'stroke="currentColor" stroke-dasharray="6 4"'), _("Computed as observed")
+def _legend(groups: dict[str, list[Score]]) -> list[tuple[str, str]]:
+    """Signs, drawn from (0, 0) on, and what they mean."""
+    middle = BAR // 2
+    shapes = [(group, *SHAPES[group]) for group, found in groups.items() if found]
+    made = [(path(f"M{middle} {middle}{shape}", paint), _(GROUPS[group])) for group, paint, shape in shapes]
+    line = path(f"M{middle} 0v{BAR}", 'stroke="currentColor"')
+    slope = path(f"M0 {BAR}L{BAR} 0", 'stroke="currentColor" stroke-dasharray="6 4"')
+    return [*made, (line, _("Range of the computed value")), (slope, _("Computed as observed"))]

@@ -100,13 +100,19 @@ def thick(colour: str) -> str:
     return f'stroke-width="{BAR}" stroke="{colour}"'
 
 
-def letters(letter: str, places: Sequence[tuple[float, float]], part: str) -> str:
-    """One letter at many places, each the middle of a piece of a bar."""
-    if not places:
-        return ""
-    xs, ys = (" ".join(map(short, found)) for found in zip(*places, strict=True))
-    look = f'text-anchor="middle" font-size="13" fill="{"#fff" if part in DARK else "#000"}"'
-    return f'<text x="{xs}" y="{ys}" {look}>{letter * len(places)}</text>'
+def letters(found: Iterable[tuple[str, str, Sequence[tuple[float, float]]]]) -> str:
+    """One letter for each part of memory at many places, each the middle of a piece of a bar.
+
+    Args:
+        found: the part, its letter, and the places.
+    """
+    made = ""
+    for part, letter, places in found:
+        if places:
+            xs, ys = (" ".join(map(short, numbers)) for numbers in zip(*places, strict=True))
+            ink = "#fff" if part in DARK else "#000"
+            made += f'<text x="{xs}" y="{ys}" fill="{ink}">{letter * len(places)}</text>'
+    return f'<g text-anchor="middle" font-size="13">{made}</g>' if made else ""
 
 
 def hatching() -> str:
@@ -159,22 +165,24 @@ def upright(x: float, tops: Iterable[float]) -> str:
     )
 
 
-def flowing(y: float, items: Iterable[tuple[str, str]]) -> tuple[str, float]:
-    """A legend: signs of up to ``LINE`` units, each with its words behind it; and where it ends.
+def flowing(y: float, words: Iterable[str]) -> tuple[list[tuple[float, float]], str, float]:
+    """A legend: where the sign of each entry goes, which is as large as a bar is thick, the words, the end.
 
     Args:
         y: its upper edge.
-        items: SVG of a sign, drawn from (0, 0) on, and words.
+        words: of each entry.
     """
+    places: list[tuple[float, float]] = []
     made, x = "", 0.0
-    for sign, words in items:
-        shown = clip(words, WIDTH - LINE - 4)
+    for entry in words:
+        shown = clip(entry, WIDTH - LINE - 4)
         needed = LINE + 4 + width_of(shown)
         if x and x + needed > WIDTH:
             x, y = 0.0, y + LINE + 2
-        made += f'<g transform="translate({short(x)} {short(y)})">{sign}{text(LINE + 2, 13, shown)}</g>'
+        places.append((round(x), y))
+        made += text(round(x) + LINE + 2, y + 13, shown)
         x += needed + FONT
-    return made, y + LINE
+    return places, made, y + LINE
 
 
 def width_of(content: str) -> float:

@@ -33,7 +33,7 @@ from .drawing import (
 from .estimate import ENGINE, OTHER, OUTSIDE, column_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from docutils import nodes
 
@@ -94,23 +94,42 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> no
         for index, phase in enumerate(estimate.phases)
     ]
     shown = [_heading(line, capacity) for line in bars]
-    y = first + len(bars) * ROW
-    parts = [path(_pieces_of(key, bars, scale), thick(COLOURS[key])) for key in GROUPS]
-    if capacity:
-        parts += _over([bar for bar in bars if bar.phase.total > capacity], capacity, scale)
-        parts.append(text_beside(capacity * scale, offered(capacity)))
-        parts.append(upright(capacity * scale, [line.top for line in bars]))
-    parts += [letters(GROUPS[key][0], _letter_places(key, bars, scale, capacity), key) for key in GROUPS]
-    low, high = estimate.low * scale, estimate.high * scale
-    parts += [_whisker(low, high, line.top + BAR + 4) for line in bars if line.binding]
+    y: float = first + len(bars) * ROW
+    parts = []
     if measured and found:
         shown.append((y + FONT, _(_COUNTERS[measured.counter]), gib(found), False))
         parts.append(_mark(found * scale, y + _TOP + BAR / 2))
         y += ROW
-    parts.append(headings(shown))
-    parts.append(axis(y + 2, marks, "GiB"))
-    legend, height = flowing(y + 2 * LINE, _legend(estimate, bars))
-    return drawing(title, _description(estimate, measured), height, [*parts, legend])
+    parts += [headings(shown), axis(y + 2, marks, "GiB")]
+    used = [key for key in GROUPS if any(key in _pieces(line.phase) for line in bars)]
+    names = [_(GROUPS[key][1]) for key in used]
+    signs, legend, height = flowing(y + 2 * LINE, [*names, _range(estimate)])
+    parts += _coloured(bars, dict(zip(used, signs, strict=False)), scale, capacity)
+    if capacity:
+        parts.append(text_beside(capacity * scale, offered(capacity)))
+        parts.append(upright(capacity * scale, [line.top for line in bars]))
+    low, high = estimate.low * scale, estimate.high * scale
+    parts += [_whisker(low, high, line.top + BAR + 4) for line in bars if line.binding]
+    x, y = signs[-1]
+    parts += [_whisker(x, x + BAR, y + BAR / 2), legend]
+    return drawing(title, _description(estimate, measured), height, parts)
+
+
+def _coloured(
+    bars: Sequence[_Line], signs: Mapping[str, tuple[float, float]], scale: float, capacity: float | None
+) -> list[str]:
+    """All bars and the signs of the legend, what is over the capacity hatched, and their letters."""
+    made, found = [], []
+    for key, (x, top) in signs.items():
+        pieces = [*_shapes(key, bars, scale), bar(x, x + BAR, top)]
+        made.append(path(pieces, thick(COLOURS[key])))
+        places = [*_letter_places(key, bars, scale, capacity), (x + BAR / 2, top + _BASE)]
+        found.append((key, GROUPS[key][0], places))
+    over = [line for line in bars if capacity and line.phase.total > capacity]
+    if capacity and over:
+        pieces = [bar(capacity * scale, line.phase.total * scale, line.top) for line in over]
+        made += [hatching(), path(pieces, HATCHED)]
+    return [*made, letters(found)]
 
 
 def offered(capacity: float) -> str:
@@ -127,23 +146,16 @@ def _heading(line: _Line, capacity: float | None) -> tuple[float, str, str, bool
     return line.y + FONT, label, total, line.binding
 
 
-def _pieces_of(key: str, bars: Sequence[_Line], scale: float) -> list[str]:
+def _shapes(key: str, bars: Sequence[_Line], scale: float) -> list[str]:
     """All pieces of one colour. Each ends where the next begins, less a gap; the last one at the total."""
     made = []
     for line in bars:
-        for name, start, size in _pieces(line.phase):
-            if name == key and size:
-                last = start + size >= line.phase.total * (1 - 1e-9)
-                made.append(bar(start * scale, (start + size) * scale - (0 if last else GAP), line.top))
+        pieces = _pieces(line.phase)
+        if key in pieces:
+            start, end = pieces[key]
+            gap = 0 if key == list(pieces)[-1] else GAP
+            made.append(bar(start * scale, end * scale - gap, line.top))
     return made
-
-
-def _over(bars: Sequence[_Line], capacity: float, scale: float) -> list[str]:
-    """What is beyond the capacity, hatched."""
-    if not bars:
-        return []
-    pieces = [bar(capacity * scale, line.phase.total * scale, line.top) for line in bars]
-    return [hatching(), path(pieces, HATCHED)]
 
 
 def _letter_places(
@@ -152,22 +164,22 @@ def _letter_places(
     """The middles of the pieces of one colour that are wide enough; of what a line cuts the larger part."""
     found = []
     for line in bars:
-        for name, start, size in _pieces(line.phase):
-            ends = start, start + size
-            if capacity and start < capacity < start + size:
-                ends = max((start, capacity), (capacity, start + size), key=lambda part: part[1] - part[0])
-            if name == key and (ends[1] - ends[0]) * scale - GAP >= _LETTER:
-                found.append((sum(ends) / 2 * scale - GAP / 2, line.top + _BASE))
+        start, end = _pieces(line.phase).get(key, (0.0, 0.0))
+        if capacity and start < capacity < end:
+            start, end = max((start, capacity), (capacity, end), key=lambda part: part[1] - part[0])
+        if (end - start) * scale - GAP >= _LETTER:
+            found.append(((start + end) / 2 * scale - GAP / 2, line.top + _BASE))
     return found
 
 
-def _pieces(phase: Phase) -> Iterator[tuple[str, float, float]]:
-    """The groups with where each begins and how large it is, in bytes."""
-    sums, start = column_sums(phase), 0.0
+def _pieces(phase: Phase) -> dict[str, tuple[float, float]]:
+    """Where each group that there is begins and ends, in bytes."""
+    sums, found, end = column_sums(phase), {}, 0.0
     for key, (_letter, _name, columns) in GROUPS.items():
-        size = sum(sums.get(column, 0.0) for column in columns)
-        yield key, start, size
-        start += size
+        start, end = end, end + sum(sums.get(column, 0.0) for column in columns)
+        if end > start:
+            found[key] = start, end
+    return found
 
 
 def _whisker(low: float, high: float, y: float) -> str:
@@ -180,15 +192,6 @@ def _mark(x: float, y: float) -> str:
     return path(f"M0 {short(y)}H{short(x)}", 'stroke="currentColor"') + path(
         f"M{short(x)} {short(y - 7)}l7 7-7 7-7-7z", 'fill="currentColor"'
     )
-
-
-def _legend(estimate: Estimate, bars: Sequence[_Line]) -> Iterator[tuple[str, str]]:
-    shown = {key for line in bars for key, start, size in _pieces(line.phase) if size}
-    for key, (letter, name, _columns) in GROUPS.items():
-        if key in shown:
-            sign = path(bar(0, BAR, 0), thick(COLOURS[key]))
-            yield sign + letters(letter, [(BAR / 2, _BASE)], key), _(name)
-    yield _whisker(0, BAR, BAR / 2), _range(estimate)
 
 
 def _range(estimate: Estimate) -> str:
