@@ -1,0 +1,161 @@
+"""Drawings on pages: the numbers of the table behind them, ids of their own, and none where there is no HTML."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sphinx_verl_resources.units import gib, gib_number
+
+ESTIMATE = ".. verl-memory::\n   :run: a\n   :show: {}\n"
+PLOT = ".. verl-accuracy::\n   :show: {}\n   :group: {}\n"
+
+
+def tables_behind(soup) -> list[str]:
+    """The classes of what stands right behind each drawing; a region around a table counts as the table."""
+    found = []
+    for chart in soup.select("div.verl-chart"):
+        behind = chart.find_next_sibling()
+        table = behind if behind.name == "table" else behind.find("table")
+        found.append(" ".join(table["class"]))
+    return found
+
+
+def texts(svg) -> tuple[list[str], list[str]]:
+    """What stands on the left above the bars, and on the right."""
+    right = [item.get_text() for item in svg.select("g[transform] > text")]
+    return [item.get_text() for item in svg.select("svg > text")], right
+
+
+def test_the_drawing_of_an_estimate_has_the_numbers_of_the_table(runs, estimated, table_rows):
+    build = runs.page(ESTIMATE.format("chart")).build()
+    assert build.warnings == []
+    soup, found = build.soup(), estimated()
+    assert ["verl-memory" in name for name in tables_behind(soup)] == [True]
+    chart = soup.select_one("div.verl-chart")
+    assert chart["id"] == "verl-chart-a"
+    labels, values = texts(chart.svg)
+    rows = table_rows(soup, "verl-memory")[1:]
+    assert [value.split(" ")[0] for value in values] == [*(row[1] for row in rows), "60.0"]
+    assert [value.split(",")[0] for value in values[:-1]] == [gib(phase.total) for phase in found.phases]
+    names = [row[0].replace(" (binding phase)", " (binding)") for row in rows]
+    assert [label for label in labels if label in names] == names
+    bold = [item.get_text() for item in chart.select('[font-weight="bold"]')]
+    assert bold == [
+        f"{found.binding.label} (binding)",
+        max(values, key=lambda value: float(value.split()[0])),
+    ]
+    assert f"The GPU offers {gib(found.capacity)}" in labels
+    assert f"Range of the peak: {gib_number(found.low)} to {gib(found.high)}" in labels
+    assert chart.svg.title.get_text() == "Qwen2.5-7B-Instruct, GRPO on 2*H100: memory per GPU, phase by phase"
+    for phase in found.phases:
+        assert f"{phase.label} {gib(phase.total)}" in chart.desc.get_text()
+
+
+def test_a_chart_in_its_place_keeps_the_table_in_its_own(runs):
+    soup = runs.page(ESTIMATE.format("table, host, chart")).build().soup()
+    assert len(soup.select("table.verl-memory")) == 1
+    soup = runs.page(ESTIMATE.format("chart") + "   :caption: Own\n").build().soup()
+    assert soup.caption.get_text().startswith("Own")
+
+
+def test_the_drawing_of_savings_has_the_numbers_of_the_table(runs, table_rows):
+    build = runs.page(ESTIMATE.format("savings")).build()
+    assert build.warnings == []
+    soup = build.soup()
+    assert len(tables_behind(soup)) == len(soup.select("table.verl-memory")) == 1
+    labels, values = texts(soup.svg)
+    first, *steps, last = table_rows(soup, "verl-memory")[1:]
+    assert (values[0], values[-1]) == (f"{first[2]} GiB", f"{last[2]} GiB")
+    for row, label, value in zip(steps, labels[1:], values[1:-1], strict=False):
+        assert value.lstrip("−+") == f"{row[1].lstrip('−')} GiB"
+        assert row[0].replace("actor_rollout_ref.", "").startswith(label.rstrip("…"))
+    saved = [float(row[1].replace("−", "-").replace(",", "")) for row in steps]
+    assert sum(saved) == pytest.approx(float(last[1]), abs=0.06 * len(steps))
+    assert soup.svg.title.get_text().endswith("what each setting saves")
+
+
+def test_the_waterfall_of_an_analysis_has_the_numbers_of_the_table(project, table_rows):
+    soup = project.page(".. verl-memory:: 8B\n   :show: chart\n").build().soup()
+    rows = table_rows(soup, "verl-memory")[1:]
+    labels, values = texts(soup.svg)
+    assert len(labels) == len(values) == len(rows) == 12
+    for label, value, row in zip(labels, values, rows, strict=True):
+        assert row[0].startswith(label)
+        number = row[2] if label in {"Total", "Per GPU"} else row[1].removeprefix("+")
+        assert value == f"{number} GB"
+    assert soup.svg.title.get_text().startswith("8B: memory for 32 sequences of 2048 tokens")
+
+
+def test_the_plot_has_a_table_of_its_cases(project, table_rows):
+    soup = project.page(PLOT.format("plot", "easyr1")).build().soup()
+    assert ["verl-accuracy" in name for name in tables_behind(soup)] == [True]
+    rows = table_rows(soup, "verl-accuracy")[1:]
+    points = [path for path in soup.select("svg > path") if path["d"].endswith("h-14z")]
+    assert sum(path["d"].count("M") for path in points) == len(rows) > 1
+    assert f"{len(rows)} cases" in soup.svg.desc.get_text()
+    assert not any(re.search("not scored|contested|not estimated", row[-1]) for row in rows)
+    soup = project.page(PLOT.format("plot, cases", "easyr1")).build().soup()
+    assert len(soup.select("table.verl-accuracy")) == 1
+    assert soup.caption.get_text().startswith("Every case")
+
+
+def test_an_option_about_the_table_of_the_plot(project):
+    soup = project.page(PLOT.format("plot", "easyr1") + "   :caption: Own\n").build().soup()
+    assert soup.caption.get_text().startswith("Own")
+    build = project.page(PLOT.format("plot, summary", "easyr1") + "   :caption: Own\n").build()
+    assert "is about one table" in build.warnings[0]
+
+
+@pytest.mark.parametrize("builder", ["html", "singlehtml"])
+def test_ids_are_unique_and_every_reference_leads_somewhere(runs, builder):
+    text = ESTIMATE.format("chart, savings") + "\n" + ESTIMATE.format("chart") + "\n.. verl-memory:: 8B\n"
+    runs.page(".. toctree::\n\n   one\n   two\n")
+    for name in ("one", "two"):
+        (runs.path / f"{name}.rst").write_text(f"{name}\n===\n\n{text}", "utf-8")
+    build = runs.build(builder)
+    assert build.warnings == []
+    soup = build.soup("index.html" if builder == "singlehtml" else "two.html")
+    charts = soup.select("div.verl-chart")
+    assert len(charts) == (8 if builder == "singlehtml" else 4)
+    ids = [element["id"] for element in soup.select("[id]")]
+    assert len(ids) == len(set(ids))
+    for chart in charts:
+        named = chart.svg["aria-labelledby"].split()
+        assert (
+            named == [f"{chart['id']}-title", f"{chart['id']}-desc"] == [chart.title["id"], chart.desc["id"]]
+        )
+        for path in chart.select('[stroke^="url"]'):
+            assert path["stroke"] == f"url(#{chart.pattern['id']})"
+    assert "<<id>>" not in str(soup)
+    assert "&lt;&lt;id" not in str(soup)
+
+
+@pytest.mark.parametrize(
+    ("builder", "pattern"),
+    [("text", "*.txt"), ("latex", "*.tex"), ("epub", "*.xhtml"), ("man", "*.1"), ("xml", "*.xml")],
+)
+def test_elsewhere_the_table_stands_alone(runs, builder, pattern):
+    runs.conf.update(version="1", copyright="x")
+    build = runs.page(ESTIMATE.format("chart, savings")).build(builder)
+    assert build.warnings == []
+    text = "".join(path.read_text("utf-8") for path in build.out.glob(pattern))
+    assert "<svg" not in text
+    assert "verl-chart" not in text
+    assert "<<id>>" not in text
+    assert "None of these" in text
+    assert "Gathered" in text
+
+
+def test_a_label_of_a_run_is_text(runs, data, settings):
+    data.run("a", settings=settings, label='<b>&"' + "x" * 60)
+    soup = runs.page(ESTIMATE.format("chart")).build().soup()
+    assert soup.svg.title.get_text().startswith('<b>&"xxx')
+    assert not soup.select("svg b, div.verl-chart b")
+
+
+def test_a_run_without_numbers_is_said_to_have_none(runs):
+    build = runs.page(ESTIMATE.replace("a\n", "b\n").format("chart, savings")).build()
+    assert "records no settings" in build.warnings[0]
+    assert not build.soup().select("svg")
