@@ -161,7 +161,7 @@ def text_beside(x: float, label: str) -> str:
 def upright(x: float, tops: Iterable[float]) -> str:
     """A line across the bars that begin at ``tops``; not across the words between them."""
     return path(
-        [f"M{short(x)} {short(top - 3)}v{BAR + 6}" for top in tops], 'stroke="currentColor" stroke-width="3"'
+        [f"M{short(x)} {short(top - 1)}v{BAR + 3}" for top in tops], 'stroke="currentColor" stroke-width="3"'
     )
 
 

@@ -138,12 +138,17 @@ def offered(capacity: float) -> str:
 
 
 def _heading(line: _Line, capacity: float | None) -> tuple[float, str, str, bool]:
-    label, total = _(line.phase.label), gib(line.phase.total)
+    label = _(line.phase.label)
     if line.binding:
         label = _("{phase} (binding)").format(phase=label)
-    if capacity and line.phase.total > capacity:
-        total = _("{size}, {excess} over").format(size=total, excess=f"+{gib(line.phase.total - capacity)}")
-    return line.y + FONT, label, total, line.binding
+    return line.y + FONT, label, with_excess(line.phase.total, capacity), line.binding
+
+
+def with_excess(size: float, capacity: float | None) -> str:
+    """A size, and by how much it is over the capacity if it is."""
+    if not capacity or size <= capacity:
+        return gib(size)
+    return _("{size}, {excess} over").format(size=gib(size), excess=f"+{gib(size - capacity)}")
 
 
 def _shapes(key: str, bars: Sequence[_Line], scale: float) -> list[str]:

@@ -10,8 +10,22 @@ from ..estimator.phases import LABELS
 from ..units import GIB, MINUS, gib, gib_number, signed
 from ..words import _
 from .accuracy import VERDICTS
-from .drawing import FONT, LINE, ROW, WIDTH, axis, drawing, text_beside, ticks, upright
-from .phase_chart import offered
+from .drawing import (
+    FONT,
+    HATCHED,
+    LINE,
+    ROW,
+    WIDTH,
+    axis,
+    bar,
+    drawing,
+    hatching,
+    path,
+    text_beside,
+    ticks,
+    upright,
+)
+from .phase_chart import offered, with_excess
 from .sentences import in_a_row
 from .table import Cell, table_group
 from .waterfall_chart import ADDED, SUM, TAKEN, Line, waterfall_lines
@@ -80,7 +94,7 @@ def saving_note() -> nodes.paragraph:
 def savings_chart(found: SavingSteps, title: str) -> nodes.container:
     """Each setting takes something off the peak; the numbers are those of the table."""
     capacity = found.start.capacity
-    lines = _lines(found)
+    lines = _lines(found, capacity)
     marks = ticks(max(*(line.end for line in lines), (capacity or 0.0) / GIB))
     scale = WIDTH / marks[-1]
     top = LINE if capacity else 0
@@ -89,22 +103,28 @@ def savings_chart(found: SavingSteps, title: str) -> nodes.container:
     if capacity:
         label, x = offered(capacity), capacity / GIB * scale
         tops = [top + index * ROW + FONT + 5 for index in range(len(lines))]
+        over = [
+            bar(x, line.end * scale, at)
+            for line, at in zip(lines, tops, strict=True)
+            if line.bold and line.end * scale > x
+        ]
+        parts += [hatching(), path(over, HATCHED)] if over else []
         parts += [text_beside(x, label), upright(x, tops)]
         described.append(label)
     bottom = top + len(lines) * ROW + 2
     return drawing(title, _("; ").join(described), bottom + LINE + 5, [*parts, axis(bottom, marks, "GiB")])
 
 
-def _lines(found: SavingSteps) -> list[Line]:
+def _lines(found: SavingSteps, capacity: float | None) -> list[Line]:
     """In GiB, as the axis."""
     before = found.start.peak
-    made = [Line(_("None of these"), gib(before), 0, before / GIB, SUM, True)]
+    made = [Line(_("None of these"), with_excess(before, capacity), 0, before / GIB, SUM, True)]
     for step in found.steps:
         start, end = sorted((before / GIB, step.peak / GIB))
         paint = TAKEN if step.saves >= 0 else ADDED
         made.append(Line(_short(step), _change(step.saves), start, end, paint))
         before = step.peak
-    return [*made, Line(_("All of these"), gib(before), 0, before / GIB, SUM, True)]
+    return [*made, Line(_("All of these"), with_excess(before, capacity), 0, before / GIB, SUM, True)]
 
 
 def _short(step: Saving) -> str:

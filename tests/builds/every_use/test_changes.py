@@ -9,13 +9,16 @@ import shutil
 import pytest
 
 #: Pages by what they use.
-RUN_A7 = {"runs", "runs-7b", "runs-details", "runs-setting", "runs-peak", "memory-run"}
+RUN_A7 = {"runs", "runs-7b", "runs-details", "runs-setting", "runs-peak", "memory-run", "memory-drawn"}
 RUN_C3 = {"runs", "runs-3b", "runs-details"}
 RUN_D14 = {"runs", "runs-card", "runs-model"}
 ESTIMATES = {
-    "runs-peak", "runs-details", "memory-run", "memory-settings", "fit", "lengths", "accuracy", "accuracy-training",
+    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths", "accuracy",
+    "accuracy-drawn", "accuracy-training",
 }  # fmt: skip
-ON_OWN_CARD = {"runs-peak", "runs-details", "memory-run", "memory-settings", "fit", "lengths"}
+ON_OWN_CARD = {
+    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths",
+}  # fmt: skip
 CHAIN_OF_8B = {"memory-8b", "memory-role", "summary", "requirements", "priorities"}
 REMARKS = {"memory-8b", "memory-model", "summary", "requirements", "config", "assumptions", "priorities",
            "trade-offs", "monitoring"}  # fmt: skip
@@ -102,12 +105,12 @@ CHANGES = {
         {"data/config_keys.yaml": "+" + KEY.format(SHOWN_KEY, "0.5", "New.").replace("str", "float")}, {"config"},
     ),
     "default that estimates use": (
-        {"data/config_keys.yaml": "+" + KEY.format(DTYPE, "bf16", "New.")}, ESTIMATES - {"accuracy-training"},
+        {"data/config_keys.yaml": "+" + KEY.format(DTYPE, "bf16", "New.")}, ESTIMATES - {"accuracy-drawn", "accuracy-training"},
     ),
     "keys deleted": ({"data/config_keys.yaml": None}, set()),
     # the record of accuracy
     "accuracy of what no page shows": ({"data/accuracy.yaml": ACCURACY.format("own")}, set()),
-    "accuracy of fine-tuning": ({"data/accuracy.yaml": ACCURACY.format("training")}, {"accuracy-training"}),
+    "accuracy of fine-tuning": ({"data/accuracy.yaml": ACCURACY.format("training")}, {"accuracy-drawn", "accuracy-training"}),
     # cases
     "case edited": ({"data/cases/own.yaml": ("count: 2", "count: 4")}, {"accuracy"}),
     "case added": ({"data/cases/other.yaml": CASE.format("own-two", 2)}, {"accuracy"}),
