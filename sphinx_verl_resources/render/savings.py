@@ -112,7 +112,8 @@ def savings_chart(found: SavingSteps, title: str) -> nodes.container:
         parts += [text_beside(x, label), upright(x, tops)]
         described.append(label)
     bottom = top + len(lines) * ROW + 2
-    return drawing(title, _("; ").join(described), bottom + LINE + 5, [*parts, axis(bottom, marks, "GiB")])
+    parts.append(axis(bottom, marks, "GiB"))
+    return drawing(title, _("; ").join(described), bottom + LINE + 5, parts)
 
 
 def _lines(found: SavingSteps, capacity: float | None) -> list[Line]:
