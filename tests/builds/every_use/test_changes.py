@@ -20,8 +20,10 @@ ON_OWN_CARD = {
     "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths",
 }  # fmt: skip
 CHAIN_OF_8B = {"memory-8b", "memory-role", "summary", "requirements", "priorities"}
-REMARKS = {"memory-8b", "memory-model", "summary", "requirements", "config", "assumptions", "priorities",
-           "trade-offs", "monitoring"}  # fmt: skip
+REMARKS = {
+    "memory-8b", "memory-chart", "memory-model", "summary", "requirements", "config", "assumptions", "priorities",
+    "trade-offs", "monitoring",
+}  # fmt: skip
 
 CARD = "  - {{name: {}, vendor: nvidia, memory_gb: 1, memory_mib: {}, kind: nominal}}\n"
 KEY = "  - {{name: {}, group: actor, type: str, default: {}, phases: [], effect: {}, status: active}}\n"

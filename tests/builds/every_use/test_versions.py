@@ -30,6 +30,8 @@ DATA = {
     "estimator.questions.ModelEstimate": "model gpus gpu config version",
     "estimator.questions.RecordedRun": "run",
     "estimator.questions.RunEstimate": "run",
+    "estimator.questions.RunSavings": "run",
+    "estimator.questions.Savings": "asked",
     "estimator.questions.SizeModels": "sizes",
     "memory.questions.AsPrinted": "name",
     "memory.questions.Assumed": "",
