@@ -31,6 +31,11 @@ def is_complete(estimate: Estimate) -> bool:
     return not any(issue.code is Code.missing_key for issue in estimate.issues)
 
 
+def title(run: Run) -> str:
+    """What a run is called."""
+    return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=run.resource)
+
+
 def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:
     """The run, how it came about, its peak beside what the card offers, and what it rests on.
 
@@ -39,15 +44,12 @@ def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list
         capacity: bytes that its card offers, if that is known.
         estimate: from complete settings; None without.
     """
-    name = nodes.strong("", _("{model}, {task} on {gpus}").format(
-        model=run.short_name, task=run.task, gpus=run.resource
-    ))  # fmt: skip
     facts = [status(run), _peak(run, capacity, estimate)]
     if run.evidence or run.script:
         found = dict.fromkeys(item.kind for item in run.evidence)
         found.update(dict.fromkeys(["script"] if run.script else []))
         facts.append(_("evidence: {kinds}").format(kinds=listed(list(found))))
-    return fill(_("{run}: {facts}"), run=name, facts=_("; ").join(facts))
+    return fill(_("{run}: {facts}"), run=nodes.strong("", title(run)), facts=_("; ").join(facts))
 
 
 def _peak(run: Run, capacity: float | None, estimate: Estimate | None) -> str:
