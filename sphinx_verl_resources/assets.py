@@ -1,4 +1,4 @@
-"""The style sheet, on the pages that show something of ours and on no other."""
+"""The style sheet and the script, on the pages that need them and on no other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from .domain import VerlDomain
+from .page_data import shown_runs
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parent / "static"
 STYLE_SHEET = "verl-resources.css"
+SCRIPT = "verl-resources.js"
 
 
 def add_static_path(app: Sphinx, config: Config) -> None:
-    """Have the style sheet copied by the builders that write HTML.
+    """Have both copied by the builders that write HTML.
 
     Done before Sphinx compares the configuration with that of the last build, which would differ otherwise.
     """
@@ -34,6 +36,14 @@ def link_style_sheet(
         return
     if any(True for _ in doctree.findall(_is_ours)):
         app.add_css_file(STYLE_SHEET)
+
+
+def link_script(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Link the script from a page with runs that can be filtered and sorted."""
+    if shown_runs(app, pagename, doctree):
+        app.add_js_file(SCRIPT, loading_method="defer")
 
 
 def _is_ours(node: nodes.Node) -> bool:

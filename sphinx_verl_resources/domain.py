@@ -189,13 +189,15 @@ class VerlDomain(BuildData, Domain):
             return FIGURES[use.name](self.catalog)
         if isinstance(use, Question | EstimatorQuestion):
             return _digest((repr(self._answer(use)),))
-        from .catalog.selection import is_known, other_values, select_broken, select_runs
+        from .catalog.selection import gpu_name, is_known, other_values, select_broken, select_runs
 
         if isinstance(use, KnownUse):
             known = is_known(self.catalog, use.name, use.value)
             return "known" if known else f"unknown; {other_values(self.catalog, use.name, use.value)}"
-        # What the registries say of a run shows in whether it is chosen, and whether it is usable at all.
-        parts = [run.model_dump_json() for run in select_runs(self.catalog, use.query)]
+        # What the registries say of a run shows in whether it is chosen, whether it is usable at all, and in
+        # what its GPU is called where a reader filters.
+        runs = select_runs(self.catalog, use.query)
+        parts = [f"{run.model_dump_json()} {gpu_name(self.catalog, run)}" for run in runs]
         parts.extend(f"broken {file.shown} {file.size}" for file in select_broken(self.catalog, use.query))
         return _digest(parts)
 

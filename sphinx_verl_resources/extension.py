@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import __version__
-from .assets import add_static_path, link_style_sheet
+from .assets import add_static_path, link_script, link_style_sheet
 from .config import register_config
 from .directives.contribute import link_upstream
 from .directives.later import PLACES, later
@@ -19,6 +19,7 @@ from .html_pages import register_html
 from .latex import FitTables
 from .latex_formulas import TypesetFormulas
 from .objects import KINDS
+from .page_data import add_page_data
 from .render.marks import verl_marks, verl_remarks
 from .run_index import in_this_language
 from .text import SplitTables
@@ -91,6 +92,8 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.connect("missing-reference", replace_missing)
     app.connect("warn-missing-reference", warn_missing)
     app.connect("html-page-context", link_style_sheet)
+    app.connect("html-page-context", link_script)
+    app.connect("html-page-context", add_page_data)
     return {
         "version": __version__,
         "env_version": ENV_VERSION,

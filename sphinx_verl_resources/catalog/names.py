@@ -93,6 +93,11 @@ def row_id(run_id: str) -> str:
     return f"run-{run_id}"
 
 
+def run_class(run_id: str) -> str:
+    """The class of everything on a page that is about one run."""
+    return f"verl-run-{run_id}"
+
+
 def fold(name: str) -> str:
     """A name without what people vary: case, spaces, hyphens, underscores."""
     return name.casefold().translate(_SEPARATORS)

@@ -125,6 +125,12 @@ def _known_words(catalog: Catalog, name: str) -> set[str] | None:
     return None if allowed is None else {fold(word) for word in allowed}
 
 
+def gpu_name(catalog: Catalog, run: Run) -> str | None:
+    """The GPU of a run by its name in the registry; None where the source does not name it."""
+    card = catalog.gpus.get(run.gpus.type) if run.gpus.type else None
+    return card.name if card else run.gpus.type
+
+
 def other_values(catalog: Catalog, name: str, value: str) -> str:
     """What could have been meant by a value that the data do not know; empty if nobody can tell."""
     return did_you_mean(value, allowed_values(catalog, name) or ())

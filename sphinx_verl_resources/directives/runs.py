@@ -16,7 +16,7 @@ from ..domain import VerlDomain
 from ..logs import log_at
 from ..memory.shapes import AnalysisError
 from ..objects import RUN, SIZE, Shown
-from ..render.runs import COMPUTED, TABLE_CLASS, templates_used
+from ..render.runs import COMPUTED, TABLE_CLASS, run_about, templates_used
 from ..render.sentences import fill, listed
 from ..render.table import one_cell
 from ..uses import ConfigUse, KnownUse, RunsUse
@@ -224,7 +224,7 @@ class VerlRuns(VerlDirective):
         domain = VerlDomain.of(self.env)
         index = addnodes.index(entries=[])
         for run in runs:
-            about = _("{task} on {gpus}").format(task=run.task, gpus=run.resource)
+            about = run_about(run)
             anchor = row_id(run.id)
             if domain.note_object(RUN, run.id, Shown(anchor, f"{run.short_name}, {about}", run.size)):
                 model = run.short_name.replace(";", ",")  # which would divide the entry

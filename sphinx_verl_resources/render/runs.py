@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..catalog.fields import NOT_RECORDED, field_text, field_value, heading, is_numeric
-from ..catalog.names import row_id
+from ..catalog.names import row_id, run_class
 from ..words import N_, _
 from .sentences import fill
-from .table import Cell, table_group
+from .table import Cell, rows_of, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,10 +24,13 @@ TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
 COMPUTED = {"estimate.peak": N_("Computed peak (GiB)"), "estimate.phase": N_("Binding phase")}
 NOTES_CLASS = "verl-notes"
-#: How a run came about that its contributor ran.
-TESTED = N_("tested")
-#: How a run that nobody tested came about.
-_KINDS = {"measured": N_("measured"), "stated": N_("stated"), "script-default": N_("script default")}
+#: How a run came about.
+KIND_WORDS = {
+    "tested": N_("tested"),
+    "measured": N_("measured"),
+    "stated": N_("stated"),
+    "script-default": N_("script default"),
+}
 
 
 @dataclass
@@ -76,8 +79,15 @@ def runs_rows(
             _link(cells[columns.index("model")], details[run.id])
         _add_marks(run, cells, columns, notes)
         rows.append(cells)
-    group = table_group([_(COMPUTED.get(name) or heading(name)) for name in columns], rows)
+    group = table_group([_heading(name) for name in columns], rows)
+    for run, row in zip(runs, rows_of(group), strict=True):
+        row["classes"].append(run_class(run.id))
     return group, _notes_list(notes, targets) if notes else None
+
+
+def run_about(run: Run) -> str:
+    """What a run did, on which hardware."""
+    return _("{task} on {gpus}").format(task=run.task, gpus=run.resource)
 
 
 def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
@@ -129,15 +139,21 @@ def run_cell(run: Run, name: str, links: Links) -> Cell:
     return Cell([(_text(run, name), None)], classes=classes)
 
 
+def _heading(name: str) -> Cell:
+    """What stands above a column, with a class that has the same name in every language."""
+    text = _(COMPUTED.get(name) or heading(name))
+    return Cell([(text, None)], classes=(f"verl-col-{name.replace('.', '-')}",))
+
+
 def _tag(run: Run) -> str:
     """The tag; anything but a tested run says so here."""
     if run.kind == "tested":
         return str(run.tag)
-    return _with_kind(run.tag, run) if run.tag else _(_KINDS[run.kind])
+    return _with_kind(run.tag, run) if run.tag else _(KIND_WORDS[run.kind])
 
 
 def _with_kind(text: str, run: Run) -> str:
-    return _("{text} ({kind})").format(text=text, kind=_(_KINDS[run.kind]))
+    return _("{text} ({kind})").format(text=text, kind=_(KIND_WORDS[run.kind]))
 
 
 def _text(run: Run, name: str) -> str:
@@ -165,7 +181,7 @@ def _add_marks(run: Run, cells: Sequence[Cell], columns: Sequence[str], notes: I
 
 def status(run: Run) -> str:
     """How a run came about, and its tag."""
-    kind = _(_KINDS.get(run.kind, TESTED))
+    kind = _(KIND_WORDS[run.kind])
     return _("{tag}, {kind}").format(tag=run.tag, kind=kind) if run.tag else kind
 
 

@@ -109,6 +109,12 @@ def table_group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]]) 
     return group
 
 
+def rows_of(group: nodes.tgroup) -> list[nodes.row]:
+    """The rows of a table's body."""
+    bodies = (child for child in group if isinstance(child, nodes.tbody))
+    return [row for body in bodies for row in body if isinstance(row, nodes.row)]
+
+
 def add_remarks(element: nodes.Element, remarks: Sequence[str]) -> None:
     """Put the marks of remarks, still to be numbered, behind what an element holds."""
     if remarks:
