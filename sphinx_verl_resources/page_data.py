@@ -6,7 +6,7 @@ It stands in the page as JSON, which is data to a browser and never run, whateve
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
@@ -77,12 +77,19 @@ class Facet:
         heading: for readers.
         values: in the order in which they are offered, as addresses have them, with what readers see.
         of_runs: for each run, which of the values it has.
+        names: by value, how else the page calls it.
     """
 
     name: str
     heading: str
     values: dict[str, str]
     of_runs: list[int]
+    names: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def offered(self) -> list[list[str]]:
+        """Each value, what readers see, and its other names."""
+        return [[value, text, *self.names.get(value, ())] for value, text in self.values.items()]
 
 
 def page_data(catalog: Catalog, ids: Sequence[str]) -> dict[str, Any]:
@@ -91,8 +98,7 @@ def page_data(catalog: Catalog, ids: Sequence[str]) -> dict[str, Any]:
     facets = _facets(catalog, runs)
     return {
         "facets": [
-            {"name": facet.name, "heading": facet.heading, "values": list(facet.values.items())}
-            for facet in facets
+            {"name": facet.name, "heading": facet.heading, "values": facet.offered} for facet in facets
         ],
         "runs": {
             run.id: {
@@ -117,13 +123,24 @@ def _facets(catalog: Catalog, runs: Sequence[Run]) -> list[Facet]:
     backends = [run.train for run in runs]
     kinds = [run.kind for run in runs]
     named_gpus = _as_written(_in_order(set(gpus) - {UNNAMED_GPU}))
+    gpu = _facet("gpu", _("GPU"), gpus, {**named_gpus, UNNAMED_GPU: _("not stated")})
     return [
-        _facet("gpu", _("GPU"), gpus, {**named_gpus, UNNAMED_GPU: _("not stated")}),
+        replace(gpu, names=_other_names(gpus, runs)),
         _facet("size", _("Size"), [run.size for run in runs], _as_written(SIZES)),
         _facet("task", _("Task"), tasks, _as_written(_in_order(tasks))),
         _facet("train", _("Backend"), backends, _as_written(_in_order(backends))),
         _facet("kind", _("Status"), kinds, {kind: _(KIND_WORDS[kind]) for kind in KINDS}),
     ]
+
+
+def _other_names(gpus: Sequence[str], runs: Sequence[Run]) -> dict[str, list[str]]:
+    """What rows call a GPU that the registry calls otherwise."""
+    pairs = {(gpu, run.gpus.type) for gpu, run in zip(gpus, runs, strict=True) if run.gpus.type}
+    names: dict[str, list[str]] = {}
+    for gpu, name in sorted(pairs):
+        if name != gpu:
+            names.setdefault(gpu, []).append(name)
+    return names
 
 
 def _in_order(values: Iterable[str]) -> list[str]:

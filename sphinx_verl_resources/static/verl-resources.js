@@ -20,6 +20,8 @@
   const ANY = -1;
   /** How long a button says that it has copied, in milliseconds. */
   const SAID = 2000;
+  /** With more runs than this, only sections near the window are laid out. */
+  const MANY = 100;
 
   const tables = [...document.querySelectorAll('table.verl-runs')].filter((table) => table.tHead);
   if (!tables.length) return;
@@ -123,10 +125,15 @@
     };
   }
 
-  /** People write addresses by hand, so case and separators do not count. */
+  /**
+   * People write addresses by hand, so case and separators do not count, and a value goes by other names too.
+   *
+   * A value is given as what addresses have, what readers see, and those names.
+   */
   function valueNumber(facet, text) {
     const exact = facet.values.findIndex(([value]) => value === text);
-    return exact >= 0 ? exact : facet.values.findIndex(([value]) => fold(value) === fold(text));
+    if (exact >= 0) return exact;
+    return facet.values.findIndex(([value, , ...names]) => [value, ...names].map(fold).includes(fold(text)));
   }
 
   function fold(text) {
@@ -250,7 +257,13 @@
     const sentences = [fill(isFiltered() ? words.some : words.all, { shown, total: runs.size })];
     if (!shown) sentences.push(words.none);
     if (state.isPartial) sentences.push(words.unknown);
-    setText(bar.status, sentences.join(' '));
+    setSentences(bar.status, sentences);
+  }
+
+  /** What stays as it is is not announced again. */
+  function setSentences(element, sentences) {
+    if (element.textContent === sentences.join('')) return;
+    element.replaceChildren(...sentences.map((sentence) => make('span', {}, sentence)));
   }
 
   /** Each value says how many runs it would leave, given what else is chosen. */
@@ -517,6 +530,7 @@
 
   const voice = make('p', { class: 'verl-unseen', role: 'status' });
   outermost(tables[0]).after(voice);
+  if (runs.size > MANY) sections.forEach((section) => section.classList.add('verl-many'));
   addBar();
   addSortButtons();
   addCopyLinks();
