@@ -1,0 +1,422 @@
+"""The controls that the script adds to the tables of runs: filter, sort, address, copy, print."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LONG = "Model-" + "x" * 194
+ARABIC, CHINESE = "نموذج", "模型"
+#: What other directives put on a page, and what the script does with it.
+BLOCKS = """
+.. raw:: html
+
+   <details class="verl-details verl-run-a" id="run-a-details"><summary>a</summary><pre>x=1</pre></details>
+   <details class="verl-details verl-run-b" id="run-b-details"><summary>b</summary><pre>x=2</pre></details>
+   <div class="verl-scroll" id="narrow" tabindex="0" role="region" aria-label="n"><p>Text.</p></div>
+   <div class="verl-scroll" id="wide" tabindex="0" role="region" aria-label="w" style="overflow-x: auto">
+   <div style="width: 4000px">Text.</div></div>
+"""
+#: Without the sidebars, whose search has a script of its own within the page.
+CONF = {"html_theme": "basic", "html_sidebars": {"**": []}}
+TWO_TABLES = """
+.. verl-runs:: 7B
+   :caption: Seven
+   :columns: id gpus settings.data.x
+
+.. verl-runs:: 3B 7B
+   :caption: Both
+   :columns: model id gpus
+"""
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[str, Path]:
+    """Where the project has been built, once for all tests."""
+    return {}
+
+
+@pytest.fixture
+def folder(built, own, data) -> Path:
+    """A built project: runs of two sizes, one without numbers, names that are long or of other scripts."""
+    if "out" not in built:
+        built["out"] = build_project(own, data)
+    return built["out"]
+
+
+def build_project(own, data) -> Path:
+    days = {name: f"2026-01-0{number}" for number, name in enumerate("abdef", 1)}
+    a7 = {"gpus": {"count": 16, "type": "H100"}, "max_batch": 1200, "settings": {"data.x": "1,024"}}
+    b7 = {"gpus": {"count": 2, "type": "H800"}, "task": "PPO", "max_batch": 64, "settings": {"data.x": "-3"}}
+    d3 = {"gpus": {"count": 4, "type": "H20"}, "label": ARABIC, "train": "megatron"}
+    e3 = {"label": LONG, "settings": {"data.x": "999.5"}}
+    f3 = {"label": CHINESE, "task": CHINESE}
+    for name, fields in {"a": a7, "b": b7}.items():
+        data.run(name, added=days[name], **fields)
+    for name, fields in {"d": d3, "e": e3, "f": f3}.items():
+        data.run(name, size="3B", added=days[name], **fields)
+    data.run("c", gpus={"count": 8, "type": None}, kind="stated", tag=None, infer=None)
+    own.page(".. toctree::\n\n   runs\n   two\n   plain\n\nSee `a row <runs.html#run-d>`__.\n")
+    for name, text in {"runs": f".. verl-runs::\n{BLOCKS}", "two": TWO_TABLES, "plain": "Text."}.items():
+        own.page(text, f"{name}.rst")
+    build = own.build(**CONF)
+    assert build.warnings == []
+    (build.out / "favicon.ico").write_bytes(b"")
+    return build.out
+
+
+@pytest.fixture
+def opened(site, folder) -> Callable:
+    """A function: opens a page of the project."""
+    served = site(folder)
+    return lambda path="runs.html", **context: served.open(path, **context)
+
+
+def rows(page, table: int = 0) -> list[str]:
+    """The ids of the runs that a table shows, in its order."""
+    found = page.locator("table.verl-runs").nth(table).locator("tbody tr:visible")
+    return [re.search(r"verl-run-(\w+)", row.get_attribute("class"))[1] for row in found.all()]
+
+
+def every_row(page) -> list[str]:
+    """The same, of all tables."""
+    return [run for table in range(page.locator("table.verl-runs").count()) for run in rows(page, table)]
+
+
+def status(page) -> str:
+    return " ".join(page.locator(".verl-status").inner_text().split())
+
+
+def choose(page, label: str, option: str) -> None:
+    """Choose by what is shown, or by number."""
+    page.get_by_label(label, exact=True).select_option(option)
+
+
+def query(page) -> str:
+    return page.evaluate("location.search")
+
+
+# -- filter
+
+
+def test_a_filter_hides_rows_and_the_sections_that_it_leaves_empty(opened):
+    page = opened()
+    assert (status(page), every_row(page)) == ("6 runs", ["d", "e", "f", "a", "b", "c"])
+    assert page.locator("#size-405b").is_visible()
+    choose(page, "GPU", "H20 (1)")
+    assert (status(page), every_row(page), query(page)) == ("1 of 6 runs", ["d"], "?gpu=H20")
+    for section, is_shown in {"3b": True, "7b": False, "405b": False}.items():
+        assert page.locator(f"#size-{section}").is_visible() == is_shown
+    assert not page.locator("#run-a-details").is_visible(), "what else is about a run goes with its row"
+    page.get_by_role("button", name="Clear the filters").click()
+    assert (status(page), query(page), len(every_row(page))) == ("6 runs", "", 6)
+    assert page.locator("#size-405b").is_visible()
+    assert page.evaluate("document.activeElement.id") == "verl-filter-gpu", "the button has gone"
+
+
+@pytest.mark.parametrize(
+    ("label", "option", "shown", "address"),
+    [
+        ("GPU", "H100-80GB (3)", ["e", "f", "a"], "?gpu=H100-80GB"),
+        ("GPU", "not stated (1)", ["c"], "?gpu=GPU"),
+        ("Size", "7B (3)", ["a", "b", "c"], "?size=7B"),
+        ("Task", f"{CHINESE} (1)", ["f"], "?task=%E6%A8%A1%E5%9E%8B"),
+        ("Backend", "megatron (1)", ["d"], "?train=megatron"),
+        ("Status", "stated (1)", ["c"], "?kind=stated"),
+    ],
+)
+def test_each_control_filters_and_its_address_opens_the_same(opened, label, option, shown, address):
+    page = opened()
+    page.get_by_label(label, exact=True).select_option(label=option)
+    assert (every_row(page), query(page)) == (shown, address)
+    again = opened(f"runs.html{address}")
+    assert every_row(again) == shown
+    assert again.get_by_label(label, exact=True).locator("option:checked").inner_text() == option
+
+
+def test_options_say_how_many_runs_they_would_leave(opened):
+    page = opened("runs.html?size=7B")
+    assert page.get_by_label("GPU", exact=True).locator("option").all_inner_texts() == [
+        "All", "H20 (0)", "H100-80GB (1)", "H800-80GB (1)", "not stated (1)"]  # fmt: skip
+    assert page.get_by_label("Size", exact=True).locator("option").all_inner_texts() == [
+        "All",
+        "3B (3)",
+        "7B (3)",
+    ]
+
+
+def test_nothing_matches(opened):
+    page = opened("runs.html?size=7B&gpu=H20")
+    assert (status(page), every_row(page)) == ("0 of 6 runs No run matches.", [])
+    page.get_by_role("button", name="Clear the filters").click()
+    assert len(every_row(page)) == 6
+
+
+def test_the_keyboard_reaches_everything(opened):
+    page = opened()
+    page.get_by_label("GPU", exact=True).focus()
+    page.keyboard.press("ArrowDown")
+    assert (every_row(page), query(page)) == (["d"], "?gpu=H20")
+    for _tab in range(5):
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "verl-clear"
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Resource").first.focus()
+    page.keyboard.press("Space")
+    assert rows(page, 1) == ["b", "c", "a"]
+
+
+def test_two_tables_have_one_bar_and_count_a_run_once(opened):
+    page = opened("two.html")
+    assert page.locator(".verl-filter").count() == 1
+    assert page.evaluate(
+        "document.querySelector('.verl-filter').compareDocumentPosition(document.querySelector('table')) & 4"
+    )
+    assert status(page) == "6 runs"
+    choose(page, "Size", "3B (3)")
+    assert (rows(page, 0), rows(page, 1), status(page)) == ([], ["d", "e", "f"], "3 of 6 runs")
+    notes = page.get_by_text("None of these runs matches.")
+    assert [note.is_visible() for note in notes.all()] == [True, False]
+    assert page.get_by_text("Seven").is_visible(), "the caption stays"
+
+
+# -- the address
+
+
+def test_nonsense_in_the_address_is_left_out_and_said(opened):
+    note = "A part of this link is not known here and was left out."
+    for address in ("gpu=%00%ff<b>", "sort=-nope", "size=7B&size=3B", "kind=tested&train=__proto__"):
+        page = opened(f"runs.html?{address}#%E0%A4%A")
+        assert status(page).endswith(note), address
+        assert page.locator("b").count() == 0
+        choose(page, "Task", "1")
+        assert note not in status(page)
+    assert not status(opened("runs.html?gpu=&highlight=x")).endswith(note)
+
+
+def test_case_separators_and_the_names_of_rows_do_as_well(opened):
+    page = opened("runs.html?gpu=h100&task=grpo")
+    assert every_row(page) == ["e", "a"]
+
+
+def test_what_others_keep_in_the_address_stays(opened):
+    page = opened("plain.html")
+    page.goto(page.url.replace("plain.html", "runs.html?other=1&gpu=H20#size-3b"))
+    choose(page, "Backend", "1")
+    choose(page, "GPU", "-1")
+    assert page.evaluate("location.search + location.hash") == "?other=1&train=megatron#size-3b"
+    page.go_back()
+    page.go_forward()
+    assert (every_row(page), page.get_by_label("Backend", exact=True).input_value()) == (["d"], "1")
+
+
+def test_the_address_counts_when_it_changes_under_the_page(opened):
+    page = opened()
+    page.evaluate("history.pushState(null, '', '?gpu=H20&sort=-model')")
+    choose(page, "GPU", "0")
+    page.evaluate("history.pushState(null, '', '?size=7B')")
+    page.evaluate("history.back()")
+    page.wait_for_function("document.querySelector('#verl-filter-gpu').value === '0'")
+    assert (every_row(page), status(page)) == (["d"], "1 of 6 runs")
+
+
+@pytest.mark.parametrize("target", ["run-a", "size-7b", "size-405b", "run-a-details"])
+def test_a_link_to_what_is_hidden_shows_it(opened, target):
+    page = opened(f"runs.html?gpu=H20&sort=gpus#{target}", viewport={"width": 800, "height": 300})
+    assert page.locator(f"tr:has(#{target})" if target == "run-a" else f"#{target}").is_visible()
+    assert query(page) == "?sort=gpus"
+    assert page.evaluate("scrollY") > 0
+    choose(page, "GPU", "0")
+    page.evaluate(f"location.hash = ''; location.hash = '{target}'")
+    page.wait_for_function(f"!document.getElementById('{target}').closest('[hidden]')")
+    choose(page, "GPU", "0")
+    page.evaluate(f"document.body.insertAdjacentHTML('beforeend', '<a href=\"#{target}\">Go again</a>')")
+    page.get_by_text("Go again").click()
+    assert (status(page), query(page)) == ("6 runs", "?sort=gpus")
+    details = page.locator("#run-a-details").get_attribute("open") is not None
+    assert details == (target == "run-a-details")
+
+
+# -- sort
+
+
+def test_up_down_and_back(opened):
+    page = opened()
+    button, cell = page.locator("#size-7b .verl-col-gpus button"), page.locator("#size-7b th.verl-col-gpus")
+    states = []
+    for _press in range(4):
+        states.append((query(page), cell.get_attribute("aria-sort"), "".join(rows(page, 1))))
+        button.click()
+    assert states == [
+        ("", None, "abc"),
+        ("?sort=gpus", "ascending", "bca"),
+        ("?sort=-gpus", "descending", "acb"),
+        ("", None, "abc"),
+    ]
+    page = opened("runs.html?sort=-gpus")
+    assert (rows(page, 0), rows(page, 1)) == (["d", "e", "f"], ["a", "c", "b"]), "all tables"
+    assert page.locator("[aria-sort]").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [("max_batch", "bac"), ("-max_batch", "abc"), ("infer", "abc"), ("-infer", "abc"), ("-task", "bac")],
+)
+def test_what_is_not_recorded_comes_last_and_equals_stay(opened, sort, order):
+    assert "".join(rows(opened(f"runs.html?sort={sort}"), 1)) == order
+
+
+def test_numbers_are_numbers(site, data, own):
+    values = [
+        "10",
+        "9",
+        "1,024",
+        "-3",
+        "\u22123.5",
+        "0.25",
+        "1,023.5",
+        "v0.11.0",
+        "v0.8.3",
+        "16*H100",
+        "2*H800",
+    ]
+    for number, value in enumerate(values):
+        data.run(f"n{number:02}", size="14B", settings={"data.y": value})
+    text = ".. verl-runs:: 14B\n   :columns: settings.data.y id\n   :caption: c\n"
+    out = own.page(text).build(**CONF).out
+    (out / "favicon.ico").write_bytes(b"")
+    page = site(out).open("index.html?sort=settings-data-y")
+    shown = page.locator("td:first-child").all_inner_texts()
+    assert shown == ["\u22123.5", "-3", "0.25", "2*H800", "9", "10", "16*H100", "1,023.5", "1,024", "v0.8.3", "v0.11.0"]  # fmt: skip
+
+
+def test_a_column_that_one_table_lacks_leaves_it_alone(opened):
+    page = opened("two.html?sort=-settings-data-x")
+    assert (rows(page, 0), rows(page, 1)) == (["a", "b", "c"], ["d", "e", "f", "a", "b", "c"])
+    page = opened("two.html?sort=-model")
+    assert rows(page, 1)[0] in "df"
+    assert rows(page, 0) == ["a", "b", "c"]
+
+
+# -- copy, scroll, print
+
+
+def test_a_link_is_copied_and_the_text_of_cells_stays(opened):
+    page = opened("runs.html?gpu=H800")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = page.get_by_role("button", name="Copy link to Qwen2.5-7B-Instruct, PPO on 2*H800")
+    button.click()
+    page.get_by_text("Copied").wait_for(state="attached")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.endswith("/runs.html#run-b")
+    assert page.locator("tr:has(#run-b) td").first.text_content().strip() == "MIN"
+
+
+def test_without_the_clipboard_a_selection_is_copied(opened):
+    page = opened()
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error()); }")
+    page.evaluate(
+        "() => { document.execCommand = () => { window.taken = document.activeElement.value; return true; }; }"
+    )
+    page.locator("#run-b-details").evaluate("(details) => { details.open = true; }")
+    page.locator("#run-b-details").get_by_role("button", name="Copy").click()
+    page.get_by_text("Copied").wait_for(state="attached")
+    assert page.evaluate("window.taken") == "x=2"
+    page.evaluate("() => { document.execCommand = () => false; }")
+    page.get_by_role("button", name=re.compile("^Copy link to")).first.click()
+    page.get_by_text("This browser does not let the page copy.").wait_for(state="attached")
+
+
+def test_only_what_scrolls_is_a_stop_for_the_keyboard(opened):
+    page = opened()
+    page.wait_for_function("!document.getElementById('narrow').hasAttribute('tabindex')")
+    assert page.locator("#wide").get_attribute("tabindex") == "0"
+
+
+def test_details_of_what_is_shown_are_printed(opened):
+    page = opened("runs.html?gpu=H800")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("[...document.querySelectorAll('details')].map((each) => each.open)") == [
+        False,
+        True,
+    ]
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[open]").count() == 0
+    page.emulate_media(media="print")
+    assert not page.get_by_label("GPU", exact=True).is_visible()
+    assert not page.get_by_role("button", name=re.compile("^Copy link")).locator("visible=true").count()
+    assert page.get_by_text("1 of 6 runs").is_visible(), "paper says that something is left out"
+
+
+# -- everywhere
+
+
+def test_long_names_and_a_narrow_window(opened):
+    page = opened("runs.html", viewport={"width": 360, "height": 800})
+    edges = page.locator(".verl-filter, .verl-filter select").evaluate_all(
+        "(all) => all.map((each) => each.getBoundingClientRect()).map((box) => [box.left, box.right])"
+    )
+    assert edges[0][1] - edges[0][0] <= 360
+    assert all(edges[0][0] < left < right < edges[0][1] for left, right in edges[1:])
+    sizes = page.locator(".verl-filter select, .verl-sort, .verl-copy-link").evaluate_all(
+        "(all) => all.map((each) => { const box = each.getBoundingClientRect(); return [box.width, box.height]; })"
+    )
+    assert min(min(size) for size in sizes) >= 24
+
+
+def test_a_page_of_another_language_and_direction(site, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "out")
+    path = tmp_path / "out/runs.html"
+    text = path.read_text("utf-8")
+    path.write_text(re.sub(r"<html[^>]*>", '<html lang="not_a!language" dir="rtl">', text), "utf-8")
+    page = site(tmp_path / "out").open("runs.html?sort=model")
+    assert (rows(page, 0), rows(page, 1)) == (["e", "d", "f"], ["a", "b", "c"])
+    choose(page, "Task", f"{CHINESE} (1)")
+    assert every_row(page) == ["f"]
+
+
+def test_a_page_without_a_table_loads_nothing(opened):
+    page = opened("plain.html")
+    names = page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
+    assert names
+    assert not [name for name in names if "verl-resources" in name]
+
+
+def test_without_scripts_there_is_no_control(opened):
+    page = opened("runs.html?gpu=H20", java_script_enabled=False)
+    assert (
+        page.locator("main, body").first.locator("button:not([type=submit]), select, fieldset").count() == 0
+    )
+    assert len(page.locator("table.verl-runs tbody tr").all()) == 6
+
+
+def test_a_strict_policy_is_kept(site, folder):
+    """The server's own widths of columns are refused, and the style sheet overrules them anyway."""
+    served = site(folder, {"Content-Security-Policy": "script-src 'self'; style-src 'self'"})
+    page = served.open("two.html?sort=-gpus")
+    before = list(served.problems)
+    choose(page, "Size", "0")
+    page.get_by_role("button", name="Resource").first.click()
+    page.get_by_role("button", name=re.compile("^Copy link")).locator("visible=true").first.click()
+    page.get_by_text(re.compile("^Copied|not let")).wait_for(state="attached")
+    assert rows(page, 1) == ["d", "e", "f"]
+    assert served.problems == before
+    assert [problem for problem in before if "inline style" not in problem] == []
+    served.problems.clear()
+
+
+def test_pages_from_a_disk_filter_too(browser, folder):
+    page = browser.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(error))
+    page.goto((folder / "runs.html").as_uri())
+    choose(page, "GPU", "0")
+    assert (every_row(page), errors) == (["d"], [])
+    page.close()
