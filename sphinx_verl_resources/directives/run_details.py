@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..catalog.names import row_id
+from ..catalog.names import row_id, run_class
 from ..domain import VerlDomain
 from ..estimator.questions import Capacity, RunEstimate
 from ..memory.shapes import AnalysisError
@@ -37,7 +37,7 @@ def run_details(directive: VerlDirective, run: Run) -> verl_details:
     edit = domain.settings.edit_address(f"runs/{run.id}.yaml")
     content += [*render.flags(run), render.facts(run, domain.settings.links, edit)]
     block = details(render.summary(run, capacity, estimate), content)
-    block["classes"].append(f"verl-{row_id(run.id)}")
+    block["classes"].append(run_class(run.id))
     block["ids"].append(free_id(f"{row_id(run.id)}-details", block, directive.state.document))
     return block
 

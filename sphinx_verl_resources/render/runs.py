@@ -142,7 +142,8 @@ def run_cell(run: Run, name: str, links: Links) -> Cell:
 def _heading(name: str) -> Cell:
     """What stands above a column, with a class that has the same name in every language."""
     text = _(COMPUTED.get(name) or heading(name))
-    return Cell([(text, None)], classes=(f"verl-col-{name.replace('.', '-')}",))
+    column = name.replace(".", "-").replace("_", "-")
+    return Cell([(text, None)], classes=(f"verl-col-{column}",))
 
 
 def _tag(run: Run) -> str:

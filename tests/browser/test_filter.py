@@ -267,7 +267,7 @@ def test_up_down_and_back(opened):
 
 @pytest.mark.parametrize(
     ("sort", "order"),
-    [("max_batch", "bac"), ("-max_batch", "abc"), ("infer", "abc"), ("-infer", "abc"), ("-task", "bac")],
+    [("max-batch", "bac"), ("-max-batch", "abc"), ("infer", "abc"), ("-infer", "abc"), ("-task", "bac")],
 )
 def test_what_is_not_recorded_comes_last_and_equals_stay(opened, sort, order):
     assert "".join(rows(opened(f"runs.html?sort={sort}"), 1)) == order
