@@ -151,7 +151,7 @@
     try {
       history.replaceState(history.state, '', url);
     } catch {
-      // Pages that are opened from a disk have no address that could be changed, and filter nevertheless.
+      // Some browsers refuse this to pages from a disk, or when it comes too often; the tables follow anyway.
     }
   }
 

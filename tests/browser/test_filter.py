@@ -218,13 +218,15 @@ def test_what_others_keep_in_the_address_stays(opened):
 
 
 def test_the_address_counts_when_it_changes_under_the_page(opened):
-    page = opened()
-    page.evaluate("history.pushState(null, '', '?gpu=H20&sort=-model')")
-    choose(page, "GPU", "0")
-    page.evaluate("history.pushState(null, '', '?size=7B')")
+    page = opened("runs.html?gpu=H20")
+    page.evaluate("history.pushState(null, '', location.href)")
+    page.get_by_role("button", name="Clear the filters").click()
+    choose(page, "Size", "7B (3)")
+    assert query(page) == "?size=7B"
     page.evaluate("history.back()")
-    page.wait_for_function("document.querySelector('#verl-filter-gpu').value === '0'")
+    page.wait_for_function("location.search === '?gpu=H20'")
     assert (every_row(page), status(page)) == (["d"], "1 of 6 runs")
+    assert page.get_by_label("Size").input_value() == "-1"
 
 
 @pytest.mark.parametrize("target", ["run-a", "size-7b", "size-405b", "run-a-details"])
@@ -418,5 +420,8 @@ def test_pages_from_a_disk_filter_too(browser, folder):
     page.on("pageerror", lambda error: errors.append(error))
     page.goto((folder / "runs.html").as_uri())
     choose(page, "GPU", "0")
-    assert (every_row(page), errors) == (["d"], [])
+    assert every_row(page) == ["d"]
+    page.evaluate("() => { history.replaceState = () => { throw new Error('not from a disk'); }; }")
+    choose(page, "GPU", "1")
+    assert (every_row(page), errors) == (["e", "f", "a"], [])
     page.close()
