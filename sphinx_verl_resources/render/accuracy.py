@@ -12,7 +12,7 @@ from ..units import gib_number, percent, plain, share
 from ..words import N_, _
 from .runs import NOTES_CLASS
 from .sentences import in_a_row, recorded
-from .table import Cell, table_group
+from .table import PATH_CLASS, Cell, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -86,7 +86,7 @@ def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> 
         note = reason(item)
         computed, low, high = _computed(item)
         rows.append([
-            Cell(_case(case), classes=("verl-path",)),
+            Cell(_case(case), classes=(PATH_CLASS,)),
             Cell.of(case.model.rpartition("/")[2]),
             Cell.of(_gpus(case)),
             Cell.of(_compared(item)),

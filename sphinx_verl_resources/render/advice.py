@@ -11,7 +11,7 @@ from ..units import GB, gb, gb_number, plain
 from ..words import _
 from .sentences import in_a_row, recorded
 from .settings import nested_yaml, overrides
-from .table import Cell, add_remarks, table_group
+from .table import PATH_CLASS, Cell, add_remarks, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ def settings_rows(
     rows = []
     for (name, value), key in zip(settings.items(), keys, strict=True):
         rows.append([
-            Cell([(name, None)], remarks=marks.get(name, ()), classes=("verl-path",)),
+            Cell([(name, None)], remarks=marks.get(name, ()), classes=(PATH_CLASS,)),
             Cell.of(as_text(value)),
             Cell.of(as_text(key.default) if key else _("not known")),
             Cell.of(" ".join(key.effect.split()) if key else _("not known")),
@@ -149,7 +149,7 @@ def priority_rows(
             Cell.of(label, marks.get(item.name, ())),
             Cell.of(" ".join(item.reason.split())),
             *(Cell.number(gb_number(step.saved) if step else "") for step in taken),
-            Cell([(key, None) for key in item.keys], classes=("verl-path",)),
+            Cell([(key, None) for key in item.keys], classes=(PATH_CLASS,)),
         ])  # fmt: skip
     return table_group(headings, rows)
 

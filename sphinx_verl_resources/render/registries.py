@@ -8,7 +8,7 @@ from docutils import nodes
 
 from ..units import GIB, MIB, gib_number, plain
 from ..words import N_, _
-from .table import Cell, table_group
+from .table import PATH_CLASS, Cell, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,14 +72,14 @@ def model_rows(models: Iterable[Architecture]) -> nodes.tgroup:
         same = [*model.aliases, *model.aliases_unverified]
         rows.append([
             Cell([(model.hf_id, CHECKPOINTS.format(model.hf_id))], anchor=model_anchor(model),
-                 classes=("verl-path",)),
+                 classes=(PATH_CLASS,)),
             Cell.number(_billions(model.parameters)),
             Cell.number(_billions(model.parameters_active) if model.parameters_active else ""),
             Cell.number(plain(model.num_hidden_layers)),
             Cell.number(plain(model.hidden_size)),
             Cell.number(heads),
             Cell.number(plain(model.vocab_size)),
-            Cell([(name, None) for name in same], classes=("verl-path",)),
+            Cell([(name, None) for name in same], classes=(PATH_CLASS,)),
         ])  # fmt: skip
     headings = [
         _("Model"),

@@ -12,7 +12,7 @@ from ..catalog.fields import NOT_RECORDED, field_text, field_value, heading, is_
 from ..catalog.names import row_id, run_class
 from ..words import N_, _
 from .sentences import fill
-from .table import Cell, rows_of, table_group
+from .table import PATH_CLASS, Cell, rows_of, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -128,9 +128,9 @@ def run_cells(
 def run_cell(run: Run, name: str, links: Links) -> Cell:
     """One field of a run as a cell."""
     if name == "script":
-        return Cell(script_pieces(run, links), classes=("verl-path",))
+        return Cell(script_pieces(run, links), classes=(PATH_CLASS,))
     if name == "evidence" and run.evidence:
-        return Cell(evidence_pieces(run, links), classes=("verl-path",))
+        return Cell(evidence_pieces(run, links), classes=(PATH_CLASS,))
     if name == "contributor" and run.contributor:
         return Cell([(run.contributor.name, run.contributor.url)])
     if name == "tag":

@@ -27,7 +27,7 @@ from .drawing import (
 )
 from .phase_chart import offered, with_excess
 from .sentences import in_a_row
-from .table import Cell, table_group
+from .table import PATH_CLASS, Cell, table_group
 from .waterfall_chart import ADDED, SUM, TAKEN, Line, waterfall_lines
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def saving_rows(found: SavingSteps) -> nodes.tgroup:
 
 def _row(step: Saving) -> list[Cell]:
     return [
-        Cell([(step.setting, None)], classes=("verl-path",)),
+        Cell([(step.setting, None)], classes=(PATH_CLASS,)),
         Cell.number(_saved(step.saves)),
         Cell.number(gib_number(step.peak)),
         Cell.of(_(LABELS[step.binding])),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Characters; limits what a column may claim of a page that is 80 to 200 characters wide.
 MIN_WIDTH, MAX_WIDTH = 4, 60
+#: A cell with a long name, which may go on in the next line.
+PATH_CLASS = "verl-path"
 #: A mark that has no number yet.
 MARK_WIDTH = len(" [00]")
 
