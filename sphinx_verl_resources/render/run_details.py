@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from ..estimator.estimate import Estimate
 
-LIST_CLASS = "verl-run-facts"
+LIST_CLASS = "verl-facts"
 INCOMPLETE = N_("The source quotes only some of the settings, so that nothing is computed from them.")
 NO_SETTINGS = N_("No settings are recorded, so that nothing is computed.")
 

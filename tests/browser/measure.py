@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from conftest import launched, served
+from chromium import launched, served
 from many_runs import write_project
 
 #: Changes a control as a reader does, and has the page laid out.
