@@ -1,0 +1,61 @@
+"""What HTML says of our tables beyond their text: what a header heads, and what a region is called."""
+
+from __future__ import annotations
+
+import pytest
+
+PAGE = """.. verl-runs:: 7B
+
+.. verl-fit::
+   :gpu: H100
+   :sizes: 7B
+   :gpus: 1 8
+
+.. verl-memory:: 3B
+   :show: table
+"""
+
+
+@pytest.mark.parametrize("builder", ["html", "dirhtml", "singlehtml"])
+@pytest.mark.parametrize("theme", ["alabaster", "furo", "sphinx_rtd_theme", "pydata_sphinx_theme"])
+def test_every_header_cell_has_a_scope(project, builder, theme):
+    soup = project.page(PAGE).build(builder, html_theme=theme).soup()
+    tables = soup.select("table[class*=verl-]")
+    assert len(tables) == 3
+    for table in tables:
+        assert {cell.get("scope") for cell in table.select("thead th")} == {"col"}
+        assert {cell.get("scope") for cell in table.select("tbody th")} <= {"row"}
+    assert len(soup.select("table.verl-fit tbody th")) == 1
+
+
+def test_every_table_is_a_region_with_a_name(project):
+    regions = project.page(PAGE).build().soup().select("div.verl-scroll")
+    assert [(region["role"], region["tabindex"]) for region in regions] == [("region", "0")] * 3
+    assert [region["aria-label"] for region in regions] == [
+        "Table: 7B",
+        "GRPO on H100: what fits",
+        "3B: memory for 32 sequences of 2048 tokens on 8 GPUs",
+    ]
+    assert all(region.find("table") for region in regions)
+
+
+def test_ids_and_classes_of_a_table_stay_its_own(project):
+    soup = project.page(PAGE).build().soup()
+    ids = [element["id"] for element in soup.select("[id]")]
+    assert len(ids) == len(set(ids))
+    assert soup.select_one("div.verl-scroll")["class"] == ["verl-scroll"]
+
+
+def test_long_names_may_break_where_they_are_divided(project):
+    soup = project.page(".. verl-runs:: 7B\n   :tag: MIN\n").build().soup()
+    link = soup.select_one("td.verl-path a")
+    assert link.get_text() == "qwen2-7b_grpo_2_h800_fsdp_vllm"
+    assert len(link.select("wbr")) == 5
+
+
+def test_tables_of_others_stay_as_they_are(project):
+    soup = project.page(f"{PAGE}\n====  ====\na     b\n====  ====\n1     2\n====  ====\n").build().soup()
+    other = soup.select("table:not([class*=verl-])")
+    assert len(other) == 1
+    assert not other[0].select("[scope]")
+    assert not other[0].find_parent(class_="verl-scroll")
