@@ -36,8 +36,8 @@ def test_longer_takes_more_and_leaves_room_for_fewer(facts, lengths, model):
 
 def test_a_row_is_the_estimate_with_that_limit(facts):
     asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO-LoRA"), gpus=4, gpu="H20")
-    (row,) = longer(asked, facts, (3000,))
-    same = estimate(fitted(replace(asked, config={**asked.config, RESPONSE: 3000}), facts), facts)
+    (row,) = longer(asked, facts, (30_000,))
+    same = estimate(fitted(replace(asked, config={**asked.config, RESPONSE: 30_000}), facts), facts)
     assert (row.estimate.peak, row.estimate.high) == (same.peak, same.high)
 
 
