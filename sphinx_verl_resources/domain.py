@@ -7,6 +7,7 @@ when the answer to one of its questions changes, whatever happened on disk.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from typing import TYPE_CHECKING, Any, cast
 
 from docutils import nodes
@@ -50,6 +51,7 @@ class VerlDomain(BuildData, Domain):
     #: ``problems``: what was wrong with them then.
     #: ``analysis_problems``: what was wrong with the analysis; None where no page used it.
     #: ``objects``: per document, what it shows that can be referred to.
+    #: ``files``: per document, the files that stand beside it, by name, compressed.
     #: ``written``: per output, the answers that each document showed when it was last written.
     initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
         "uses": {},
@@ -57,6 +59,7 @@ class VerlDomain(BuildData, Domain):
         "problems": (),
         "analysis_problems": None,
         "objects": {},
+        "files": {},
         "written": {},
     }
     #: Raise when ``initial_data`` or what lies in it takes another shape: a question or a diagnostic another
@@ -213,6 +216,21 @@ class VerlDomain(BuildData, Domain):
                 self._answers[question] = error
         return self._answers[question]
 
+    # -- what stands beside pages
+
+    def note_file(self, name: str, text: str) -> None:
+        """Remember a file that the document being read needs beside it.
+
+        Kept here and not in the document, which every builder copies and some print.
+        """
+        self.data["files"].setdefault(self.env.docname, {})[name] = zlib.compress(text.encode())
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What all documents need beside them, by name."""
+        kept = {name: packed for files in self.data["files"].values() for name, packed in files.items()}
+        return {name: zlib.decompress(packed) for name, packed in sorted(kept.items())}
+
     # -- what pages show that can be referred to
 
     @property
@@ -263,11 +281,12 @@ class VerlDomain(BuildData, Domain):
         """Forget what a document used."""
         self.uses.pop(docname, None)
         self.shown.pop(docname, None)
+        self.data["files"].pop(docname, None)
 
     def merge_domaindata(self, docnames: Iterable[str], otherdata: dict[str, Any]) -> None:
         """Take over what another process has read."""
         for docname in docnames:
-            for kept in ("uses", "objects"):
+            for kept in ("uses", "objects", "files"):
                 if docname in otherdata[kept]:
                     self.data[kept][docname] = otherdata[kept][docname]
 

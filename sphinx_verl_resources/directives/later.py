@@ -24,6 +24,7 @@ PLACES = {
     "verl-analysis": ("advice", "VerlAnalysis"),
     "verl-fit": ("fit", "VerlFit"),
     "verl-lengths": ("lengths", "VerlLengths"),
+    "verl-what-if": ("what_if", "VerlWhatIf"),
     "verl-accuracy": ("accuracy", "VerlAccuracy"),
     "verl-gpus": ("registries", "VerlGpus"),
     "verl-models": ("registries", "VerlModels"),

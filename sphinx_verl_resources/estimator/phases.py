@@ -85,7 +85,7 @@ class Phase:
         """Bytes that PyTorch's counter of the training process sees, without the rollout pool."""
         return size_of(self.trainer)
 
-    @property
+    @lazy
     def exact(self) -> float:
         """Bytes of the tensors that follow from counts and sizes alone."""
         return size_of(tuple(item for item in self.trainer + self.engine if item.evidence == "exact"))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .estimate import Estimate
     from .facts import Facts
     from .fit import FitCell
+    from .grid import Axes, GridCells
     from .lengths import Longer
     from .request import Issue, Request
     from .savings import SavingSteps
@@ -214,6 +215,29 @@ class Fit(EstimatorQuestion["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
             counts=self.counts,
             config=dict(self.config),
         )
+
+
+@dataclass(frozen=True)
+class Grid(EstimatorQuestion["GridCells"]):
+    """Every combination of what a form offers.
+
+    Attributes:
+        axes: what can be chosen.
+        config: further settings, as pairs.
+    """
+
+    axes: Axes
+    config: tuple[tuple[str, Any], ...] = ()
+
+    def answer(self, world: World) -> GridCells:
+        """See ``grid.compute_grid``."""
+        from .grid import compute_grid
+        from .request import EstimateError
+
+        try:
+            return compute_grid(self.axes, dict(self.config), world.facts)
+        except EstimateError as error:
+            raise NotEstimatedError(error.issues) from None
 
 
 @dataclass(frozen=True)

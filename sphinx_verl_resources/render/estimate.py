@@ -67,7 +67,7 @@ _COUNTERS = {
     "not-stated": N_("{size}: counted in a way that is not stated."),
 }
 #: A word, and why.
-_VERDICTS = {
+VERDICTS = {
     "fits": (
         N_("Fits."),
         N_("At its peak, a GPU holds {peak} ({range}) of the {capacity} that it offers."),
@@ -121,7 +121,7 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
         estimate: of a run.
         measured: what the run reported, if anything.
     """
-    verdict, reason = _VERDICTS[estimate.verdict]
+    verdict, reason = VERDICTS[estimate.verdict]
     sizes = {"peak": gib(estimate.peak), "range": _span(estimate.low, estimate.high)}
     first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
     first += fill(
