@@ -22,7 +22,7 @@ _AFTER_THE_THEME = 600
 
 
 def write_files(app: Sphinx, env: BuildEnvironment) -> None:
-    """Write what is missing or has changed into the folder of static files, and take away what nobody needs."""
+    """Write static files that are missing or have changed, and take away those that nobody needs."""
     if not has_scripts(app):
         return
     folder = Path(app.outdir) / "_static"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..diagnostics import Code, suggest_or
 from ..domain import VerlDomain
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: Size classes whose models stand in the form where none is named: those that people train with FSDP.
 DEFAULT_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B")
 DEFAULT_CARDS = ("RTX-4090", "A100-40GB", "A100-80GB", "H100", "H800", "H20", "H200", "B200")
+#: The longest prompt and response, unless the page says otherwise.
+LENGTHS = {"data.max_prompt_length": 1024, "data.max_response_length": 1024}
 #: Of more, the file would be too large to be loaded with a page.
 MOST_CELLS = 50_000
 OPTIONS = (
@@ -64,7 +66,7 @@ class VerlWhatIf(SettingsDirective):
         cells = self._grid(axes, body, problems)
         if cells is None or problems:
             return []
-        name, file, text = render.grid_file(axes, cells, self._shown_settings(body))
+        name, file, text = render.grid_file(axes, cells, _settings(body))
         VerlDomain.of(self.env).note_file(file, text)
         return [render.form(name, axes)]
 
@@ -119,19 +121,17 @@ class VerlWhatIf(SettingsDirective):
         from ..estimator.questions import Grid, NotEstimatedError
 
         try:
-            found = self.ask(Grid(axes, body.config))
+            found = self.ask(Grid(axes, tuple(_settings(body).items())))
         except NotEstimatedError as error:
             self.note_issues(error.issues, body, problems)
             return None
         self.note_issues(found.issues, body, problems)
         return found
 
-    def _shown_settings(self, body: Body) -> dict[str, object]:
-        """The settings that hold for every choice: the longest sequences, and those of the page."""
-        from ..estimator.layouts import LIMITS
-        from ..estimator.questions import Defaults
 
-        return {**dict(self.ask(Defaults(LIMITS))), **dict(body.config)}
+def _settings(body: Body) -> dict[str, Any]:
+    """The settings that hold for every choice."""
+    return {**LENGTHS, **dict(body.config)}
 
 
 def _names(given: Mapping[str, str], option: str, check: Callable[[str], None]) -> tuple[str, ...] | None:

@@ -44,7 +44,7 @@ class OnCard(Estimate):
 
 
 def on_card(found: Estimate, capacity: float) -> Estimate:
-    """An estimate with FSDP, for a card that offers ``capacity`` bytes; several times faster than a new one."""
+    """An estimate with FSDP for a card that offers ``capacity`` bytes, faster than a new one."""
     if capacity == found.capacity:
         return found
     settings = replace(found.settings, capacity=capacity, capacity_known=True)

@@ -187,7 +187,7 @@ def _on_every_card(
     capacities: list[float],
     facts: Facts,
 ) -> Iterator[Estimate | EstimateError]:
-    """The estimates of one run, by what cards offer; one is made for each layout, and moved to other cards."""
+    """The estimates of one run by what cards offer: one for each layout, moved to other cards."""
     made: list[tuple[dict[str, Any], Estimate | EstimateError]] = []
     for capacity in capacities:
         name, added = layouts[capacity]

@@ -91,7 +91,9 @@ def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tupl
 
 
 def _choices(axes: Axes) -> list[dict[str, Any]]:
-    """The fields of the form in the order of the cells, the GPU last; what each offers, and what stands first.
+    """The fields of the form: what each offers, and what stands first.
+
+    They come in the order of the cells, but for the GPU, of which the cells have fewer than names.
 
     ``values`` are what the address of the page says, ``labels`` what people read.
     """
@@ -99,12 +101,12 @@ def _choices(axes: Axes) -> list[dict[str, Any]]:
     counts = [plural("{count} GPU", "{count} GPUs", count).format(count=count) for count in axes.counts]
     return [
         _choice("model", _("Model"), axes.models, axes.models),
+        _choice("gpu", _("GPU"), axes.gpus, axes.gpus),
         _choice("count", _("Number of GPUs"), axes.counts, counts),
         _choice("task", _("Task"), axes.tasks, axes.tasks),
         _choice("tokens", _("Tokens per GPU"), axes.tokens, [f"{count:,}" for count in axes.tokens]),
         _choice("offload", _("Offloaded"), axes.offloads, [_(_OFFLOADS[name]) for name in axes.offloads]),
         _choice("lora", _("LoRA"), axes.loras, loras),
-        _choice("gpu", _("GPU"), axes.gpus, axes.gpus),
     ]
 
 
@@ -142,7 +144,8 @@ def _words(settings: Mapping[str, Any]) -> dict[str, str]:
         "phase": _("Phase"),
         "total": _("Total (GiB)"),
         "offers": _("the GPU offers {capacity}"),
-        "over": _("{size}, {over} too much"),
+        "over": _("{size} (+{over})"),
+        "hatched": _("Hatched: more than the GPU offers."),
         "drawing": _("{title}. {sizes}"),
         "part": _("{part} {size}"),
         "between": _("; "),

@@ -113,7 +113,7 @@
   function sizeText(grid, found, phase) {
     const size = gib(grid, phase.total);
     const over = phase.total - found.offered;
-    return over > 0 ? fill(grid.words.over, { size, over: gib(grid, over) }) : size;
+    return over > 0 ? fill(grid.words.over, { size, over: number(over) }) : size;
   }
 
   function showDrawing(place, grid, found, id) {
@@ -126,11 +126,12 @@
       .map((phase) => fill(words.part, { part: phase.label, size: sizeText(grid, found, phase) }))
       .join(words.between);
     const offers = fill(words.offers, { capacity: gib(grid, found.offered) });
+    const isOver = found.phases.some((phase) => phase.total > found.offered);
     const title = fill(words.part, { part: `${words.caption},`, size: offers });
     const svg = add(place, "svg", {
       role: "img",
       width: "100%",
-      height: `${LINE * (found.phases.length + 0.7)}em`,
+      height: `${LINE * (found.phases.length + (isOver ? 1.2 : 0.7))}em`,
       fill: "currentColor",
       "aria-label": fill(words.drawing, { title, sizes }),
     });
@@ -150,12 +151,16 @@
         const width = `${phase.total * scale - edge}%`;
         add(svg, "rect", { ...bar, x: `${edge}%`, width, fill: `url(#${id})`, stroke: colours.over });
       }
+      // Interrupted, so that it crosses no label.
+      const line = { x1: `${edge}%`, x2: `${edge}%`, y1: `${top + 1.15}em`, y2: `${top + 1.45 + BAR}em` };
+      add(svg, "line", { ...line, stroke: "currentColor", "stroke-width": "3" });
     });
     const bottom = LINE * found.phases.length;
-    const line = { x1: `${edge}%`, x2: `${edge}%`, y1: "0", y2: `${bottom + 0.2}em` };
-    add(svg, "line", { ...line, stroke: "currentColor", "stroke-width": "2", "stroke-dasharray": "5 3" });
     const anchor = edge > 50 ? "end" : "start";
-    add(svg, "text", { x: `${edge}%`, y: `${bottom + 1.2}em`, "text-anchor": anchor }, offers);
+    add(svg, "text", { x: `${edge}%`, y: `${bottom + 0.9}em`, "text-anchor": anchor }, offers);
+    if (isOver) {
+      add(svg, "text", { x: "0", y: `${bottom + 2.3}em` }, words.hatched);
+    }
   }
 
   function addHatching(svg, id, colour) {
