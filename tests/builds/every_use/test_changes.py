@@ -13,11 +13,11 @@ RUN_A7 = {"runs", "runs-7b", "runs-details", "runs-setting", "runs-peak", "memor
 RUN_C3 = {"runs", "runs-3b", "runs-details"}
 RUN_D14 = {"runs", "runs-card", "runs-model"}
 ESTIMATES = {
-    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths", "accuracy",
+    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths", "what-if", "accuracy",
     "accuracy-drawn", "accuracy-training",
 }  # fmt: skip
 ON_OWN_CARD = {
-    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths",
+    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths", "what-if",
 }  # fmt: skip
 CHAIN_OF_8B = {"memory-8b", "memory-role", "summary", "requirements", "priorities"}
 REMARKS = {
@@ -76,14 +76,14 @@ CHANGES = {
     # architectures
     "architecture edited": (
         {"data/architectures.yaml": ("num_hidden_layers: 24", "num_hidden_layers: 25")},
-        {"memory-model", "memory-settings", "lengths", "accuracy", "models", "models-own"},
+        {"memory-model", "memory-settings", "lengths", "what-if", "accuracy", "models", "models-own"},
     ),
     "note of an architecture": ({"data/architectures.yaml": "+    notes: [A word.]\n"}, {"models", "models-own"}),
     "architecture added": ({"more/architectures.yaml": ("data/architectures.yaml", "Used", "Other")}, {"models", "data-models"}),
     "architecture renamed": ({"data/architectures.yaml": ("name: Used-1B", "name: Used-2B")}, {"models", "models-own"}),
     "architecture deleted": (
         {"data/architectures.yaml": None},
-        {*RUN_D14, "data-runs", "data-models", "memory-model", "memory-settings", "lengths", "accuracy", "models",
+        {*RUN_D14, "data-runs", "data-models", "memory-model", "memory-settings", "lengths", "what-if", "accuracy", "models",
          "models-own", "role-model"},
     ),
     # the analysis
