@@ -51,7 +51,7 @@ class VerlDomain(BuildData, Domain):
     #: ``problems``: what was wrong with them then.
     #: ``analysis_problems``: what was wrong with the analysis; None where no page used it.
     #: ``objects``: per document, what it shows that can be referred to.
-    #: ``files``: per document, the files that stand beside it, by name, compressed.
+    #: ``files``: per document, the files that it needs in the output, by their path there, compressed.
     #: ``written``: per output, the answers that each document showed when it was last written.
     initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
         "uses": {},
@@ -65,7 +65,7 @@ class VerlDomain(BuildData, Domain):
     #: Raise when ``initial_data`` or what lies in it takes another shape: a question or a diagnostic another
     #: name, module or other fields. Sphinx then reads everything again. A fingerprint that is made otherwise
     #: is no reason: a new version of the extension reads all its pages again anyway, see ``ExtensionUse``.
-    data_version = 9
+    data_version = 10
     object_types = {  # noqa: RUF012
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }
@@ -218,18 +218,18 @@ class VerlDomain(BuildData, Domain):
 
     # -- what stands beside pages
 
-    def note_file(self, name: str, text: str) -> None:
-        """Remember a file that the document being read needs beside it.
+    def note_file(self, path: str, text: str) -> None:
+        """Remember a file that the document being read needs, by its path in the output.
 
         Kept here and not in the document, which every builder copies and some print.
         """
-        self.data["files"].setdefault(self.env.docname, {})[name] = zlib.compress(text.encode())
+        self.data["files"].setdefault(self.env.docname, {})[path] = zlib.compress(text.encode())
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What all documents need beside them, by name."""
-        kept = {name: packed for files in self.data["files"].values() for name, packed in files.items()}
-        return {name: zlib.decompress(packed) for name, packed in sorted(kept.items())}
+        """What all documents need, by path in the output."""
+        kept = {path: packed for files in self.data["files"].values() for path, packed in files.items()}
+        return {path: zlib.decompress(packed) for path, packed in sorted(kept.items())}
 
     # -- what pages show that can be referred to
 

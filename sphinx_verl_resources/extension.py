@@ -20,7 +20,7 @@ from .latex import FitTables
 from .latex_formulas import TypesetFormulas
 from .objects import KINDS
 from .page_data import add_page_data
-from .page_files import load_scripts, write_files
+from .page_files import link_downloads, load_scripts, write_files
 from .render.marks import verl_marks, verl_remarks
 from .run_index import in_this_language
 from .text import SplitTables
@@ -93,6 +93,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.connect("missing-reference", link_upstream)
     app.connect("missing-reference", replace_missing)
     app.connect("warn-missing-reference", warn_missing)
+    app.connect("doctree-resolved", link_downloads)
     app.connect("html-page-context", link_style_sheet)
     app.connect("html-page-context", link_script)
     app.connect("html-page-context", add_page_data)

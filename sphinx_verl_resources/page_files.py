@@ -1,4 +1,4 @@
-"""Files beside the pages, which builders of HTML write: what scripts look up."""
+"""Files beside the pages, which builders of HTML write: what scripts look up, and what people download."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.util.osutil import relative_uri
 
 from .domain import VerlDomain
-from .render.what_if import FORM_CLASS, GRID_FILES, SCRIPT, file_of_form
+from .render.file_names import (
+    CSV,
+    DOWNLOAD_CLASS,
+    FORM_CLASS,
+    GRID_FILES,
+    JSON,
+    SCHEMA,
+    SCRIPT,
+    script_of_form,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sphinx.application import Sphinx
+    from sphinx.builders import Builder
     from sphinx.environment import BuildEnvironment
 
 #: After the scripts of the theme, the grids before the script that reads them.
@@ -22,18 +33,18 @@ _AFTER_THE_THEME = 600
 
 
 def write_files(app: Sphinx, env: BuildEnvironment) -> None:
-    """Write static files that are missing or have changed, and take away those that nobody needs."""
-    if not has_scripts(app):
+    """Write files that are missing or have changed, and take away those that no page needs any more."""
+    if not is_for_browsers(app.builder):
         return
-    folder = Path(app.outdir) / "_static"
-    wanted = VerlDomain.of(env).files
-    for old in folder.glob(GRID_FILES):
-        if old.name not in wanted:
-            old.unlink()
-    for name, content in wanted.items():
-        path = folder / name
+    out = Path(app.outdir)
+    wanted = {out / path: content for path, content in VerlDomain.of(env).files.items()}
+    for pattern in (GRID_FILES, JSON, SCHEMA, CSV):
+        for old in out.glob(pattern):
+            if old not in wanted:
+                old.unlink()
+    for path, content in wanted.items():
         if not path.is_file() or path.read_bytes() != content:
-            folder.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
 
 
@@ -41,7 +52,7 @@ def load_scripts(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Load script and grids on a page that has a form."""
-    if doctree is None or not has_scripts(app) or not VerlDomain.of(app.env).may_show(pagename):
+    if doctree is None or not is_for_browsers(app.builder) or not VerlDomain.of(app.env).may_show(pagename):
         return
     grids = dict.fromkeys(_grids(doctree))
     for name in grids:
@@ -53,9 +64,21 @@ def load_scripts(
 def _grids(doctree: nodes.document) -> Iterator[str]:
     for node in doctree.findall(nodes.container):
         if FORM_CLASS in node["classes"]:
-            yield file_of_form(node)
+            yield script_of_form(node)
 
 
-def has_scripts(app: Sphinx) -> bool:
+def is_for_browsers(builder: Builder) -> bool:
     """Whether pages are written for a browser, and not for a book or the help of a program."""
-    return isinstance(app.builder, StandaloneHTMLBuilder) and not app.builder.embedded
+    return isinstance(builder, StandaloneHTMLBuilder) and not builder.embedded
+
+
+def link_downloads(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Link the files that lie at the top of the output; elsewhere their names stand there."""
+    if not is_for_browsers(app.builder) or not VerlDomain.of(app.env).may_show(docname):
+        return
+    # The page that is the whole output has no address but a place in itself.
+    page = app.builder.get_target_uri(docname).partition("#")[0]
+    for node in list(doctree.findall(nodes.inline)):
+        if DOWNLOAD_CLASS in node["classes"]:
+            address = relative_uri(page, node.astext())
+            node.replace_self(nodes.reference("", "", *node.children, refuri=address, internal=True))

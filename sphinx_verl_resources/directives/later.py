@@ -26,6 +26,7 @@ PLACES = {
     "verl-lengths": ("lengths", "VerlLengths"),
     "verl-what-if": ("what_if", "VerlWhatIf"),
     "verl-accuracy": ("accuracy", "VerlAccuracy"),
+    "verl-downloads": ("downloads", "VerlDownloads"),
     "verl-gpus": ("registries", "VerlGpus"),
     "verl-models": ("registries", "VerlModels"),
 }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
     from ..catalog.cases import Cases
     from ..catalog.catalog import Catalog
+    from ..catalog.models.export import Export
     from ..catalog.models.run import Run
     from .backtest import Score, Summary
     from .estimate import Estimate
@@ -252,6 +253,19 @@ class SizeModels(EstimatorQuestion["tuple[tuple[str, str], ...]"]):
 
         found = size_models(world.catalog, world.analysis).items()
         return tuple((size, model) for size, model in found if not self.sizes or size in self.sizes)
+
+
+@dataclass(frozen=True)
+class Exported(EstimatorQuestion["Export"]):
+    """Everything that programs may want to read, with the version of the extension in it."""
+
+    extension_version: str
+
+    def answer(self, world: World) -> Export:
+        """See ``export.export_of``."""
+        from .export import export_of
+
+        return export_of(world, self.extension_version)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def runs_text(runs: Sequence[Run], columns: Sequence[str], links: Links, form: s
     headings = [heading(name) for name in columns]
     rows = [[cell.text for cell in run_cells(run, columns, links)] for run in runs]
     if form == "csv":
-        return _csv(headings, rows)
+        return csv_text(headings, rows)
     if form == "list-table":
         return _list_table(headings, rows)
     if form == "rst":
@@ -48,7 +48,8 @@ def _plain(run: Run, name: str) -> Any:
     return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
 
 
-def _csv(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def csv_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Comma-separated values in which a spreadsheet finds nothing to compute."""
     stream = io.StringIO()
     guarded = ([_no_formula(text) for text in row] for row in rows)
     csv.writer(stream, lineterminator="\n").writerows((headings, *guarded))

@@ -13,6 +13,7 @@ from ..estimator.phases import LABELS
 from ..estimator.versions import CURRENT, version_text
 from ..words import N_, _, plural
 from .estimate import VERDICTS as SENTENCES
+from .file_names import FORM_CLASS, GRID_CLASS, grid_path
 from .sentences import fill
 from .settings import flat_yaml
 from .waterfall_chart import COLOURS
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 
     from ..estimator.grid import Axes, GridCells
 
-FORM_CLASS = "verl-what-if"
-#: Before the name of the grid of a form, as a class of the form.
-GRID_CLASS = "verl-grid-"
-SCRIPT = "verl-what-if.js"
-_FILE = "verl-what-if-{}.js"
-#: Which files are grids; as many signs as a name has.
-GRID_FILES = _FILE.format("?" * 12)
 #: What the script finds the grids under.
 _REGISTRY = "(globalThis.verlWhatIf ??= {})"
 #: What stands in the form when it opens, if it is among the choices.
@@ -53,14 +47,8 @@ def form(name: str, axes: Axes) -> nodes.container:
     return nodes.container("", nodes.paragraph("", "", *text), classes=[FORM_CLASS, GRID_CLASS + name])
 
 
-def file_of_form(node: nodes.container) -> str:
-    """The name of the file that a form looks everything up in."""
-    grid = next(name for name in node["classes"] if name.startswith(GRID_CLASS))
-    return _FILE.format(grid.removeprefix(GRID_CLASS))
-
-
 def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tuple[str, str, str]:
-    """The name of a grid, and name and text of its file; all follow from the content alone.
+    """The name of a grid, and path and text of its file; all follow from the content alone.
 
     Args:
         axes: what can be chosen.
@@ -87,7 +75,7 @@ def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tupl
     }
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
-    return name, _FILE.format(name), f'{_REGISTRY}["{name}"]={text};\n'
+    return name, grid_path(name), f'{_REGISTRY}["{name}"]={text};\n'
 
 
 def _choices(axes: Axes) -> list[dict[str, Any]]:

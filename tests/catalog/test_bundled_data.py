@@ -76,7 +76,7 @@ def test_schemas_are_current(root):
     assert written == schema_texts()
 
 
-@pytest.mark.parametrize("kind", sorted(schema_texts()))
+@pytest.mark.parametrize("kind", sorted(schema_texts().keys() - {"export"}))
 def test_schemas_are_draft_07_and_accept_the_data(root, kind):
     schema = json.loads(schema_texts()[kind])
     jsonschema.Draft7Validator.check_schema(schema)

@@ -55,6 +55,7 @@ PAGES = {
     "fit": ".. verl-fit::\n   :gpu: OWN-40\n   :sizes: 7B\n   :gpus: 2 8\n",
     "lengths": ".. verl-lengths::\n   :model: own/Used-1B\n   :gpus: 2*OWN-40\n   :responses: 1024 4096\n",
     "what-if": ".. verl-what-if::\n   :models: own/Used-1B\n   :gpus: OWN-40\n   :counts: 2 8\n",
+    "downloads": ".. verl-downloads::\n",
     "accuracy": ".. verl-accuracy::\n   :show: summary cases\n   :group: other\n",
     "accuracy-drawn": ".. verl-accuracy::\n   :show: plot\n   :group: training\n",
     "accuracy-training": ".. verl-accuracy::\n   :group: training\n",

@@ -85,12 +85,15 @@ def test_what_another_process_has_read_is_taken_over_and_no_more(domain):
     other = {
         "uses": {"runs-7b": uses, "runs-3b": {}, "new": uses},
         "objects": {"runs-7b": {"run": {}}, "runs-3b": {"run": {}}},
+        "files": {"runs-7b": {"a": b"a"}, "runs-3b": {"b": b"b"}},
     }
     kept = domain.uses["runs-3b"]
     domain.merge_domaindata(["runs-7b", "new", "plain"], other)
     assert domain.uses["runs-7b"] == domain.uses["new"] == uses
     assert any(isinstance(use, RunsUse) for use in uses)
     assert domain.shown["runs-7b"] == {"run": {}}
+    assert domain.data["files"]["runs-7b"] == {"a": b"a"}
+    assert "runs-3b" not in domain.data["files"]
     assert domain.uses["runs-3b"] is kept, "a document that the other process has not read"
     assert "plain" not in domain.uses
     assert {"new", "plain"}.isdisjoint(domain.shown)

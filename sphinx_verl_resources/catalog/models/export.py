@@ -1,0 +1,57 @@
+"""What programs read: the recorded runs with what is computed of them, and what they refer to."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from .accuracy import Accuracy
+from .base import Record
+from .gpu import Gpu
+from .run import Run
+
+
+class Computed(Record):
+    """What the estimator says of a run. Memory is per GPU, on the GPU that is fullest."""
+
+    verdict: Literal["fits", "tight", "does not fit", "unknown"] = Field(
+        description="fits: at the upper end of the range. does not fit: at neither end. tight: between them. "
+        "unknown: what the GPU offers is not known."
+    )
+    peak_gib: float = Field(ge=0, description="Computed peak in GiB (2^30 bytes).")
+    low_gib: float = Field(ge=0, description="Lower end of its range in GiB.")
+    high_gib: float = Field(ge=0, description="Upper end of its range in GiB.")
+    capacity_gib: float | None = Field(description="What the GPU offers to programs, in GiB.")
+    binding_phase: str = Field(description="The phase that sets the peak.")
+
+
+class ExportedRun(Record):
+    """A recorded run."""
+
+    id: str = Field(description="Unique name.")
+    row_id: str = Field(description="Id of its row on a page, to be linked behind '#'.")
+    status: str = Field(description="How the run is known: the field kind of its record.")
+    record: Run = Field(description="The run as its file records it; what the file leaves out is left out.")
+    gpu: str | None = Field(description="Name in the list of GPUs; null where the source names none.")
+    computed: Computed | None = Field(description="null where it cannot be computed.")
+    not_computed: str | None = Field(description="Why it cannot; null where it is.")
+
+
+class Export(Record):
+    """The file ``verl-resources.json`` next to the pages."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    format: Literal[1] = Field(
+        alias="schema", description="Rises when a field goes or means something else, not when one is added."
+    )
+    extension_version: str = Field(description="Version of the extension that wrote the file.")
+    verl_version: str = Field(description="Release of verl whose defaults hold where a run sets nothing.")
+    last_updated: str = Field(description="Newest day on which a run was added; empty if none is dated.")
+    size_classes: tuple[str, ...] = Field(description="All size classes, in ascending order.")
+    runs: tuple[ExportedRun, ...] = Field(description="Sorted by id.")
+    gpus: tuple[Gpu, ...] = Field(description="The GPUs that runs name, sorted by name.")
+    accuracy: tuple[Accuracy, ...] = Field(
+        description="How well the estimator does on recorded cases, by group, sorted by name."
+    )

@@ -1,0 +1,70 @@
+"""Everything that programs may want to read, as one record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from ..catalog.models.export import Computed, Export, ExportedRun
+from ..catalog.names import SIZES, row_id
+from ..memory.shapes import AnalysisError
+from .questions import RunEstimate
+from .result import gib_value
+from .versions import CURRENT, version_text
+
+if TYPE_CHECKING:
+    from ..catalog.models.gpu import Gpu
+    from ..catalog.models.run import Run
+    from .estimate import Estimate
+    from .questions import World
+
+#: See ``Export.format``.
+FORMAT: Literal[1] = 1
+
+
+def export_of(world: World, extension_version: str) -> Export:
+    """All runs with what is computed of them, the GPUs that they name, and the record of accuracy."""
+    runs = tuple(_run(run, world) for _, run in sorted(world.catalog.runs.items()))
+    used = {gpu.name: gpu for run in world.catalog.runs.values() if (gpu := _gpu(run, world))}
+    return Export(
+        format=FORMAT,
+        extension_version=extension_version,
+        verl_version=version_text(CURRENT),
+        last_updated=world.catalog.last_updated,
+        size_classes=SIZES,
+        runs=runs,
+        gpus=tuple(gpu for _, gpu in sorted(used.items())),
+        accuracy=tuple(sorted(world.facts.accuracy, key=lambda entry: entry.name)),
+    )
+
+
+def _run(run: Run, world: World) -> ExportedRun:
+    computed, reason = None, None
+    try:
+        computed = _computed(RunEstimate(run.id).answer(world))
+    except AnalysisError as error:
+        reason = str(error)
+    gpu = _gpu(run, world)
+    return ExportedRun(
+        id=run.id,
+        row_id=row_id(run.id),
+        status=run.kind,
+        record=run,
+        gpu=gpu.name if gpu else None,
+        computed=computed,
+        not_computed=reason,
+    )
+
+
+def _gpu(run: Run, world: World) -> Gpu | None:
+    return world.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
+
+
+def _computed(found: Estimate) -> Computed:
+    return Computed(
+        verdict=found.verdict,
+        peak_gib=gib_value(found.peak),
+        low_gib=gib_value(found.low),
+        high_gib=gib_value(found.high),
+        capacity_gib=None if found.capacity is None else gib_value(found.capacity),
+        binding_phase=found.binding.name,
+    )

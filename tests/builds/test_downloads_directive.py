@@ -1,0 +1,156 @@
+"""``.. verl-downloads::`` in real builds: three files that follow from the data, and links to them."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import jsonschema
+import pytest
+
+from sphinx_verl_resources import __version__
+from sphinx_verl_resources.catalog import load
+from sphinx_verl_resources.catalog.schema import schema_texts
+from sphinx_verl_resources.estimator.result import gib_value
+from sphinx_verl_resources.units import GIB
+
+NAMES = ["verl-resources.json", "verl-resources.schema.json", "verl-resources.csv"]
+PAGE = ".. verl-downloads::\n"
+
+
+def files(build):
+    """The files in an output, by name."""
+    return {name: build.text(name) for name in NAMES if (build.out / name).is_file()}
+
+
+def links(soup):
+    return [link["href"] for link in soup.select("ul.verl-downloads a")]
+
+
+@pytest.fixture
+def pages(runs):
+    """A page with the list at the top, one in a folder, and runs with settings and without."""
+    (runs.path / "in").mkdir()
+    (runs.path / "in" / "folder.rst").write_text(f"Folder\n======\n\n{PAGE}", "utf-8")
+    return runs.page(f".. toctree::\n\n   in/folder\n\n{PAGE}")
+
+
+@pytest.mark.parametrize(
+    ("builder", "page", "prefix"),
+    [
+        ("html", "index.html", ""),
+        ("html", "in/folder.html", "../"),
+        ("dirhtml", "index.html", ""),
+        ("dirhtml", "in/folder/index.html", "../../"),
+        ("singlehtml", "index.html", ""),
+    ],
+)
+def test_links_lead_to_the_files_from_every_page(pages, builder, page, prefix):
+    build = pages.build(builder)
+    assert build.warnings == []
+    assert links(build.soup(page))[:3] == [prefix + name for name in NAMES]
+    for link in links(build.soup(page)):
+        assert (build.out / page).parent.joinpath(link).resolve().is_file()
+
+
+@pytest.mark.parametrize("builder", ["text", "latex", "man", "epub", "xml", "gettext", "linkcheck"])
+def test_elsewhere_the_names_stand_there_and_no_file(pages, builder):
+    build = pages.build(builder, version="1", copyright="me", linkcheck_report_timeouts_as_broken=False)
+    assert build.warnings == []
+    assert files(build) == {}
+    if builder == "epub":
+        assert links(build.soup("index.xhtml")) == []
+        assert NAMES[0] in build.text("index.xhtml")
+    if builder == "text":
+        assert NAMES[0] in build.text("index.txt")
+
+
+def test_the_json_says_what_is_recorded_and_computed(pages, estimated):
+    text = files(pages.build())["verl-resources.json"]
+    found = json.loads(text)
+    jsonschema.validate(found, json.loads(schema_texts()["export"]))
+    assert (found["schema"], found["extension_version"]) == (1, __version__)
+    assert [run["id"] for run in found["runs"]] == ["a", "b"]
+    a, b = found["runs"]
+    expected = estimated()
+    assert a["computed"] == {
+        "verdict": expected.verdict,
+        "peak_gib": gib_value(expected.peak),
+        "low_gib": gib_value(expected.low),
+        "high_gib": gib_value(expected.high),
+        "capacity_gib": gib_value(expected.capacity),
+        "binding_phase": expected.binding.name,
+    }
+    assert a["not_computed"] is None
+    assert (b["computed"], b["row_id"], b["status"], b["gpu"]) == (None, "run-b", "tested", "H100-80GB")
+    assert "records no settings" in b["not_computed"]
+    assert a["record"]["measured"] == {"gib": 60.0, "counter": "device"}
+    assert "script" not in b["record"]
+    assert [gpu["name"] for gpu in found["gpus"]] == ["H100-80GB"]
+    assert [entry["name"] for entry in found["accuracy"]] == sorted(
+        entry["name"] for entry in found["accuracy"]
+    )
+
+
+def test_the_bundled_data_are_as_the_schema_says(project):
+    build = project.page(PAGE).build()
+    found = files(build)
+    data = json.loads(found["verl-resources.json"])
+    jsonschema.validate(data, json.loads(found["verl-resources.schema.json"]))
+    assert len(data["runs"]) > 12
+    assert sum(run["computed"] is not None for run in data["runs"]) > 12
+
+
+def test_the_csv_is_flat_and_computes_nothing(pages, data, estimated):
+    data.run("c", task="=1+1", label="@x", contributor={"name": "-2+3", "url": None})
+    found = files(pages.build())["verl-resources.csv"]
+    rows = {row["id"]: row for row in csv.DictReader(found.splitlines())}
+    assert list(rows) == ["a", "b", "c"]
+    assert rows["a"]["computed_peak_gib"] == str(round(estimated().peak / GIB, 3))
+    assert (rows["a"]["measured_gib"], rows["a"]["gpu_count"], rows["a"]["gpu"]) == ("60.0", "2", "H100")
+    assert rows["b"]["computed_peak_gib"] == rows["b"]["max_batch_prompts"] == ""
+    assert (rows["c"]["task"], rows["c"]["contributor"]) == ("'=1+1", "'-2+3")
+
+
+def test_equal_data_give_equal_files_that_are_not_written_again(pages, monkeypatch):
+    build = pages.build()
+    before = files(build)
+    times = [(build.out / name).stat().st_mtime_ns for name in NAMES]
+    monkeypatch.setattr(load, "load_catalog", lambda snapshot: pytest.fail("loaded"))
+    build = pages.build()
+    assert build.read == set()
+    assert [(build.out / name).stat().st_mtime_ns for name in NAMES] == times
+    monkeypatch.undo()
+    assert files(pages.build(parallel=2, fresh=True)) == before
+
+
+def test_a_file_that_vanished_comes_back(pages):
+    build = pages.build()
+    before = files(build)
+    (build.out / NAMES[2]).unlink()
+    assert files(pages.build()) == before
+
+
+def test_runs_that_go_vanish_and_files_go_with_the_last_page(pages, data):
+    assert '"id": "b"' in files(pages.build())[NAMES[0]]
+    (data.path / "runs" / "b.yaml").unlink()
+    build = pages.build()
+    assert build.read == {"index", "in/folder"}
+    assert '"id": "b"' not in files(build)[NAMES[0]]
+    assert "\nb," not in files(build)[NAMES[2]]
+    pages.page("Text.")
+    (pages.path / "in" / "folder.rst").unlink()
+    assert files(pages.build()) == {}
+
+
+def test_an_argument_an_option_and_text_are_refused(project, problems):
+    build = project.page(
+        ".. verl-downloads:: x\n\n.. verl-downloads::\n   :file: x\n\n.. verl-downloads::\n\n   x\n"
+    ).build()
+    found = problems(build)
+    assert found[4].startswith("ERROR: verl-downloads: the directive takes no argument; leave it out")
+    assert found[6].startswith("ERROR: verl-downloads: :file: unknown option; the directive takes none")
+    assert found[9].startswith(
+        "ERROR: verl-downloads: the directive takes options and an argument, and no text"
+    )
+    assert files(build) == {}
