@@ -9,15 +9,17 @@ import shutil
 import pytest
 
 #: Pages by what they use.
-RUN_A7 = {"runs", "runs-7b", "runs-details", "runs-setting", "runs-peak", "memory-run", "memory-drawn"}
-RUN_C3 = {"runs", "runs-3b", "runs-details"}
-RUN_D14 = {"runs", "runs-card", "runs-model"}
+RUN_A7 = {"downloads", "runs", "runs-7b", "runs-details", "runs-setting", "runs-peak", "memory-run", "memory-drawn"}
+RUN_C3 = {"downloads", "runs", "runs-3b", "runs-details"}
+RUN_D14 = {"downloads", "runs", "runs-card", "runs-model"}
 ESTIMATES = {
-    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths", "what-if", "accuracy",
+    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths", "what-if", "downloads",
+    "accuracy",
     "accuracy-drawn", "accuracy-training",
 }  # fmt: skip
 ON_OWN_CARD = {
     "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths", "what-if",
+    "downloads",
 }  # fmt: skip
 CHAIN_OF_8B = {"memory-8b", "memory-role", "summary", "requirements", "priorities"}
 REMARKS = {
