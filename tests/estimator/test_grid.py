@@ -154,3 +154,15 @@ def test_megatron_is_refused(facts):
 def test_the_grid_of_the_form_is_not_too_large():
     axes = Axes(("m",) * len(DEFAULT_SIZES), (1,) * 8, DEFAULT_CARDS)
     assert axes.size == 21_504
+
+
+@pytest.mark.parametrize("axis", range(7), ids=["model", "count", "task", "tokens", "offload", "lora", "gpu"])
+def test_each_choice_makes_a_difference(cells, axis):
+    every = {
+        (*run, gpu): number_of(cells, AXES, index) for index, (run, gpu) in enumerate(combinations(AXES))
+    }
+    by_rest: dict[tuple[object, ...], set[tuple[int, ...]]] = {}
+    for key, cell in every.items():
+        rest = key[:axis] + key[axis + 1 :]
+        by_rest.setdefault(rest, set()).add(tuple(column[cell] for column in cells.totals))
+    assert any(len(found) > 1 for found in by_rest.values())
