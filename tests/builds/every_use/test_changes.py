@@ -64,7 +64,7 @@ CHANGES = {
     ),
     # GPUs
     "card edited": ({"data/gpus.yaml": ("mib: 40960", "mib: 30960")}, {*ON_OWN_CARD, "gpus", "gpus-own"}),
-    "alias of a card": ({"data/gpus.yaml": ("OWN-ALIAS", "OWN-OTHER")}, {"runs-card", "gpus", "gpus-own"}),
+    "alias of a card": ({"data/gpus.yaml": ("OWN-ALIAS", "OWN-OTHER")}, {"runs-card", "downloads", "gpus", "gpus-own"}),
     "card that one page shows": ({"more/gpus.yaml": ("mib: 40960", "mib: 30960")}, {"gpus"}),
     "card added": ({"data/gpus.yaml": "+" + CARD.format("X", 9)}, {"gpus", "data-gpus"}),
     "card renamed": ({"more/gpus.yaml": ("MORE", "LESS")}, {"gpus"}),
@@ -113,8 +113,8 @@ CHANGES = {
     ),
     "keys deleted": ({"data/config_keys.yaml": None}, set()),
     # the record of accuracy
-    "accuracy of what no page shows": ({"data/accuracy.yaml": ACCURACY.format("own")}, set()),
-    "accuracy of fine-tuning": ({"data/accuracy.yaml": ACCURACY.format("training")}, {"accuracy-drawn", "accuracy-training"}),
+    "accuracy of what one page shows": ({"data/accuracy.yaml": ACCURACY.format("own")}, {"downloads"}),
+    "accuracy of fine-tuning": ({"data/accuracy.yaml": ACCURACY.format("training")}, {"accuracy-drawn", "accuracy-training", "downloads"}),
     # cases
     "case edited": ({"data/cases/own.yaml": ("count: 2", "count: 4")}, {"accuracy"}),
     "case added": ({"data/cases/other.yaml": CASE.format("own-two", 2)}, {"accuracy"}),
@@ -180,7 +180,7 @@ def test_older_files_in_the_place_of_newer_ones(every_use, folder):
 #: By value of conf.py, what it is set to and which pages use it.
 VALUES = {
     "script_url": ("https://example.org/{ref}/{path}", {*REMARKS, "runs", "runs-7b", "runs-details"}),
-    "commit_url": ("https://example.org/{ref}", RUN_C3),
+    "commit_url": ("https://example.org/{ref}", RUN_C3 - {"downloads"}),
     "edit_url": ("https://example.org/edit/{path}", {"runs-details"}),
     "add_run": ("own-label", {"runs", "runs-empty"}),
     "estimator_page": ("own-label", REMARKS),
@@ -273,7 +273,7 @@ def test_pages_that_say_what_is_wrong(every_use, folder):
 
 def test_what_no_page_shows_is_remembered(every_use, folder, monkeypatch):
     """The data are not loaded in each build until a page is read for another reason."""
-    apply(CHANGES["accuracy of what no page shows"][0], folder)
+    apply(CHANGES["key edited that no page shows"][0], folder)
     assert every_use.build().read == set()
     from sphinx_verl_resources.catalog import load
 

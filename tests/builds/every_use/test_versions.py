@@ -11,21 +11,25 @@ from docutils import nodes
 from sphinx_verl_resources import domain, extension, uses
 from sphinx_verl_resources.catalog.selection import RunQuery
 from sphinx_verl_resources.diagnostics import Diagnostic
+from sphinx_verl_resources.estimator.grid import Axes
 from sphinx_verl_resources.estimator.questions import EstimatorQuestion
 from sphinx_verl_resources.memory.questions import Question
 from sphinx_verl_resources.objects import Shown
 
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
-DATA_VERSION = 9
+DATA_VERSION = 10
 DATA = {
-    "": "analysis_problems objects problems state uses written",
+    "": "analysis_problems files objects problems state uses written",
     "catalog.selection.RunQuery": "sizes filters sort",
     "diagnostics.Diagnostic": "location code message hint severity",
     "estimator.questions.Accuracies": "groups",
     "estimator.questions.Capacity": "gpu",
     "estimator.questions.CaseFilesWithErrors": "",
     "estimator.questions.Defaults": "keys",
+    "estimator.grid.Axes": "models counts gpus tasks tokens offloads loras",
+    "estimator.questions.Exported": "extension_version",
     "estimator.questions.Fit": "gpu task sizes counts config",
+    "estimator.questions.Grid": "axes config",
     "estimator.questions.Lengths": "asked responses",
     "estimator.questions.ModelEstimate": "model gpus gpu config version",
     "estimator.questions.RecordedRun": "run",
@@ -69,7 +73,7 @@ NODES = {
 
 def test_what_the_domain_keeps():
     own = [use for use in get_args(uses.Use) if use.__module__ == uses.__name__]
-    kept = [*own, *Question.__subclasses__(), *EstimatorQuestion.__subclasses__(), RunQuery, Diagnostic]
+    kept = [*own, *Question.__subclasses__(), *EstimatorQuestion.__subclasses__(), RunQuery, Diagnostic, Axes]
     found = {
         f"{kind.__module__}.{kind.__name__}".removeprefix("sphinx_verl_resources."): " ".join(
             item.name for item in fields(kind)
