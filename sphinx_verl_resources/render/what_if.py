@@ -12,11 +12,11 @@ from ..estimator.grid import VERDICTS
 from ..estimator.phases import LABELS
 from ..estimator.versions import CURRENT, version_text
 from ..words import N_, _, plural
+from .drawing import COLOURS
 from .estimate import VERDICTS as SENTENCES
 from .file_names import FORM_CLASS, GRID_CLASS, grid_path
 from .sentences import fill
 from .settings import flat_yaml
-from .waterfall_chart import COLOURS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tupl
             "totals": cells.totals,
         },
         "words": _words(settings),
-        "colours": {"bar": COLOURS["parameters"], "over": COLOURS["gradients"]},
+        "colours": {"bar": COLOURS["weights"], "over": COLOURS["gradients"]},
     }
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
