@@ -9,7 +9,16 @@ import shutil
 import pytest
 
 #: Pages by what they use.
-RUN_A7 = {"downloads", "runs", "runs-7b", "runs-details", "runs-setting", "runs-peak", "memory-run", "memory-drawn"}
+RUN_A7 = {
+    "downloads",
+    "runs",
+    "runs-7b",
+    "runs-details",
+    "runs-setting",
+    "runs-peak",
+    "memory-run",
+    "memory-drawn",
+}
 RUN_C3 = {"downloads", "runs", "runs-3b", "runs-details"}
 RUN_D14 = {"downloads", "runs", "runs-card", "runs-model"}
 ESTIMATES = {
