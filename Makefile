@@ -12,7 +12,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
 
 .DEFAULT_GOAL := help
-.PHONY: help html check test screenshots matrix benchmark accuracy oracle schema messages lint format clean
+.PHONY: help html check test screenshots measure matrix benchmark accuracy oracle schema messages lint format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -36,6 +36,9 @@ test: $(BIN)/.ready  ## run every test, ruff and mypy included
 screenshots: $(BIN)/.ready  ## pictures of the pages in every theme and width, to be looked at
 	@rm -rf docs/_build/screenshots
 	$(BIN)/python tests/browser/screenshots.py
+
+measure: $(BIN)/.ready  ## how long a page of 500 runs takes to filter in a browser
+	$(BIN)/python tests/browser/measure.py
 
 matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an environment of its own
 	@mkdir -p .nox && rm -f .nox/report.json

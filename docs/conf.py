@@ -17,6 +17,7 @@ extensions = [
     "limits",
     "architecture",
     "benchmarks",
+    "sizes",
     "sphinx_verl_resources",
 ]
 exclude_patterns = ["_build", "snippets"]

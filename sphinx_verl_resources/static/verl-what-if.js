@@ -6,6 +6,8 @@
   const SVG = "http://www.w3.org/2000/svg";
   const FORM_CLASS = "verl-what-if";
   const GRID_CLASS = "verl-grid-";
+  // Before the names in the address, where the tables of runs keep some of the same name.
+  const PREFIX = "if-";
   // Of a line of the drawing, in units of its font.
   const LINE = 2.6;
   const BAR = 1;
@@ -65,11 +67,11 @@
     const chosen = {};
     const strange = [];
     for (const { name, values, first } of grid.choices) {
-      const text = asked.get(name);
+      const text = asked.get(PREFIX + name);
       const index = values.findIndex((value) => value.toLowerCase() === (text ?? "").trim().toLowerCase());
       chosen[name] = index < 0 ? first : index;
       if (text !== null && index < 0) {
-        strange.push(`${name}=${text.slice(0, 80)}`);
+        strange.push(`${PREFIX}${name}=${text.slice(0, 80)}`);
       }
     }
     return { chosen, strange };
@@ -78,7 +80,7 @@
   function toAddress(grid, chosen) {
     const address = new URL(window.location.href);
     for (const { name, values } of grid.choices) {
-      address.searchParams.set(name, values[chosen[name]]);
+      address.searchParams.set(PREFIX + name, values[chosen[name]]);
     }
     try {
       window.history.replaceState(window.history.state, "", address);

@@ -77,7 +77,7 @@ def open_page(site, folder):
 
 
 def query(chosen):
-    return "&".join(f"{name}={value}" for name, value in chosen.items())
+    return "&".join(f"if-{name}={value}" for name, value in chosen.items())
 
 
 #: Asked at once, since each question to the browser takes its time.
@@ -194,11 +194,11 @@ def test_an_address_opens_the_form_as_it_was_left(open_page):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("gpu=H9000", "gpu=H9000"),
-        ("count=9&tokens=", "count=9, tokens="),
-        ("model=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "model=<img src=x onerror=alert(1)>"),
-        (f"task={'x' * 5000}", f"task={'x' * 80}"),
-        ("lora=constructor&offload=__proto__", "offload=__proto__, lora=constructor"),
+        ("if-gpu=H9000", "if-gpu=H9000"),
+        ("if-count=9&if-tokens=", "if-count=9, if-tokens="),
+        ("if-model=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "if-model=<img src=x onerror=alert(1)>"),
+        (f"if-task={'x' * 5000}", f"if-task={'x' * 80}"),
+        ("if-lora=constructor&if-offload=__proto__", "if-offload=__proto__, if-lora=constructor"),
     ],
     ids=["unknown", "several", "markup", "long", "names of JavaScript"],
 )
@@ -214,7 +214,7 @@ def test_nonsense_in_the_address_is_said_and_ignored(open_page, asked, said):
 
 
 def test_case_does_not_matter_in_the_address(open_page):
-    check(shown(open_page("index.html?gpu=b200&task=ppo")), {**FIRST, "gpu": "B200", "task": "PPO"})
+    check(shown(open_page("index.html?if-gpu=b200&if-task=ppo")), {**FIRST, "gpu": "B200", "task": "PPO"})
 
 
 def test_a_combination_outside_the_grid_says_so_and_why(open_page):

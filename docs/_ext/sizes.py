@@ -1,0 +1,82 @@
+"""``.. docs-sizes::``: how large everything is that a page loads, or links for download."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+from sphinx_verl_resources.assets import STATIC
+from sphinx_verl_resources.domain import VerlDomain
+from sphinx_verl_resources.render.table import Cell, empty_table, table_group
+from sphinx_verl_resources.transforms import is_chart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
+
+CLASS = "verl-docs-sizes"
+#: What each file is for, by how its name begins or ends.
+ABOUT = {
+    ".json": "for download",
+    ".csv": "for download",
+    "verl-resources.css": "every page with something of this extension",
+    "verl-resources.js": "pages with a table of runs",
+    "verl-what-if.js": "pages with the form",
+    "verl-what-if-": "the page whose form has this grid",
+}
+
+
+class Sizes(SphinxDirective):
+    """The place of the table, which can be made when all pages have been read."""
+
+    def run(self) -> list[nodes.Node]:
+        for path in STATIC.iterdir():
+            self.env.note_dependency(str(path))
+        return [empty_table(CLASS)]
+
+
+def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Make the rows."""
+    for table in list(doctree.findall(nodes.table)):
+        if CLASS in table["classes"] and not table.children:
+            rows = [
+                [Cell.of(name), *map(Cell.number, sizes), Cell.of(about)]
+                for name, sizes, about in found(app.env)
+            ]
+            table += table_group(("File", "Bytes", "Compressed (gzip)", "Loaded by"), rows)
+
+
+def rows(env: BuildEnvironment) -> Iterator[list[Cell]]:
+    """Names, sizes and uses."""
+    files = {path.name: path.read_bytes() for path in sorted(STATIC.iterdir())}
+    files |= {path.rpartition("/")[2]: content for path, content in VerlDomain.of(env).files.items()}
+    for name, content in files.items():
+        about = next(text for part, text in ABOUT.items() if name.startswith(part) or name.endswith(part))
+        yield row(name, content, about)
+    drawings = sorted((text.encode() for text in drawn(env)), key=len)
+    yield row("smallest drawing", drawings[0], "the page that it stands in")
+    yield row("largest drawing", drawings[-1], "the page that it stands in")
+
+
+def row(name: str, content: bytes, about: str) -> list[Cell]:
+    """The size as it is, and compressed."""
+    sizes = (len(content), len(gzip.compress(content, 9, mtime=0)))
+    return [Cell.of(name), *(Cell.number(f"{size:,}") for size in sizes), Cell.of(about)]
+
+
+def drawn(env: BuildEnvironment) -> Iterator[str]:
+    """Every drawing of every page."""
+    for docname in sorted(env.found_docs):
+        for chart in env.get_doctree(docname).findall(is_chart):
+            yield chart.astext()
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("docs-sizes", Sizes)
+    app.connect("doctree-resolved", fill)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
