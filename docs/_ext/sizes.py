@@ -44,11 +44,7 @@ def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Make the rows."""
     for table in list(doctree.findall(nodes.table)):
         if CLASS in table["classes"] and not table.children:
-            rows = [
-                [Cell.of(name), *map(Cell.number, sizes), Cell.of(about)]
-                for name, sizes, about in found(app.env)
-            ]
-            table += table_group(("File", "Bytes", "Compressed (gzip)", "Loaded by"), rows)
+            table += table_group(("File", "Bytes", "Compressed (gzip)", "Loaded by"), list(rows(app.env)))
 
 
 def rows(env: BuildEnvironment) -> Iterator[list[Cell]]:
