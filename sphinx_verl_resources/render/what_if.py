@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 #: What the script finds the grids under.
 _REGISTRY = "(globalThis.verlWhatIf ??= {})"
+_PLAN = ("verl-resources", "plan")
 #: What stands in the form when it opens, if it is among the choices.
 _FIRST = {"gpu": "H100", "count": 8, "tokens": 16384, "offload": "all"}
 _OFFLOADS = {"none": N_("nothing"), "all": N_("parameters and optimizer")}
@@ -34,7 +35,8 @@ _NO_LORA, _LORA = N_("none"), N_("rank {rank}")
 def form(name: str, axes: Axes) -> nodes.container:
     """What stands for the form until a script makes it."""
     model, gpu = axes.models[len(axes.models) // 2], _first(axes.gpus, _FIRST["gpu"])
-    command = f"verl-resources plan --model {model} --task {axes.tasks[0]} --gpu {axes.gpus[gpu]}"
+    asked = {"--model": model, "--task": axes.tasks[0], "--gpu": axes.gpus[gpu]}
+    command = " ".join((*_PLAN, *(word for pair in asked.items() for word in pair)))
     text = fill(
         _(
             "With JavaScript, a form stands here that looks up whether a model fits: by GPU, number of GPUs, "
@@ -42,7 +44,7 @@ def form(name: str, axes: Axes) -> nodes.container:
             "and {command} computes the rest; {help} says what else it takes."
         ),
         command=nodes.literal("", command),
-        help=nodes.literal("", "verl-resources plan --help"),
+        help=nodes.literal("", " ".join((*_PLAN, "--help"))),
     )
     return nodes.container("", nodes.paragraph("", "", *text), classes=[FORM_CLASS, GRID_CLASS + name])
 
