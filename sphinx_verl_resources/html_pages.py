@@ -6,15 +6,13 @@ ids and classes of a node on.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from .render.breaks import unbroken
 from .render.details import verl_details, verl_summary
 from .render.fit import TABLE_CLASS as FIT_CLASS
-from .render.table import PATH_CLASS, is_ours
+from .render.table import is_ours
 from .transforms import OnOurPages, RenderRuns, ancestors
 from .words import _
 
@@ -70,24 +68,9 @@ class AccessibleTables(OnOurPages):
                 for body in table.findall(nodes.tbody):
                     _head_rows(body)
             region = verl_scroll(classes=[SCROLL_CLASS], label=label_of(table))
-            for entry in table.findall(nodes.entry):
-                if PATH_CLASS in entry["classes"]:
-                    _let_break(entry)
             # Not `replace_self`, which would give the ids and classes of the table to the region too.
             table.parent.replace(table, region)
             region += table
-
-
-def _let_break(entry: nodes.entry) -> None:
-    """Let long names go on in the next line where they are divided."""
-    for text in list(entry.findall(nodes.Text)):
-        pieces: list[nodes.Node] = []
-        for word in re.split(r"(\s+)", text):
-            for index, piece in enumerate(unbroken(word)):
-                pieces += [nodes.raw("", "<wbr />", format="html")] if index else []
-                pieces.append(nodes.Text(piece))
-        if len(pieces) > 1:
-            text.parent.replace(text, pieces)
 
 
 def _head_rows(body: nodes.tbody) -> None:

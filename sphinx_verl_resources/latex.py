@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from .render.breaks import SHORT, unbroken
 from .render.table import is_ours
 from .transforms import OnOurPages, RenderRuns
 from .units import MINUS
@@ -25,6 +24,10 @@ if TYPE_CHECKING:
 FONTS = ((r"\normalsize", 75), (r"\footnotesize", 106), (r"\scriptsize", 121))
 #: What lies between two columns, and how many average characters it takes.
 SEPARATION, SEPARATION_WIDTH = r"\setlength{\tabcolsep}{3pt}", 2.0
+#: Where a long name may break, after the character; TeX breaks after hyphens by itself.
+BREAKS = re.compile(r"(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])")
+#: Words up to this long stay in one piece.
+SHORT = 10
 #: Chinese, Japanese and Korean characters: twice as wide as others, and a line may break behind each.
 WIDE = "\u1100-\u115f\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
 #: A few of them are a word, which reads better in one piece.
@@ -87,7 +90,7 @@ def _words(text: str) -> Iterator[str]:
     """The pieces of a text that stay on one line."""
     for word in PIECES.findall(text) or [""]:
         for part in re.split(r"(?<=-)", word):
-            yield from unbroken(part) if len(word) > SHORT else [part]
+            yield from BREAKS.split(part) if len(word) > SHORT else [part]
 
 
 def _typeset(text: nodes.Text) -> None:
@@ -97,7 +100,7 @@ def _typeset(text: nodes.Text) -> None:
         if word == MINUS:
             pieces.append(nodes.raw("", "$-$", format="latex"))
             continue
-        for index, part in enumerate(unbroken(word)):
+        for index, part in enumerate(BREAKS.split(word) if len(word) > SHORT else [word]):
             if index:
                 pieces.append(nodes.raw("", r"\allowbreak{}", format="latex"))
             pieces.append(nodes.Text(part))

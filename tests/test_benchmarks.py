@@ -115,7 +115,7 @@ def test_the_page_shows_what_is_recorded_and_types_no_figure(module, root, proje
     text = (root / "docs" / "benchmarks.rst").read_text("utf-8")
     assert not re.search(r"\d[.,]\d|\d ?%|\d seconds", text)
     (project.path / "benchmarks.json").write_text(json.dumps(recorded), "utf-8")
-    build = project.page(text).build(extensions=["benchmarks"])
+    build = project.page(text).build(extensions=["benchmarks", "sizes"])
     assert build.warnings == []
     shown = build.soup().get_text()
     assert recorded["machine"]["processor"] in shown

@@ -55,8 +55,10 @@ def rows(env: BuildEnvironment) -> Iterator[list[Cell]]:
         about = next(text for part, text in ABOUT.items() if name.startswith(part) or name.endswith(part))
         yield row(name, content, about)
     drawings = sorted((text.encode() for text in drawn(env)), key=len)
-    yield row("smallest drawing", drawings[0], "the page that it stands in")
-    yield row("largest drawing", drawings[-1], "the page that it stands in")
+    for name, drawing in zip(
+        ("smallest drawing", "largest drawing"), drawings[:1] + drawings[-1:], strict=False
+    ):
+        yield row(name, drawing, "the page that it stands in")
 
 
 def row(name: str, content: bytes, about: str) -> list[Cell]:

@@ -44,7 +44,7 @@ def longer(request: Request, facts: Facts, responses: tuple[int, ...]) -> tuple[
     >>> from sphinx_verl_resources.estimator.planner import task_settings
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO"), gpus=8, gpu="H100")
-    >>> short, long = longer(asked, load_facts([]), (1024, 4096))
+    >>> short, long = longer(asked, load_facts([]), (1024, 32768))
     >>> short.estimate.peak < long.estimate.peak, short.sequences > long.sequences
     (True, True)
     """

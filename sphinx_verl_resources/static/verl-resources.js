@@ -22,6 +22,8 @@
   const SAID = 2000;
   /** With more runs than this, only sections near the window are laid out. */
   const MANY = 100;
+  /** Names up to this long stay in one piece. */
+  const SHORT = 10;
 
   const tables = [...document.querySelectorAll('table.verl-runs')].filter((table) => table.tHead);
   if (!tables.length) return;
@@ -478,6 +480,24 @@
     setTimeout(() => (voice.textContent = text), 50);
   }
 
+  // ---------------------------------------------------------------- long names
+
+  /** Let the long names of tables go on in the next line where they are divided, and not within a word. */
+  function breakNames() {
+    for (const cell of document.querySelectorAll('.verl-scroll td.verl-path')) {
+      const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+      const texts = [];
+      while (walker.nextNode()) texts.push(walker.currentNode);
+      texts.forEach(breakName);
+    }
+  }
+
+  function breakName(text) {
+    const pieces = text.data.split(/(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])/);
+    if (pieces.length < 2 || text.data.length <= SHORT) return;
+    text.replaceWith(...pieces.flatMap((piece, index) => (index ? [make('wbr', {}), piece] : [piece])));
+  }
+
   // ---------------------------------------------------------------- boxes that scroll, and paper
 
   /** Only what scrolls is a stop on the way through the page. */
@@ -531,6 +551,7 @@
   const voice = make('p', { class: 'verl-unseen', role: 'status' });
   outermost(tables[0]).after(voice);
   if (runs.size > MANY) sections.forEach((section) => section.classList.add('verl-many'));
+  breakNames();
   addBar();
   addSortButtons();
   addCopyLinks();

@@ -58,6 +58,7 @@ def build_project(own, data) -> Path:
     d3 = {"gpus": {"count": 4, "type": "H20"}, "label": ARABIC, "train": "megatron"}
     e3 = {"label": LONG, "settings": {"data.x": "999.5"}}
     f3 = {"label": CHINESE, "task": CHINESE}
+    a7["script"] = {"ref": "abc", "path": "examples/qwen2_7b_grpo.sh"}
     for name, fields in {"a": a7, "b": b7}.items():
         data.run(name, added=days[name], **fields)
     for name, fields in {"d": d3, "e": e3, "f": f3}.items():
@@ -101,6 +102,12 @@ def choose(page, label: str, option: str) -> None:
 
 def query(page) -> str:
     return page.evaluate("location.search")
+
+
+def test_long_names_may_break_where_they_are_divided(opened):
+    link = opened().locator("#size-7b td.verl-path a").first
+    assert link.inner_html() == "qwen2_<wbr>7b_<wbr>grpo.<wbr>sh"
+    assert link.inner_text() == "qwen2_7b_grpo.sh"
 
 
 # -- filter

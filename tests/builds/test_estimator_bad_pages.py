@@ -139,7 +139,7 @@ def test_bad_fit(project, argument, options, messages, written, problems):
     [
         ((":group: logs",), ":group: unknown value 'logs'; allowed: training, verl-log, easyr1, other"),
         ((":group: traning",), ":group: unknown value 'traning'; did you mean 'training'?"),
-        ((":show: all",), ":show: unknown value 'all'; allowed: summary, cases"),
+        ((":show: all",), ":show: unknown value 'all'; allowed: summary, plot, cases"),
         ((":show: summary cases", ":name: x"), ":name: is about one table; choose it with :show: summary or :show: cases"),
         (("", "text"), "the directive takes options and an argument, and no text"),
     ],

@@ -80,7 +80,8 @@ def test_a_card(pages, data):
         "gpus.yaml",
         "gpus:\n  - {name: H100, vendor: nvidia, memory_gb: 80, memory_mib: 70000, kind: reading}\n",
     )
-    assert pages.build().read == ESTIMATES
+    # Rows of runs are filtered by the name that the registry has for their card, which is another one now.
+    assert pages.build().read == {*ESTIMATES, "plain"}
 
 
 def test_nothing_is_read_twice_in_parallel(pages):

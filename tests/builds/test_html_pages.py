@@ -46,13 +46,6 @@ def test_ids_and_classes_of_a_table_stay_its_own(project):
     assert soup.select_one("div.verl-scroll")["class"] == ["verl-scroll"]
 
 
-def test_long_names_may_break_where_they_are_divided(project):
-    soup = project.page(".. verl-runs:: 7B\n   :tag: MIN\n").build().soup()
-    link = soup.select_one("td.verl-path a")
-    assert link.get_text() == "qwen2-7b_grpo_2_h800_fsdp_vllm"
-    assert len(link.select("wbr")) == 5
-
-
 def test_tables_of_others_stay_as_they_are(project):
     soup = project.page(f"{PAGE}\n====  ====\na     b\n====  ====\n1     2\n====  ====\n").build().soup()
     other = soup.select("table:not([class*=verl-])")

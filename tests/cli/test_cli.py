@@ -176,6 +176,7 @@ def test_schema(tmp_path, capsys, root):
         "architectures.json",
         "cases.json",
         "config_keys.json",
+        "export.json",
         "gpus.json",
         "run.json",
     ]
