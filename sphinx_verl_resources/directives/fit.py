@@ -39,6 +39,10 @@ OPTIONS = (
         "numbers, separated by spaces or commas",
         f"``{' '.join(map(str, DEFAULT_GPUS))}``",
     ),
+    Option(
+        "no-legend",
+        "Leave out what the words mean and how figures are computed, where the page says it for another table.",
+    ),
     *ABOUT_TABLE,
 )
 
@@ -86,7 +90,8 @@ class VerlFit(SettingsDirective):
         table = self.table(render.TABLE_CLASS, inside, caption, with_options=True)
         defaults = dict(self.ask(Defaults(LIMITS)))
         settings = {**(task_settings(task) or {}), **defaults, **dict(body.config)}
-        return [table, *render.fit_legend(rows, settings, version_text(CURRENT))]
+        legend = [] if "no-legend" in given else render.fit_legend(rows, version_text(CURRENT))
+        return [table, *legend, render.fit_settings(settings)]
 
     def _check_settings(
         self, body: Body, models: Iterable[str], gpu: str, counts: Iterable[int], problems: options.Problems

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..estimator.fit import FitCell
+    from .details import verl_details
 
 TABLE_CLASS = "verl-fit"
 #: Each kind of cell: in the table, above its meaning, and what it means.
@@ -89,10 +90,8 @@ def _cell(cell: FitCell, link: Callable[[str, str], nodes.Element]) -> Cell:
     return Cell([(text.format(kind=kind, peak=gib(cell.peak), layout=cell.layout), None)], classes=classes)
 
 
-def fit_legend(
-    rows: Sequence[tuple[str, Sequence[FitCell]]], settings: Mapping[str, Any], version: str
-) -> list[nodes.Node]:
-    """The meaning of each word in the table, and what its figures were computed with."""
+def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> list[nodes.Node]:
+    """The meaning of each word in the table, and how its figures were computed."""
     used = {cell.kind for size, cells in rows for cell in cells}
     words = nodes.bullet_list(classes=["verl-legend"])
     for kind, (_word, title, meaning) in KINDS.items():
@@ -111,7 +110,11 @@ def fit_legend(
             "and EP are its parallel sizes, and sizes of 1 are left out."
         )
         below = in_a_row(below, megatron)
+    return [words, nodes.paragraph("", below, classes=["verl-legend"])]
+
+
+def fit_settings(settings: Mapping[str, Any]) -> verl_details:
+    """What the figures were computed with."""
     code = flat_yaml(settings)
     block = nodes.literal_block(code, code, language="yaml", classes=[TABLE_CLASS])
-    folded = details([nodes.Text(_("The settings of the computed figures"))], [block])
-    return [words, nodes.paragraph("", below, classes=["verl-legend"]), folded]
+    return details([nodes.Text(_("The settings of the computed figures"))], [block])
