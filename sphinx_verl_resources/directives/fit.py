@@ -41,7 +41,7 @@ OPTIONS = (
     ),
     Option(
         "no-legend",
-        "Leave out what the words mean and how figures are computed, where the page says it for another table.",
+        "Leave out what the words mean and how figures are made, where the page says it for another table.",
     ),
     *ABOUT_TABLE,
 )

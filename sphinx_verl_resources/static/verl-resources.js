@@ -224,7 +224,7 @@
       { class: 'verl-filter' },
       make('legend', {}, words.filter),
       make('div', { class: 'verl-fields' }, ...fields.map((field) => field.element)),
-      make('div', { class: 'verl-answer' }, status, clear),
+      make('div', { class: 'verl-filter-answer' }, status, clear),
     );
     clear.addEventListener('click', () => {
       clearFilters();
