@@ -119,7 +119,8 @@ class UnfoldDetails(OnOurPages):
             paragraph = nodes.paragraph()
             # A target can be reached in every format, a paragraph cannot.
             paragraph += [nodes.target("", "", ids=[id_]) for id_ in block["ids"]]
-            paragraph += nodes.strong("", "", *summary.children)
+            stands_out = any(isinstance(node, nodes.strong) for node in summary.children)
+            paragraph += summary.children if stands_out else [nodes.strong("", "", *summary.children)]
             block.replace_self([paragraph, *content])
 
 

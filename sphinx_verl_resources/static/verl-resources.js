@@ -32,6 +32,7 @@
   const sections = [...document.querySelectorAll('section[id^="size-"]')].filter(isSizeSection);
   const groups = sections.map((section) => ({ element: section, ids: idsIn(section) }));
   const notes = tables.filter((table) => !sizeSection(table)).map(noneHere);
+  const remarks = collectRemarks();
   const columns = collectColumns();
   const collator = makeCollator();
   /** The rows of each table as the server has ordered them, and how they are ordered now. */
@@ -81,6 +82,16 @@
     const note = make('p', { class: 'verl-none', hidden: '' }, words.noneHere);
     outermost(table).after(note);
     return { element: note, ids: idsIn(table) };
+  }
+
+  /** The remarks under the tables, each with the runs that it is about. A number that is printed stays. */
+  function collectRemarks() {
+    return [...document.querySelectorAll('ol.verl-notes > li')].flatMap((element) => {
+      const links = [...element.querySelectorAll('a[href^="#run-"]')];
+      const ids = links.map((link) => link.hash.slice('#run-'.length)).filter((id) => runs.has(id));
+      if (ids.length) element.value = [...element.parentElement.children].indexOf(element) + element.parentElement.start;
+      return ids.length ? [{ element, ids }] : [];
+    });
   }
 
   /** A table with the boxes that directives and themes put around it, so that it can scroll. */
@@ -186,6 +197,7 @@
     const isEmpty = ({ ids }) => isFiltered() && !ids.some((id) => shown.has(id));
     for (const group of groups) setHidden(group.element, isEmpty(group));
     for (const note of notes) setHidden(note.element, !isEmpty(note));
+    for (const remark of remarks) setHidden(remark.element, isEmpty(remark));
     if (bar) showBar(shown.size);
   }
 

@@ -55,6 +55,14 @@ def build_project(own, data) -> Path:
     days = {name: f"2026-01-0{number}" for number, name in enumerate("abdef", 1)}
     a7 = {"gpus": {"count": 16, "type": "H100"}, "max_batch": 1200, "settings": {"data.x": "1,024"}}
     b7 = {"gpus": {"count": 2, "type": "H800"}, "task": "PPO", "max_batch": 64, "settings": {"data.x": "-3"}}
+    a7["notes"] = [
+        {"code": "n", "about": "train", "text": "Of a alone."},
+        {"code": "n", "about": "train", "text": "Of both."},
+    ]
+    b7["notes"] = [
+        {"code": "n", "about": "train", "text": "Of b alone."},
+        {"code": "n", "about": "train", "text": "Of both."},
+    ]
     d3 = {"gpus": {"count": 4, "type": "H20"}, "label": ARABIC, "train": "megatron"}
     e3 = {"label": LONG, "settings": {"data.x": "999.5"}}
     f3 = {"label": CHINESE, "task": CHINESE}
@@ -111,6 +119,17 @@ def test_long_names_may_break_where_they_are_divided(opened):
 
 
 # -- filter
+
+
+def test_remarks_go_with_their_runs_and_keep_their_numbers(opened):
+    page = opened()
+    shown = "() => [...document.querySelectorAll('.verl-notes li')].filter(li => li.offsetParent).map(li => [li.value, li.innerText])"
+    numbers = {text.split(": ")[1]: number for number, text in page.evaluate(shown)}
+    assert sorted(numbers) == ["Of a alone.", "Of b alone.", "Of both."]
+    assert sorted(numbers.values()) == [1, 2, 3]
+    choose(page, "Task", "PPO (1)")
+    found = {text.split(": ")[1]: number for number, text in page.evaluate(shown)}
+    assert found == {name: numbers[name] for name in ("Of b alone.", "Of both.")}
 
 
 def test_a_filter_hides_rows_and_the_sections_that_it_leaves_empty(opened):

@@ -112,6 +112,7 @@ def test_where_nothing_folds_all_of_it_stands_there(detailed, builder, name):
     assert "evidence: log, script" in content
     assert "data.train" in content
     assert gib_number(60 * 2**30) in content
+    assert "****Qwen" not in content
 
 
 def test_a_broken_template_is_said_at_its_line(detailed):
