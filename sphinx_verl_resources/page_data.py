@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
-from sphinx.builders.html import StandaloneHTMLBuilder
 
 from .catalog.fields import NOT_RECORDED, natural
 from .catalog.names import KINDS, SIZES, run_class
 from .catalog.selection import gpu_name
 from .directives.runs import NOT_COMPUTED
 from .domain import VerlDomain
+from .page_files import is_for_browsers
 from .render.runs import KIND_WORDS, TABLE_CLASS, run_about
 from .render.table import rows_of
 from .words import _, plural
@@ -48,8 +48,7 @@ def add_page_data(
 
 def shown_runs(app: Sphinx, pagename: str, doctree: nodes.document | None) -> list[str]:
     """The ids of the runs in the tables of a page, each once, if the page is one for a browser."""
-    builder = app.builder
-    if not isinstance(builder, StandaloneHTMLBuilder) or builder.embedded:
+    if not is_for_browsers(app.builder):
         return []
     if doctree is None or not VerlDomain.of(app.env).may_show(pagename):
         return []
