@@ -121,7 +121,7 @@ class UnfoldDetails(OnOurPages):
             paragraph += [nodes.target("", "", ids=[id_]) for id_ in block["ids"]]
             stands_out = any(isinstance(node, nodes.strong) for node in summary.children)
             paragraph += summary.children if stands_out else [nodes.strong("", "", *summary.children)]
-            block.replace_self([paragraph, *content])
+            block.parent.replace(block, [paragraph, *content])
 
 
 def _with(attribute: str) -> Visitors:

@@ -31,7 +31,7 @@ def run_details(directive: VerlDirective, run: Run) -> verl_details:
     content = render.verdict(run, estimate)
     if estimate is not None:
         drawn = phase_chart(estimate, render.title(run), run.measured)
-        content.append(directive.chart(drawn, f"verl-chart-{run.id}"))
+        content.append(directive.chart(drawn, run.id))
         # Without a caption it takes no number from the tables of the page.
         content.append(directive.table(TABLE_CLASS, phase_rows(estimate), "", with_options=False))
     edit = domain.settings.edit_address(f"runs/{run.id}.yaml")
