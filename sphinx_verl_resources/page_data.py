@@ -17,7 +17,7 @@ from .catalog.selection import gpu_name
 from .directives.runs import NOT_COMPUTED
 from .domain import VerlDomain
 from .page_files import is_for_browsers
-from .render.runs import KIND_WORDS, TABLE_CLASS, run_about
+from .render.runs import KIND_WORDS, TABLE_CLASS, run_title
 from .render.table import rows_of
 from .words import _, plural
 
@@ -101,7 +101,7 @@ def page_data(catalog: Catalog, ids: Sequence[str]) -> dict[str, Any]:
         ],
         "runs": {
             run.id: {
-                "title": f"{run.short_name}, {run_about(run)}",
+                "title": run_title(run),
                 "values": [facet.of_runs[index] for facet in facets],
             }
             for index, run in enumerate(runs)

@@ -118,6 +118,7 @@ class VerlEstimate(SettingsDirective):
 
     def _of_run(self, given: Mapping[str, str]) -> Found:
         from ..estimator.questions import NotEstimatedError, RecordedRun, RunEstimate, RunSavings
+        from ..render.runs import run_title
 
         name = given["run"].strip()
         run = self.ask(RecordedRun(name))
@@ -125,8 +126,7 @@ class VerlEstimate(SettingsDirective):
             found = self.ask(RunEstimate(name))
         except NotEstimatedError as error:
             raise OptionError(f"the run {name!r} cannot be estimated: {error}", error.code) from None
-        title = _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=run.resource)
-        return Found(title, found, RunSavings(name), run.measured)
+        return Found(run_title(run), found, RunSavings(name), run.measured)
 
     def _of_model(self, given: Mapping[str, str], body: Body, problems: options.Problems) -> Found | None:
         from ..estimator.questions import ModelEstimate, NotEstimatedError, Savings

@@ -12,6 +12,7 @@ from ..render import run_details as render
 from ..render.details import details
 from ..render.estimate import TABLE_CLASS, phase_rows
 from ..render.phase_chart import phase_chart
+from ..render.runs import run_title
 from ..uses import ConfigUse
 from .base import free_id
 
@@ -30,7 +31,7 @@ def run_details(directive: VerlDirective, run: Run) -> verl_details:
     capacity = domain.ask(Capacity(run.gpus.type)) if run.gpus.type else None
     content = render.verdict(run, estimate)
     if estimate is not None:
-        drawn = phase_chart(estimate, render.title(run), run.measured)
+        drawn = phase_chart(estimate, run_title(run), run.measured)
         content.append(directive.chart(drawn, run.id))
         # Without a caption it takes no number from the tables of the page.
         content.append(directive.table(TABLE_CLASS, phase_rows(estimate), "", with_options=False))

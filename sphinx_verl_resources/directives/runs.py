@@ -16,7 +16,7 @@ from ..domain import VerlDomain
 from ..logs import log_at
 from ..memory.shapes import AnalysisError
 from ..objects import RUN, SIZE, Shown
-from ..render.runs import COMPUTED, TABLE_CLASS, run_about, templates_used
+from ..render.runs import COMPUTED, TABLE_CLASS, run_about, run_title, templates_used
 from ..render.sentences import fill, listed
 from ..render.table import one_cell
 from ..uses import ConfigUse, KnownUse, RunsUse
@@ -226,7 +226,7 @@ class VerlRuns(VerlDirective):
         for run in runs:
             about = run_about(run)
             anchor = row_id(run.id)
-            if domain.note_object(RUN, run.id, Shown(anchor, f"{run.short_name}, {about}", run.size)):
+            if domain.note_object(RUN, run.id, Shown(anchor, run_title(run), run.size)):
                 model = run.short_name.replace(";", ",")  # which would divide the entry
                 index["entries"].append(("single", f"{model}; {about}", anchor, "", None))
         return index

@@ -10,7 +10,7 @@ from ..diagnostics import Code
 from ..units import GIB, gib, gib_number
 from ..words import N_, _
 from .estimate import answer
-from .runs import evidence_pieces, script_pieces, status
+from .runs import evidence_pieces, run_title, script_pieces, status
 from .sentences import fill, listed, titled
 from .settings import overrides
 
@@ -31,11 +31,6 @@ def is_complete(estimate: Estimate) -> bool:
     return not any(issue.code is Code.missing_key for issue in estimate.issues)
 
 
-def title(run: Run) -> str:
-    """What a run is called."""
-    return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=run.resource)
-
-
 def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:
     """The run, how it came about, its peak beside what the card offers, and what it rests on.
 
@@ -49,7 +44,7 @@ def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list
         found = dict.fromkeys(item.kind for item in run.evidence)
         found.update(dict.fromkeys(["script"] if run.script else []))
         facts.append(_("evidence: {kinds}").format(kinds=listed(list(found))))
-    return fill(_("{run}: {facts}"), run=nodes.strong("", title(run)), facts=_("; ").join(facts))
+    return fill(_("{run}: {facts}"), run=nodes.strong("", run_title(run)), facts=_("; ").join(facts))
 
 
 def _peak(run: Run, capacity: float | None, estimate: Estimate | None) -> str:

@@ -90,6 +90,11 @@ def run_about(run: Run) -> str:
     return _("{task} on {gpus}").format(task=run.task, gpus=run.resource)
 
 
+def run_title(run: Run) -> str:
+    """What a run is called."""
+    return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=run.resource)
+
+
 def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
     """Which link templates the table of ``runs`` needs: ``script_url``, ``commit_url``."""
     used: set[str] = set()
