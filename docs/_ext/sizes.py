@@ -6,6 +6,7 @@ import gzip
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.assets import STATIC
@@ -40,11 +41,17 @@ class Sizes(SphinxDirective):
         return [empty_table(CLASS)]
 
 
-def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Make the rows."""
-    for table in list(doctree.findall(nodes.table)):
-        if CLASS in table["classes"] and not table.children:
-            table += table_group(("File", "Bytes", "Compressed (gzip)", "Loaded by"), list(rows(app.env)))
+class FillSizes(SphinxPostTransform):
+    """Makes the rows, before anything looks into the table."""
+
+    default_priority = 5
+
+    def run(self, **kwargs: Any) -> None:
+        for table in self.document.findall(nodes.table):
+            if CLASS in table["classes"]:
+                table += table_group(
+                    ("File", "Bytes", "Compressed (gzip)", "Loaded by"), list(rows(self.env))
+                )
 
 
 def rows(env: BuildEnvironment) -> Iterator[list[Cell]]:
@@ -76,5 +83,5 @@ def drawn(env: BuildEnvironment) -> Iterator[str]:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("docs-sizes", Sizes)
-    app.connect("doctree-resolved", fill)
+    app.add_post_transform(FillSizes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
