@@ -51,6 +51,8 @@ WITHOUT_MYST = nox.param("3.13", NEWEST[:2], ["myst-parser"], id="3.13-without-m
 THEMES = ("sphinx-rtd-theme", "furo", "pydata-sphinx-theme", "alabaster")
 #: What only `make test` needs: what a browser does with a page does not depend on these versions.
 ONCE = {"playwright"}
+#: Colours of code, which conf.py names.
+STYLES = "accessible-pygments"
 #: The builders beside html.
 BUILDERS = ("text", "latex", "man", "texinfo", "gettext", "xml", "epub")
 
@@ -109,7 +111,7 @@ def suite(session: nox.Session, pins: list[str], without: list[str]) -> None:
 def documentation(session: nox.Session, pins: list[str], without: list[str]) -> None:
     """This documentation in every theme and builder, references checked."""
     themes = [name for name in THEMES if name not in without]
-    install(session, "myst-parser", *themes, *pins)
+    install(session, "myst-parser", STYLES, *themes, *pins)
     folder = Path(session.create_tmp()).resolve()
     shutil.rmtree(folder)
     folder.mkdir()
@@ -146,6 +148,6 @@ def pdf(session: nox.Session, pins: list[str], without: list[str]) -> None:
     for program in ("latexmk", "pdftotext", "pdfinfo"):
         if not shutil.which(program):
             session.skip(f"{program} is not installed")
-    install(session, "pytest", "pytest-xdist", *pins)
+    install(session, "pytest", "pytest-xdist", STYLES, *pins)
     session.chdir(session.create_tmp())
     session.run("pytest", *QUIET, "-m", "matrix", str(ROOT / "tests/matrix"), *session.posargs, env=STRICT)
