@@ -1,4 +1,5 @@
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
@@ -24,7 +25,8 @@ exclude_patterns = ["_build", "snippets"]
 html_theme = "sphinx_rtd_theme"
 html_title = project
 # Colours of code that have enough contrast, for the themes that bring none of their own.
-pygments_style = "a11y-high-contrast-light"
+if find_spec("a11y_pygments"):
+    pygments_style = "a11y-high-contrast-light"
 html_static_path = ["_static"]
 html_css_files = ["docs.css"]
 # Sphinx keeps its doctrees in the output folder by default, where its EPUB builder wonders about them.
