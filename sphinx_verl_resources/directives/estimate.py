@@ -133,10 +133,7 @@ class VerlEstimate(SettingsDirective):
 
         count, gpu, version = 0, "", None
         with problems.noted():
-            if "gpus" not in given:
-                raise OptionError("say on how many GPUs and which, as in :gpus: 8*H100")
-            count, gpu = options.resource(given, "gpus", MOST_GPUS)
-            known_gpu(VerlDomain.of(self.env), gpu, "gpus")
+            count, gpu = named_gpus(VerlDomain.of(self.env), given)
         with problems.noted():
             version = _version(given)
         model = given["model"].strip()
@@ -222,6 +219,19 @@ def known_gpu(domain: VerlDomain, name: str, option: str) -> None:
     if domain.catalog.gpus.get(name) is None:
         hint = suggest_or(name, domain.catalog.gpus.names, options.REGISTRIES["gpu"])
         raise OptionError(f":{option}: there is no GPU {name!r}; {hint}", Code.unknown_gpu)
+
+
+def named_gpus(domain: VerlDomain, given: Mapping[str, str]) -> tuple[int, str]:
+    """How many GPUs and which; the page depends on the registry's knowing it.
+
+    Raises:
+        OptionError: they are not named, or in a way that cannot be used.
+    """
+    if "gpus" not in given:
+        raise OptionError("say on how many GPUs and which, as in :gpus: 8*H100")
+    count, gpu = options.resource(given, "gpus", MOST_GPUS)
+    known_gpu(domain, gpu, "gpus")
+    return count, gpu
 
 
 def _version(given: Mapping[str, str]) -> Version | None:

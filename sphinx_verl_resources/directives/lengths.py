@@ -10,7 +10,7 @@ from ..domain import VerlDomain
 from ..words import _
 from . import options
 from .base import ABOUT_TABLE
-from .estimate import MOST_GPUS, known_gpu
+from .estimate import named_gpus
 from .options import Option, OptionError
 from .settings import SettingsDirective
 
@@ -52,10 +52,7 @@ class VerlLengths(SettingsDirective):
             if "model" not in given:
                 raise OptionError("name a checkpoint, as in :model: Qwen/Qwen2.5-7B-Instruct")
         with problems.noted():
-            if "gpus" not in given:
-                raise OptionError("say on how many GPUs and which, as in :gpus: 8*H100")
-            count, gpu = options.resource(given, "gpus", MOST_GPUS)
-            known_gpu(VerlDomain.of(self.env), gpu, "gpus")
+            count, gpu = named_gpus(VerlDomain.of(self.env), given)
         with problems.noted():
             responses = options.count_list(given, "responses", MOST_TOKENS) or DEFAULT_RESPONSES
         body = self.settings(problems)

@@ -20,15 +20,14 @@ class verl_summary(nodes.General, nodes.TextElement):  # noqa: N801
     """What stands there in any case, as the text of a paragraph does."""
 
 
-def details(summary: Sequence[nodes.Node], content: Sequence[nodes.Node], *, id_: str = "") -> verl_details:
+def details(summary: Sequence[nodes.Node], content: Sequence[nodes.Node]) -> verl_details:
     """A folded block.
 
     Args:
         summary: inline nodes.
         content: what is folded.
-        id_: what links can point at.
     """
-    made = verl_details(classes=[DETAILS_CLASS], ids=[id_] if id_ else [])
+    made = verl_details(classes=[DETAILS_CLASS])
     made += verl_summary("", "", *summary)
     made += list(content)
     return made

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..units import gib_number, plain
-from ..words import N_, _
+from ..words import _
+from .accuracy import VERDICTS
 from .estimate import column_sums
 from .table import Cell, table_group
 
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from ..estimator.lengths import Longer
 
 TABLE_CLASS = "verl-lengths"
-#: What a verdict says.
-VERDICTS = {
-    "fits": N_("fits"),
-    "tight": N_("tight"),
-    "does not fit": N_("does not fit"),
-    "unknown": N_("unknown"),
-}
 #: The columns of the table by phase that grow with the lengths.
 GROWING = ("Activations", "Logits")
 
