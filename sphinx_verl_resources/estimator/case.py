@@ -86,13 +86,21 @@ def request_of_run(run: Run, facts: Facts) -> Request:
         gpus=run.gpus.count,
         gpu=run.gpus.type,
         memory_gb=run.gpus.memory_gb,
-        version=version_on(run.added.isoformat()) if tested and run.added else DOCUMENTED,
+        version=_version_of_run(run),
         backend=run.train,
         engine=run.infer.engine if run.infer else None,
         task=run.task,
         partial=True,
     )
     return request if tested else fitted(request, facts)
+
+
+def _version_of_run(run: Run) -> Version:
+    """The release that a run names, or that of the day of a tested one, or that of verl's documents."""
+    stated = version_of(run.versions.verl) if run.versions else None
+    if stated:
+        return stated
+    return version_on(run.added.isoformat()) if run.kind == "tested" and run.added else DOCUMENTED
 
 
 def _has_own_rollout_gpus(run: Run) -> bool:

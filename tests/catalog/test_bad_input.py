@@ -89,7 +89,7 @@ CASES = {
     ),
     "a list instead of a run": (
         "- id: a\n",
-        "data/runs/a.yaml:1:1: ERROR: expected keys and values, got a list; its keys are id, size, tag, model, task, gpus, train, infer, label, max_batch, script, contributor, kind, added, settings, measured, evidence, notes [verl.wrong_type]",
+        "data/runs/a.yaml:1:1: ERROR: expected keys and values, got a list; its keys are id, size, tag, model, task, gpus, train, infer, label, max_batch, script, contributor, kind, added, versions, settings, measured, evidence, notes [verl.wrong_type]",
     ),
     "no GPU": (
         replaced("count: 2", "count: 0"),

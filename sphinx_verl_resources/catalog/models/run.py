@@ -74,6 +74,25 @@ class Infer(Record):
     )
 
 
+class Versions(Record):
+    """What the run was made with. At least one; the version of the rollout engine stands under ``infer``."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    verl: Annotated[str, StringConstraints(pattern=_VERSION)] | None = Field(
+        None, description='Release of verl, or the commit where none: "0.8.0", "49b08e950", in quotes.'
+    )
+    torch: Annotated[str, StringConstraints(pattern=_VERSION)] | None = Field(
+        None, description='Release of PyTorch, in quotes: "2.6.0".'
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Versions:
+        if self.verl is None and self.torch is None:
+            raise problem("missing_key", "versions needs at least one of verl and torch")
+        return self
+
+
 class Script(Record):
     """The launch script, pinned."""
 
@@ -202,6 +221,11 @@ class Run(Record):
         "gave. stated: they claim or recommend it. script-default: only a script's defaults.",
     )
     added: IsoDate | None = Field(None, description="Day on which the row came into the data.")
+    versions: Versions | None = Field(
+        None,
+        description="What the run was made with, besides the rollout engine.",
+        examples=[{"verl": "0.8.0", "torch": "2.8.0"}],
+    )
     settings: Mapping[SettingKey, SettingValue] = Field(
         default_factory=dict,
         description="verl's dotted configuration keys, as run.",

@@ -1,0 +1,50 @@
+"""What a run is called, and under which size class it stands, where nobody has said so."""
+
+from __future__ import annotations
+
+from itertools import chain, count
+from typing import TYPE_CHECKING
+
+from .models.base import slug
+from .names import SIZES, nearest_size
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+_MAX_LENGTH = 80
+
+
+def suggested_id(
+    model: str, task: str, gpus: int, card: str | None, more: str = "", taken: Container[str] = ()
+) -> str:
+    """The id of a run, made as those of the recorded ones are.
+
+    Args:
+        model: the checkpoint, with or without its owner; a variant such as ``-Instruct`` is left out.
+        task: algorithm and variant.
+        gpus: how many.
+        card: which, None where that is not known.
+        more: what tells it from another run of the same kind, such as its backend.
+        taken: ids that others have; ``more`` is used, and then a number, until the id is free.
+
+    >>> suggested_id("Qwen/Qwen2.5-7B-Instruct", "GRPO-LoRA", 1, "H100")
+    'qwen2-5-7b-grpo-lora-1xh100'
+    >>> suggested_id("m", "GRPO", 8, None, "megatron", {"m-grpo-8-gpus", "m-grpo-8-gpus-megatron"})
+    'm-grpo-8-gpus-megatron-2'
+    """
+    name = slug(model.rsplit("/", 1)[-1].removesuffix("-Instruct"))
+    ending = slug(f"{task}-{gpus}x{slug(card)}" if card and slug(card) else f"{task}-{gpus}-gpus")
+    first = f"{name[: _MAX_LENGTH - 30 - len(ending)].strip('-') or 'run'}-{ending}"[:_MAX_LENGTH].strip("-")
+    longer = f"{first}-{slug(more)}"[:_MAX_LENGTH].strip("-") if slug(more) else first
+    numbered = (f"{longer[: _MAX_LENGTH - 6].strip('-')}-{number}" for number in count(2))
+    return next(name for name in chain((first, longer), numbered) if name not in taken)
+
+
+def size_class(parameters: float) -> str:
+    """The size class nearest to a number of parameters, on a scale of ratios.
+
+    >>> size_class(8.2e9), size_class(72.7e9)
+    ('7B', '70B')
+    """
+    found = nearest_size(f"{min(max(parameters / 1e9, 0.001), 9999):.3f}B", SIZES)
+    return found or SIZES[0]

@@ -1,0 +1,123 @@
+"""A run as the text of its file: the order of the fields, what is quoted, what stands on one line."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+import yaml
+
+from .fields import as_text
+from .models.run import Run
+from .yaml_data import read_yaml
+
+SCHEMA_LINE = "# yaml-language-server: $schema={}"
+#: Where the schema lies, seen from the folder of run files.
+RUN_SCHEMA = "../schema/run.json"
+
+#: The fields of a run in the order in which a file has them.
+FIELD_ORDER = tuple(Run.model_fields)
+
+#: Columns of a line, and those of a text that is folded.
+_WIDTH, _TEXT_WIDTH = 115, 88
+#: Fields whose values look like numbers and are none.
+_QUOTED = frozenset({"version", "lines", "verl", "torch"})
+#: Fields with a line for each of their keys, however short.
+_BLOCKS = frozenset({"script", "settings"})
+#: Fields that hold a list of records.
+_LISTS = frozenset({"evidence", "notes"})
+
+
+def run_text(fields: Mapping[str, Any], remarks: Mapping[str, str] | None = None) -> str:
+    r"""The text of a run file.
+
+    Args:
+        fields: by name as in the file, in any order; a field that is not there is left out, None is ``null``.
+        remarks: what is said behind a field, by its name; on one line each.
+
+    Returns:
+        YAML that reads back as ``fields``, the fields in the order of the schema.
+
+    >>> print(run_text({"tag": None, "id": "a", "infer": {"engine": "vllm", "version": "0.8.3"}}), end="")
+    # yaml-language-server: $schema=../schema/run.json
+    id: a
+    tag: null
+    infer: {engine: vllm, version: "0.8.3"}
+    """
+    remarks = remarks or {}
+    lines = [SCHEMA_LINE.format(RUN_SCHEMA)]
+    known = [name for name in FIELD_ORDER if name in fields]
+    for name in [*known, *(name for name in fields if name not in FIELD_ORDER)]:
+        first, *others = _field(name, fields[name])
+        if name in remarks:
+            first = f"{first}  # {remarks[name]}"
+        lines += [first, *others]
+    return "\n".join(lines) + "\n"
+
+
+def _field(name: str, value: Any) -> list[str]:
+    """The lines of one field."""
+    if name in _LISTS and value:
+        return [f"{name}:", *(line for item in value for line in _item(item))]
+    if not isinstance(value, Mapping):
+        return [f"{name}: {_value(name, value)}"]
+    flow = f"{name}: {_flow(value)}"
+    if not value or (name not in _BLOCKS and len(flow) <= _WIDTH):
+        return [flow]
+    return [f"{name}:", *(f"  {_scalar(key)}: {_value(key, inner)}" for key, inner in value.items())]
+
+
+def _item(item: Mapping[str, Any]) -> list[str]:
+    """One record of a list: on one line, or with its text folded."""
+    if "text" not in item:
+        return [f"  - {_flow(item)}"]
+    found: list[str] = []
+    for name, value in item.items():
+        if name == "text" and _folds(value):
+            folded = textwrap.wrap(value, _TEXT_WIDTH, break_long_words=False, break_on_hyphens=False)
+            found += ["text: >-", *(f"  {line}" for line in folded)]
+        else:
+            found.append(f"{name}: {_value(name, value)}")
+    first, *others = found
+    return [f"  - {first}", *(f"    {line}" for line in others)]
+
+
+def _folds(text: str) -> bool:
+    """Whether a text is the same after YAML has joined its lines."""
+    return text == " ".join(text.split()) and bool(text)
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return _flow(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_value(name, item) for item in value)}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False) if name in _QUOTED else _scalar(value)
+    text = as_text(value)
+    # More digits than a data file may have; with an exponent it has fewer.
+    return repr(value) if isinstance(value, float) and len(text) > 18 else text
+
+
+def _flow(value: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{_scalar(key)}: {_value(key, inner)}" for key, inner in value.items()) + "}"
+
+
+def _scalar(text: str) -> str:
+    """A text as it stands, or in quotes where YAML, of us or of others, would take it for something else."""
+    plain = read_yaml(f"[{text}, {{{text}: 0}}]".encode("utf-8", "surrogatepass"))
+    if not plain.problems and plain.data == (text, {text: 0}) and _is_plain_elsewhere(text):
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _is_plain_elsewhere(text: str) -> bool:
+    """Whether YAML 1.1, in which ``no`` and ``1_000`` are no text, reads the same; a date it may read."""
+    try:
+        read = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return False
+    return bool(read == text) or (isinstance(read, date) and read.isoformat() == text)
