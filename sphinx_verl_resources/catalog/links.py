@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from string import Formatter
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 SCRIPT_URL = "https://github.com/verl-project/verl/blob/{ref}/{path}"
 COMMIT_URL = "https://github.com/verl-project/verl/commit/{ref}"
@@ -31,6 +31,46 @@ class Links:
     def commit(self, ref: str) -> str:
         """A commit."""
         return self.commit_url.format(ref=quote(ref))
+
+
+#: verl's repository under each owner that it has had.
+_REPOSITORY = re.compile(
+    r"https?://(?:www\.)?github\.com/(?:verl-project|volcengine)/verl/"
+    r"(?:(?:blob|tree|raw|blame)/(?P<ref>[0-9A-Za-z][\w.-]*)/(?P<path>[^?#]+)|commit/(?P<commit>[0-9a-f]{7,40}))/?"
+    r"(?:\?[^#]*)?(?:#L(?P<first>\d{1,6})(?:C\d+)?(?:-L?(?P<last>\d{1,6})(?:C\d+)?)?)?\Z"
+)
+
+
+@dataclass(frozen=True)
+class RepositoryPlace:
+    """What an address in verl's repository leads to: a file at a commit, tag or branch, or a commit."""
+
+    ref: str
+    path: str | None = None
+    lines: str | None = None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The parts that there are, by the names that data files give them."""
+        parts = {"ref": self.ref, "path": self.path, "lines": self.lines}
+        return {name: value for name, value in parts.items() if value}
+
+
+def repository_place(address: str) -> RepositoryPlace | None:
+    """The place that an address names, None for one outside verl's repository.
+
+    A branch whose name holds a slash cannot be told from its path; its first part is taken.
+
+    >>> repository_place("https://github.com/volcengine/verl/blob/main/docs/a.md#L3-L5")
+    RepositoryPlace(ref='main', path='docs/a.md', lines='3-5')
+    """
+    match = _REPOSITORY.match(address.strip())
+    if match is None:
+        return None
+    if match["commit"]:
+        return RepositoryPlace(match["commit"])
+    lines = match["first"] and "-".join(filter(None, (match["first"], match["last"])))
+    return RepositoryPlace(match["ref"], unquote(match["path"]).rstrip("/"), lines or None)
 
 
 def is_address(text: str) -> bool:

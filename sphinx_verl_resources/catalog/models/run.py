@@ -168,10 +168,10 @@ class Note(Record):
     """A remark that the page shows under the table, with a mark in the row."""
 
     code: NoteCode = Field(description="Short name of the kind of remark, for example max-batch-contested.")
-    text: Prose = Field(description="One or more plain sentences.")
     about: Literal["tag", "model", "task", "gpus", "max_batch", "train", "infer", "script", "contributor"] = (
         Field("tag", description="The field whose cell carries the mark.")
     )
+    text: Prose = Field(description="One or more plain sentences.")
 
 
 def _tested_runs_name_everything(schema: dict[str, Any]) -> None:

@@ -1,0 +1,212 @@
+"""What can be put right in a run file without knowing more than the file says.
+
+Each repair changes the places that it is about and nothing else. Where the text would then say something
+else than was meant, or was no YAML to begin with, it is left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import yaml
+
+from ..catalog.links import repository_place
+from ..catalog.models.base import SLUG
+from ..catalog.models.run import Run
+from ..catalog.run_text import FIELD_ORDER, RUN_SCHEMA, SCHEMA_LINE
+from ..catalog.validation import models_in
+from ..catalog.yaml_data import read_yaml
+from .yaml_edit import at, plain, quoted, replaced, scalar, values, with_keys_in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pydantic import BaseModel
+
+    from .yaml_edit import Path, Value
+
+#: Fields whose values look like numbers and are none.
+_QUOTED = frozenset({"version", "verl", "torch", "lines", "ref"})
+#: An address without its scheme.
+_BARE_ADDRESS = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.){1,5}[a-z]{2,12}/[^\s\"'{}\[\],#]*")
+
+
+@dataclass(frozen=True, order=True)
+class Repair:
+    """What was changed: the line of the file as it was, and what was done there."""
+
+    line: int
+    done: str
+
+
+def repaired(text: str, stem: str) -> tuple[str, tuple[Repair, ...]]:
+    r"""A run file with everything put right that needs no knowledge: schema line, id, quotes, links, order.
+
+    Args:
+        text: the file.
+        stem: its name without ``.yaml``.
+
+    Returns:
+        The text, and what was changed in it, in the order of the lines. Comments and layout stay.
+
+    >>> text, repairs = repaired("size: 7B\nid: b  # mine\n", "a")
+    >>> print(text, end="")
+    # yaml-language-server: $schema=../schema/run.json
+    id: a  # mine
+    size: 7B
+    >>> [repair.done for repair in repairs]
+    ['fields brought into order', 'schema line added', "id 'b' made 'a', as the file is called"]
+    """
+    ends = "\r\n" if "\r\n" in text else "\n"
+    work = _Work(text.replace("\r\n", "\n"))
+    if not _leaves(work.text):
+        return text, ()
+    for repair in (_identify, _quote, _take_apart, _complete, _order, _add_schema_line):
+        repair(work, stem)
+    return work.text.replace("\n", ends), tuple(sorted(work.done))
+
+
+@dataclass
+class _Work:
+    """The text so far, and what has been done to it."""
+
+    text: str
+    done: list[Repair] = field(default_factory=list)
+
+    def try_text(
+        self, new: str, line: int, done: str, set_to: Mapping[Path, str], gone: tuple[Path, ...] = ()
+    ) -> None:
+        """Take a new text if it says what the old one did, but for the values that were to be changed."""
+        before, after = _leaves(self.text), _leaves(new)
+        wanted = {path: value for path, value in before.items() if path not in gone} | dict(set_to)
+        if new != self.text and after == wanted:
+            self.text = new
+            self.done.append(Repair(line, done))
+
+    def paths(self, *names: str) -> list[Path]:
+        """Where values of these names stand."""
+        return [value.path for value in values(self.text) if value.path and value.path[-1] in names]
+
+    def value(self, path: Path) -> Value:
+        """The value at a path that there is."""
+        found = at(values(self.text), *path)
+        assert found is not None
+        return found
+
+
+def _add_schema_line(work: _Work, _stem: str) -> None:
+    if "$schema" not in work.text.split("\n", 1)[0]:
+        new = f"{SCHEMA_LINE.format(RUN_SCHEMA)}\n{work.text}"
+        work.try_text(new, 1, "schema line added", {})
+
+
+def _identify(work: _Work, stem: str) -> None:
+    """The id is that of the file's name."""
+    for path in work.paths("id"):
+        value = work.value(path)
+        if path == ("id",) and re.fullmatch(SLUG, stem):
+            done = f"id {scalar(value)!r} made {stem!r}, as the file is called"
+            work.try_text(replaced(work.text, value, stem), value.line, done, {path: stem})
+
+
+def _quote(work: _Work, _stem: str) -> None:
+    """Versions, commits and lines are text, whatever digits they are made of."""
+    for path in work.paths(*_QUOTED):
+        value = work.value(path)
+        word = plain(value)
+        # A commit that is text as it stands stays so.
+        if not word or path[0] == "settings" or (path[-1] == "ref" and _is_text(word)):
+            continue
+        new = replaced(work.text, value, quoted(word))
+        work.try_text(new, value.line, f"{_dotted(path)} put in quotes", {path: word})
+
+
+def _take_apart(work: _Work, _stem: str) -> None:
+    """An address in verl's repository becomes commit, path and lines, from which every link is made."""
+    for path in work.paths("url", "path"):
+        place = repository_place(scalar(work.value(path)) or "")
+        if place is None or path[0] not in {"evidence", "script"}:
+            continue
+        value, fields = work.value(path), place.fields
+        if path[0] == "script":
+            fields.pop("lines", None)
+        change = {(*path[:-1], name): word for name, word in fields.items()}
+        if any(at(values(work.text), *other) for other in change if other != path):
+            continue  # both are given, and only somebody who knows can say which is right
+        done = f"{_dotted(path)}: the address taken apart into {', '.join(fields)}"
+        gone = () if path[-1] in fields else (path,)
+        work.try_text(_with_fields(work.text, value, fields), value.line, done, change, gone)
+
+
+def _with_fields(text: str, value: Value, fields: Mapping[str, str]) -> str:
+    """The text with several keys in place of one."""
+    assert value.key is not None
+    start = value.key.start_mark.index
+    before = text[text.rfind("\n", 0, start) + 1 : start]
+    between = ", " if "{" in before else "\n" + " " * len(before)
+    pairs = (f"{name}: {word if name != 'lines' else quoted(word)}" for name, word in fields.items())
+    return text[:start] + between.join(pairs) + text[value.end :]
+
+
+def _complete(work: _Work, _stem: str) -> None:
+    """An address without its scheme gets it."""
+    for path in work.paths("url"):
+        value = work.value(path)
+        word = scalar(value) or ""
+        if path[0] != "settings" and _BARE_ADDRESS.fullmatch(word):
+            new = replaced(work.text, value, f"https://{word}")
+            done = f"{_dotted(path)}: https:// put in front"
+            work.try_text(new, value.line, done, {path: f"https://{word}"})
+
+
+def _order(work: _Work, _stem: str) -> None:
+    """The fields stand in the order of the schema, in the file and in each of its records."""
+    for path, order in list(_orders(work.text)):
+        value = work.value(path)
+        new = with_keys_in_order(work.text, value, order)
+        what = f"fields of {_dotted(path)}" if path else "fields"
+        work.try_text(new, value.line, f"{what} brought into order", {})
+
+
+def _orders(text: str) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """Every record of the file with the order of its fields; the outermost last: it moves the others."""
+    for value in reversed(values(text)):
+        if not isinstance(value.node, yaml.MappingNode) or not value.node.value:
+            continue
+        model: type[BaseModel] | None = Run
+        for name in (part for part in value.path if isinstance(part, str)):
+            found = model.model_fields.get(name) if model else None
+            model = next(iter(models_in(found.annotation)), None) if found else None
+        if model is not None:
+            yield value.path, FIELD_ORDER if model is Run else tuple(model.model_fields)
+
+
+def _is_text(word: str) -> bool:
+    return isinstance(read_yaml(word.encode()).data, str)
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(str(part) for part in path)
+
+
+def _leaves(text: str) -> dict[Path, object]:
+    """The scalars of a data file by their paths; none if it is not one."""
+    document = read_yaml(text.encode("utf-8", "surrogatepass"))
+    found: dict[Path, object] = {}
+
+    def walk(value: object, path: Path) -> None:
+        before = len(found)
+        if isinstance(value, dict):
+            for name, item in value.items():
+                walk(item, (*path, name))
+        elif isinstance(value, tuple):
+            for index, item in enumerate(value):
+                walk(item, (*path, index))
+        if len(found) == before:
+            found[path] = value
+
+    if not document.problems and isinstance(document.data, dict):
+        walk(document.data, ())
+    return found

@@ -1,0 +1,144 @@
+"""Repairs of run files: what is mechanical is done, everything else stays as it was typed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.catalog.files import bundled_directory
+from sphinx_verl_resources.catalog.run_text import FIELD_ORDER
+from sphinx_verl_resources.catalog.yaml_data import read_yaml
+from sphinx_verl_resources.lint.fixes import repaired
+
+LINE = "# yaml-language-server: $schema=../schema/run.json\n"
+COMMIT = "2239fd0ff7210c80ad63e20581924d1f66167429"
+RUNS = sorted((bundled_directory().path / "runs").glob("*.yaml"))
+
+#: What a file says, what it says afterwards, and what was done; the schema line is left out of both.
+CASES = {
+    "the id": ("id: b # mine\n", "id: a # mine\n", ["2: id 'b' made 'a', as the file is called"]),
+    "an id that is a number": ("id: 7\n", "id: a\n", ["2: id '7' made 'a', as the file is called"]),
+    "a version": (
+        'infer: {engine: vllm, version: 0.10 }\nversions: {verl: 0.4.0, torch: "2.6.0"}\n',
+        'infer: {engine: vllm, version: "0.10" }\nversions: {verl: "0.4.0", torch: "2.6.0"}\n',
+        ["2: infer.version put in quotes", "3: versions.verl put in quotes"],
+    ),
+    "a commit": ("script: {ref: 1234567, path: a.sh}\n", 'script: {ref: "1234567", path: a.sh}\n', ["2: script.ref put in quotes"]),
+    "a commit that is text": ("script: {ref: 8446e41, path: a.sh}\n", None, []),
+    "lines of evidence": (
+        "evidence:\n- {kind: log, ref: v1, path: a, lines: 40}\n",
+        'evidence:\n- {kind: log, ref: v1, path: a, lines: "40"}\n',
+        ["3: evidence.0.lines put in quotes"],
+    ),
+    "settings are not touched": ("settings: {trainer.version: 1.0, b.url: x.org/a}\n", None, []),
+    "a link to a file": (
+        f"script:\n  path: https://github.com/volcengine/verl/blob/{COMMIT}/examples/a%20b.sh#L7   # here\n",
+        f"script:\n  ref: {COMMIT}\n  path: examples/a b.sh   # here\n",
+        ["3: script.path: the address taken apart into ref, path"],
+    ),
+    "a link to lines": (
+        "evidence:\n  - kind: document\n    url: http://github.com/verl-project/verl/tree/v0.4/docs/a.md?plain=1#L3-L5\n",
+        'evidence:\n  - kind: document\n    ref: v0.4\n    path: docs/a.md\n    lines: "3-5"\n',
+        ["4: evidence.0.url: the address taken apart into ref, path, lines"],
+    ),
+    "a link beside another": (f"script: {{ref: main, path: 'https://github.com/volcengine/verl/blob/{COMMIT}/a.sh'}}\n", None, []),
+    "a link elsewhere": ("evidence: [{kind: log, url: https://github.com/other/verl/blob/main/a.md}]\n", None, []),
+    "an address without scheme": (
+        "contributor: {name: J, url: github.com/j}\n",
+        "contributor: {name: J, url: https://github.com/j}\n",
+        ["2: contributor.url: https:// put in front"],
+    ),
+    "no address": ("contributor: {name: J, url: somewhere}\n", None, []),
+    "the order inside braces": (
+        "gpus: {type: H100,  nodes: 1, count: 8}  # all\n",
+        "gpus: {count: 8,  type: H100, nodes: 1}  # all\n",
+        ["2: fields of gpus brought into order"],
+    ),
+    "braces over lines": (
+        "gpus: {\n  type: H100,\n  count: 8 }\n",
+        "gpus: {\n  count: 8,\n  type: H100 }\n",
+        ["2: fields of gpus brought into order"],
+    ),
+    "a comment inside braces stays, and so does the order": ("gpus: {type: H100, # b\n count: 8}\n", None, []),
+    "the order, with what stands above and behind": (
+        "# about the file\n\n# the tag\ntag: MIN  # lowest\n\n\n# two lines\n# about the id\nid: a\nsize: 7B\n# the end\n",
+        "# about the file\n\n\n\n# two lines\n# about the id\nid: a\nsize: 7B\n# the tag\ntag: MIN  # lowest\n# the end\n",
+        ["5: fields brought into order"],
+    ),
+    "the order of notes": (
+        "notes:\n  - text: >-\n      a\n      # b\n\n      c\n    # the code\n    code: x\n  # next\n  - text: q\n    code: r\nid: a\n",
+        "id: a\nnotes:\n  - text: >-\n      a\n      # b\n\n      c\n    # the code\n    code: x\n  # next\n  - code: r\n    text: q\n",
+        ["11: fields of notes.1 brought into order", "2: fields brought into order"],
+    ),
+    "no line end at the end": ("tag: MIN\nid: a", "id: a\ntag: MIN\n", ["2: fields brought into order"]),
+    "a key that is unknown stands last": ("colour: red\nid: a\n", "id: a\ncolour: red\n", ["2: fields brought into order"]),
+    "not YAML": ("id: [\n", None, []),
+    "a key twice": ("size: 7B\nid: a\nid: b\n", None, []),
+    "a list": ("- id: b\n", None, []),
+    "nothing": ("", None, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_repairs(name):
+    before, after, done = CASES[name]
+    text, repairs = repaired(LINE + before, "a")
+    assert text == LINE + (before if after is None else after)
+    assert sorted(f"{repair.line}: {repair.done}" for repair in repairs) == done
+
+
+def test_schema_line():
+    assert repaired("id: a\n", "a")[0] == f"{LINE}id: a\n"
+    assert repaired("# yaml-language-server: $schema=https://example.org/run.json\nid: a\n", "a")[1] == ()
+
+
+def test_a_file_name_that_is_no_id():
+    assert repaired(f"{LINE}id: b\n", "A b") == (f"{LINE}id: b\n", ())
+
+
+def test_line_ends_stay():
+    text, _repairs = repaired("size: 7B\r\nid: a\r\n", "a")
+    assert text == (LINE + "id: a\nsize: 7B\n").replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_recorded_runs_need_none(path):
+    text = path.read_text("utf-8")
+    assert repaired(text, path.stem) == (text, ())
+
+
+@given(data=st.data())
+def test_any_order_comes_back(data):
+    """Blocks of recorded files, mixed, with a comment above and behind each: all of them find their places."""
+    path = data.draw(st.sampled_from(RUNS))
+    blocks = re.split(r"(?m)^(?=[a-z_]+:)", path.read_text("utf-8").removeprefix(LINE))[1:]
+    marked = [f"# above {block.split(':')[0]}\n{_remarked(block)}" for block in blocks]
+    mixed = data.draw(st.permutations(marked))
+    text, _repairs = repaired(LINE + "# the file\n\n" + "".join(mixed), path.stem)
+    assert text == LINE + "# the file\n\n" + "".join(marked)
+
+
+def _remarked(block: str) -> str:
+    first, rest = block.split("\n", 1)
+    return f"{first}  # behind\n{rest}"
+
+
+@given(text=st.text(max_size=200) | st.sampled_from(sorted(CASES)).map(lambda name: CASES[name][0]))
+def test_repairs_are_done_once_and_change_no_other_value(text):
+    once, _repairs = repaired(text, "a")
+    assert repaired(once, "a") == (once, ())
+    before, after = (
+        read_yaml(text.encode("utf-8", "surrogatepass")),
+        read_yaml(once.encode("utf-8", "surrogatepass")),
+    )
+    assert bool(before.problems) == bool(after.problems)
+    if isinstance(before.data, dict) and not before.problems:
+        assert [name for name in after.data if name in FIELD_ORDER] == [
+            name for name in FIELD_ORDER if name in after.data
+        ]
+        assert set(before.data) == set(after.data)
+        assert yaml.safe_load(once) is not None
