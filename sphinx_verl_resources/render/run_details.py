@@ -82,6 +82,10 @@ def facts(run: Run, links: Links, edit: str) -> nodes.bullet_list:
     if run.infer:
         version = run.infer.version or _("version not recorded")
         items += _item(_("Rollout engine"), [nodes.Text(f"{run.infer.engine} {version}")])
+    if run.versions:
+        named = (("verl", run.versions.verl), ("PyTorch", run.versions.torch))
+        text = listed([f"{name} {version}" for name, version in named if version])
+        items += _item(_("Versions"), [nodes.Text(text)])
     if run.script:
         items += _item(_("Script"), _linked(script_pieces(run, links)))
     if run.evidence:

@@ -24,6 +24,7 @@ def detailed(own, data):
         "a",
         settings=COMPLETE,
         added="2026-08-20",
+        versions={"verl": "0.9.0", "torch": "2.8.0"},
         measured={"gib": 60.0, "counter": "device"},
         script={"ref": "abc", "path": "examples/a.sh"},
         contributor={"name": "Jane"},
@@ -56,6 +57,7 @@ def test_a_block_says_what_the_row_has_no_room_for(detailed):
     assert [text(item) for item in block.select(".verl-facts li")] == [
         "Status: MIN, tested, reported by Jane, in the data since 2026-08-20",
         "Rollout engine: vllm 0.8.3",
+        "Versions: verl 0.9.0, PyTorch 2.8.0",
         "Script: a.sh",
         "Evidence: log",
         "Edit this row",

@@ -45,6 +45,7 @@ CASES = {
         'evidence:\n  - kind: document\n    ref: v0.4\n    path: docs/a.md\n    lines: "3-5"\n',
         ["4: evidence.0.url: the address taken apart into ref, path, lines"],
     ),
+    "a link in braces over lines stays": (f"script: {{\n  path: 'https://github.com/volcengine/verl/blob/{COMMIT}/a.sh'}}\n", None, []),
     "a link beside another": (f"script: {{ref: main, path: 'https://github.com/volcengine/verl/blob/{COMMIT}/a.sh'}}\n", None, []),
     "a link elsewhere": ("evidence: [{kind: log, url: https://github.com/other/verl/blob/main/a.md}]\n", None, []),
     "an address without scheme": (
