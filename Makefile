@@ -12,7 +12,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
 
 .DEFAULT_GOAL := help
-.PHONY: help html check test screenshots measure matrix benchmark accuracy oracle schema messages lint format clean
+.PHONY: help html check test screenshots measure matrix benchmark accuracy oracle schema transcript messages lint format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -72,6 +72,9 @@ accuracy: $(BIN)/.ready  ## write data/accuracy.yaml from the cases
 
 schema: $(BIN)/.ready  ## write data/schema from the models
 	$(BIN)/verl-resources schema --output data/schema
+
+transcript: $(BIN)/.ready  ## record the two minutes of the page "Contributing a run"
+	$(BIN)/python tools/transcript.py
 
 messages: $(BIN)/.ready  ## bring the message catalogs up to date and compile them
 	$(BIN)/python tools/messages.py

@@ -20,7 +20,7 @@ EXAMPLE = "docs/examples/qwen2-5-7b-grpo-2xh100.yaml"
     ("guide", "name", "mistake"),
     [
         ("README.md", "qwen3-8b-grpo-4xh800", ("", "")),  # copied, and the id not changed yet
-        ("docs/add-a-run.rst", "qwen2-5-7b-grpo-2xh100", ("model:", "modle:")),
+        ("docs/contributing-a-run.rst", "qwen2-5-7b-grpo-2xh100", ("model:", "modle:")),
         ("docs/messages.rst", "qwen2-5-7b-grpo-2xh100", ("H100", "H1000")),
     ],
 )

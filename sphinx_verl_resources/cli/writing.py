@@ -46,8 +46,8 @@ def replace_file(path: Path, text: str) -> None:
 @contextmanager
 def _written_beside(path: Path, text: str) -> Iterator[Path]:
     """The text in a file of another name in the same folder, on disk; it is gone afterwards."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         # A name that begins with a dot is not read as data.
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     except OSError as error:

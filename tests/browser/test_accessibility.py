@@ -70,7 +70,13 @@ def test_narrow(themed, site, theme):
     opened = site(folder)
     page = opened.open(viewport={"width": 360, "height": 800})
     wide = {}
-    for name in ("hardware.html", "estimator.html", "memory.html", "registries.html", "add-a-run.html"):
+    for name in (
+        "hardware.html",
+        "estimator.html",
+        "memory.html",
+        "registries.html",
+        "contributing-a-run.html",
+    ):
         page.goto(f"{opened.address}/{name}")
         page.evaluate("document.querySelectorAll('details').forEach(block => { block.open = true; })")
         width = page.evaluate("document.documentElement.scrollWidth")

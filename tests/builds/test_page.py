@@ -87,7 +87,7 @@ def test_405b_asks_for_a_run_and_671b_is_not_empty(documentation):
     soup = BeautifulSoup((documentation("html") / "hardware.html").read_text("utf-8"), "html.parser")
     empty = soup.find(id="size-405b").select_one(".verl-empty")
     assert empty.get_text() == "No run is recorded for 405B yet. Add the first one."
-    assert empty.find("a")["href"] == "add-a-run.html#verl-add-a-run"
+    assert empty.find("a")["href"] == "contributing-a-run.html#verl-add-a-run"
     assert len(soup.find(id="size-671b").select("tbody tr")) >= 4
 
 

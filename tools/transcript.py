@@ -1,0 +1,110 @@
+"""Record the two minutes of the page "Contributing a run": ``make transcript``.
+
+A launch script and its log go in; the row is on the built page at the end. Everything happens in a fresh
+clone of the last commit, with the environment that is there already: installation is not part of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "docs" / "contributing-a-run.txt"
+
+SCRIPT = "../verl/examples/tuning/run_qwen2_5-7b_fsdp.sh"
+RUN = "qwen2-5-7b-grpo-2xh100"
+FILE = f"data/runs/{RUN}.yaml"
+#: What somebody types, one after the other; the last two take the time.
+COMMANDS = (
+    f"verl-resources new --script {SCRIPT} --log ../run.log --tag MIN --contributor 'Jane Doe' "
+    "--contributor-url https://github.com/janedoe --evidence https://example.org/run.log",
+    f"verl-resources check {FILE}",
+    "sphinx-build -q docs docs/_build/html",
+    f"grep -o 'id=\"run-{RUN}\"' docs/_build/html/hardware.html",
+)
+
+
+class Step(NamedTuple):
+    """One command: what was typed, what came out, how long it took."""
+
+    command: str
+    output: str
+    seconds: float
+
+
+def prepare(scratch: Path) -> Path:
+    """A fresh clone, and beside it verl with the script committed, and the log."""
+    clone = scratch / "clone"
+    _git(scratch, "clone", "--quiet", str(ROOT), str(clone))
+    script = (clone / SCRIPT).resolve()
+    script.parent.mkdir(parents=True)
+    script.write_bytes((ROOT / "docs" / "examples" / "run.sh").read_bytes())
+    (scratch / "run.log").write_bytes((ROOT / "docs" / "examples" / "run.log").read_bytes())
+    verl = scratch / "verl"
+    _git(verl, "init", "--quiet")
+    _git(verl, "add", ".")
+    _git(verl, "commit", "--quiet", "--message", "A script")
+    return clone
+
+
+def run(command: str, clone: Path) -> Step:
+    """One command in the clone, by whose code it is answered."""
+    words = shlex.split(command)
+    program = {
+        "verl-resources": [sys.executable, "-m", "sphinx_verl_resources"],
+        "sphinx-build": [sys.executable, "-m", "sphinx"],
+    }.get(words[0], [words[0]])
+    start = time.perf_counter()
+    environment = {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "100", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [*program, *words[1:]],
+        cwd=clone,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return Step(command, done.stdout.rstrip(), time.perf_counter() - start)
+
+
+def text_of(steps: list[Step]) -> str:
+    """The transcript as the page shows it."""
+    shown = [f"$ {step.command}\n{step.output}\n# {step.seconds:.1f} s\n" for step in steps]
+    total = sum(step.seconds for step in steps)
+    return "\n".join(shown) + f"\n# {total:.0f} s of machine time in all, on {os.cpu_count()} processors\n"
+
+
+def without_times(text: str) -> str:
+    """The same for another machine on another day."""
+    return re.sub(r"(?m)^# [\d.]+ s.*$|\b20\d\d-\d\d-\d\d\b", "", text)
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    """Git, with a commit of the same name on every day."""
+    who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in _WHO.items()}
+    settings = ["-c", "core.autocrlf=false", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *settings, *arguments], cwd=folder, env={**os.environ, **who}, check=True)
+
+
+_WHO = {"NAME": "Jane Doe", "EMAIL": "", "DATE": "2026-11-20T12:00:00Z"}
+
+
+def main() -> None:
+    """Write the transcript."""
+    with tempfile.TemporaryDirectory() as folder:
+        clone = prepare(Path(folder))
+        steps = [run(command, clone) for command in COMMANDS]
+    TARGET.write_text(text_of(steps), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
