@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Mapping
-from datetime import date
 from typing import Any
 
 import yaml
@@ -29,6 +29,8 @@ _QUOTED = frozenset({"version", "lines", "verl", "torch"})
 _BLOCKS = frozenset({"script", "settings"})
 #: Fields that hold a list of records.
 _LISTS = frozenset({"evidence", "notes"})
+#: What most other programs make of a scalar without quotes.
+_YAML_1_1 = yaml.resolver.Resolver()
 
 
 def run_text(fields: Mapping[str, Any], remarks: Mapping[str, str] | None = None) -> str:
@@ -116,8 +118,5 @@ def _scalar(text: str) -> str:
 
 def _is_plain_elsewhere(text: str) -> bool:
     """Whether YAML 1.1, in which ``no`` and ``1_000`` are no text, reads the same; a date it may read."""
-    try:
-        read = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):
-        return False
-    return bool(read == text) or (isinstance(read, date) and read.isoformat() == text)
+    tag = _YAML_1_1.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return tag == "tag:yaml.org,2002:str" or re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None
