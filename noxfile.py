@@ -71,10 +71,11 @@ def module(name: str) -> str:
 
 
 def extras(without: list[str]) -> list[str]:
-    """The requirements of the documentation and of the tests, save some."""
+    """The requirements of the documentation, of what is optional and of the tests, save some."""
     listed = nox.project.load_toml("pyproject.toml")["project"]["optional-dependencies"]
     left_out = {"sphinx-verl-resources", *ONCE, *without}
-    return [text for text in listed["docs"] + listed["test"] if Requirement(text).name not in left_out]
+    texts = [text for name in ("docs", "fix", "completion", "test") for text in listed[name]]
+    return [text for text in texts if Requirement(text).name not in left_out]
 
 
 def install(session: nox.Session, *requirements: str) -> None:

@@ -14,10 +14,9 @@ from docutils import nodes
 from .catalog.fields import NOT_RECORDED, natural
 from .catalog.names import KINDS, SIZES, run_class
 from .catalog.selection import gpu_name
-from .directives.runs import NOT_COMPUTED
 from .domain import VerlDomain
 from .page_files import is_for_browsers
-from .render.runs import KIND_WORDS, TABLE_CLASS, run_title
+from .render.runs import KIND_WORDS, NOT_COMPUTED, TABLE_CLASS, run_title
 from .render.table import rows_of
 from .words import _, plural
 

@@ -18,7 +18,7 @@ from .validation import load, problem_at
 from .yaml_data import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .catalog import Registry
     from .files import DataFile, Snapshot
@@ -28,15 +28,22 @@ if TYPE_CHECKING:
 
 
 @no_collection()
-def load_catalog(snapshot: Snapshot) -> Catalog:
-    """Validate and cross-check all files; never raises on what is in them."""
+def load_catalog(
+    snapshot: Snapshot, watched: Callable[[Sequence[DataFile]], Iterable[DataFile]] = iter
+) -> Catalog:
+    """Validate and cross-check all files; never raises on what is in them.
+
+    Args:
+        snapshot: the files.
+        watched: hands the run files on while somebody looks how far it is.
+    """
     problems = list(snapshot.problems)
     gpus = load_gpus(snapshot.registries[GPUS], problems)
     models = load_architectures(snapshot.registries[ARCHITECTURES], problems)
     runs: dict[str, Run] = {}
     sources: dict[str, tuple[DataFile, Document]] = {}
     broken: list[BrokenRun] = []
-    for file in snapshot.runs:
+    for file in watched(snapshot.runs):
         run, document, found = load(file, Run)
         places = {problem.location for problem in found}
         unknown = _check_names(file, document, gpus, models)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,15 @@ from ..estimator.record import accuracy_of, accuracy_text
 from ..estimator.result import gib_value
 from ..render.backtest_text import backtest_text
 from .data import add_data_option, data_snapshot, facts_of, read_file
+from .result import add_result_options, write_result
+from .terminal import progress, report
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..catalog.cases import BrokenCase
+    from ..catalog.models.case import Case
     from ..estimator.backtest import Score, Summary
     from ..estimator.boundary import Boundary
 
@@ -31,7 +33,7 @@ examples:
   verl-resources backtest                        the recorded cases
   verl-resources backtest cases.yaml             cases of your own
   verl-resources backtest --format json          the same for programs
-  verl-resources backtest --record FILE          write down how well the estimator does
+  verl-resources backtest --record accuracy.yaml   write down how well the estimator does
 
 A case that is contested or not scored is shown and does not count. An observation that is also recorded
 takes its marks from the record.
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--record", metavar="FILE", help="write the accuracy, and the ranges that follow from the cases"
     )
     add_data_option(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    add_result_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,17 +61,16 @@ def run(options: argparse.Namespace) -> int:
     recorded = load_cases(snapshot.cases)
     asked = [with_marks(load_cases([read_file(name)]), recorded) for name in options.paths] or [recorded]
     problems += [problem for found in asked for problem in found.diagnostics]
-    for problem in problems:
-        print(problem, file=sys.stderr)
+    report(problems)
     cases = [entry.case for found in asked for entry in found.entries if isinstance(entry, CaseEntry)]
     broken = [entry for found in asked for entry in found.broken]
     if options.record:
         if broken or not cases:
             raise OSError(f"{options.record}: not written, because of the cases above")
-        scores, accuracy = accuracy_of(cases, facts)
-        Path(options.record).write_text(accuracy_text(accuracy), "utf-8")
+        scores, accuracy = accuracy_of(cases, facts, _watched)
+        write_result(Path(options.record), accuracy_text(accuracy))
     else:
-        scores = tuple(score(case, facts) for case in cases)
+        scores = tuple(score(case, facts) for case in _watched(cases))
     limits = boundaries(cases, facts)
     if options.format == "json":
         print(json.dumps(_plain(scores, broken, limits), indent=2))
@@ -77,6 +78,10 @@ def run(options: argparse.Namespace) -> int:
         print(backtest_text(scores, limits))
     bad = any(problem.severity is Severity.ERROR for problem in problems)
     return int(bad or any(item.error and item.case.is_scored for item in scores))
+
+
+def _watched(cases: Sequence[Case]) -> Iterator[Case]:
+    return progress(cases, len(cases), "cases")
 
 
 def _plain(

@@ -25,11 +25,14 @@ from ..catalog.registries import load_accuracy, load_architectures, load_config_
 from ..catalog.yaml_data import printable
 from ..diagnostics import Location, Severity
 from ..estimator.facts import Facts
+from ..estimator.facts import load_facts as load_facts_beside
+from ..estimator.questions import World
 from ..memory.printed import analysis_problems
+from .terminal import progress
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
@@ -67,7 +70,7 @@ def load_paths(names: Sequence[str]) -> Catalog:
     Raises:
         OSError: a path is no data directory.
     """
-    return load_catalog(read_snapshot(names))
+    return load_catalog(read_snapshot(names), watched_files)
 
 
 def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
@@ -77,7 +80,7 @@ def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
         OSError: a path is no data directory.
     """
     snapshot = read_snapshot(names)
-    catalog = load_catalog(snapshot)
+    catalog = load_catalog(snapshot, watched_files)
     return catalog, load_analysis(snapshot, catalog)
 
 
@@ -88,7 +91,7 @@ def load_checked(names: Sequence[str]) -> tuple[Catalog, list[Diagnostic]]:
         OSError: a path is no data directory.
     """
     snapshot = read_snapshot(names)
-    catalog = load_catalog(snapshot)
+    catalog = load_catalog(snapshot, watched_files)
     problems = [*catalog.diagnostics, *analysis_problems(load_analysis(snapshot, catalog))]
     load_accuracy(snapshot.registries[ACCURACY], problems)
     return catalog, [*problems, *load_cases(snapshot.cases).diagnostics]
@@ -101,6 +104,20 @@ def load_facts(names: Sequence[str]) -> Facts:
         OSError: a path is no data directory.
     """
     return facts_of(read_snapshot(names))[0]
+
+
+def load_world(snapshot: Snapshot) -> tuple[World, list[Diagnostic]]:
+    """The runs and what estimates of them are computed from, and what is wrong with either."""
+    catalog = load_catalog(snapshot, watched_files)
+    analysis = load_analysis(snapshot, catalog)
+    facts, problems = load_facts_beside(snapshot, catalog, analysis)
+    world = World(facts, catalog, analysis, lambda: load_cases(snapshot.cases))
+    return world, sorted([*catalog.diagnostics, *problems], key=lambda problem: problem.sort_key)
+
+
+def watched_files(files: Sequence[DataFile]) -> Iterator[DataFile]:
+    """The files one by one, with a sign of life where that takes long."""
+    return progress(files, len(files), "run files")
 
 
 def facts_of(snapshot: Snapshot) -> tuple[Facts, list[Diagnostic]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,8 @@ from .question import (
     gpus_argument,
     read_question,
 )
+from .result import add_result_options
+from .terminal import progress, report
 
 if TYPE_CHECKING:
     import argparse
@@ -81,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--script", metavar="FILE", help="launch script with the settings")
     source.add_argument("--settings", dest="file", metavar="FILE", help="YAML or overrides with the settings")
     add_question_arguments(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    add_result_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,8 +94,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         answers, found, code = _cases(options.settings, facts)
     problems += found
-    for problem in problems:
-        print(problem, file=sys.stderr)
+    report(problems)
     if options.format == "json":
         print(json.dumps([_plain(answer) for answer in answers], indent=2))
     elif answers:
@@ -139,7 +139,7 @@ def _cases(names: Sequence[str], facts: Facts) -> tuple[list[Answer], list[Diagn
     # Each file for itself: a case is answered wherever it stands, and be it in two files.
     for cases in [load_cases([read_file(name)]) for name in names]:
         found = list(cases.diagnostics)
-        for entry in cases.entries:
+        for entry in progress(cases.entries, len(cases.entries), "cases"):
             if isinstance(entry, BrokenCase):
                 answers.append(Answer(entry.id, None, entry.error.text))
                 continue

@@ -13,12 +13,16 @@ import sys
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from . import backtest, check, estimate, plan, schema, table
+from ..diagnostics import nearest
+from . import backtest, check, completion, estimate, export, plan, schema, table
+from .result import write_result
+from .terminal import COLOR_CHOICES, choose_color
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (check, table, estimate, plan, backtest, schema)
+COMMANDS = (check, table, export, estimate, plan, backtest, schema, completion)
+EXIT_CODES = "Exit codes: 0 good, 1 problems found or does not fit, 2 could not run."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,14 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = io.StringIO()
     try:
         with contextlib.redirect_stdout(output):
-            options = _parsed(arguments)
+            options = _parsed(sys.argv[1:] if arguments is None else arguments)
+            choose_color(options.color)
             code: int = options.run(options)
+        file = getattr(options, "result_file", None)
+        if file is not None and code != 2:
+            write_result(file, output.getvalue())
     except SystemExit:  # --help and --version
         _write(output.getvalue())
         raise
     except OSError as error:
         print(f"verl-resources: {error}", file=sys.stderr)
         return 2
+    if file is not None:
+        return code
     try:
         _write(output.getvalue())
     except OSError as error:
@@ -45,16 +55,69 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of the command line, and by their names those of the commands."""
+    parser = argparse.ArgumentParser(
+        prog="verl-resources",
+        description="Check and show the recorded hardware runs of verl's documentation, estimate GPU memory.",
+        epilog=f"verl-resources COMMAND --help has examples of each.\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    named: dict[str, argparse.ArgumentParser] = {}
+    for module in COMMANDS:
+        command = named[module.NAME] = commands.add_parser(
+            module.NAME,
+            help=module.HELP,
+            description=f"{module.HELP[0].upper()}{module.HELP[1:]}.",
+            epilog=module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+        command.add_argument(
+            "--color",
+            choices=COLOR_CHOICES,
+            default="auto",
+            help="colours in messages; default: auto, on a terminal that NO_COLOR does not keep without",
+        )
+        command.set_defaults(run=module.run)
+    return parser, named
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """The options; words may stand before, between and behind them, which argparse alone does not take."""
-    parser = _parser()
+    parser, commands = build_parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        raise SystemExit(2)
+    name = arguments[0]
+    if name in commands:
+        _refuse_unknown(commands[name], arguments[1:])
+    elif not name.startswith("-"):
+        near = nearest(name, commands)
+        hint = f"did you mean {near!r}?" if near else f"the commands are {', '.join(commands)}"
+        parser.error(f"unknown command {name[:80]!r}; {hint}")
     options, more = parser.parse_known_args(arguments)
     taken = next((name for name in ("settings", "paths") if hasattr(options, name)), None)
     if more and (taken is None or any(word.startswith("-") for word in more)):
-        parser.error(f"unrecognized arguments: {' '.join(more)}")
+        commands[name].error(f"unrecognized arguments: {' '.join(more)}")
     if taken:
         setattr(options, taken, [*getattr(options, taken), *more])
     return options
+
+
+def _refuse_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Name the nearest option before argparse asks for what is missing because of the misspelling."""
+    known = [name for action in command._actions for name in action.option_strings]
+    for word in words:
+        if word == "--":
+            return
+        option = word.partition("=")[0]
+        if word.startswith("--") and not any(name.startswith(option) for name in known):
+            near = nearest(option, known)
+            hint = f"; did you mean {near!r}?" if near else f"; see {command.prog} --help"
+            command.error(f"unrecognized arguments: {option[:80]}{hint}")
 
 
 def _write(text: str) -> None:
@@ -66,24 +129,3 @@ def _write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="verl-resources",
-        description="Check and show the recorded hardware runs of verl's documentation, estimate GPU memory.",
-        epilog="Exit codes: 0 good, 1 problems found or does not fit, 2 could not run.",
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        command = commands.add_parser(
-            module.NAME,
-            help=module.HELP,
-            description=f"{module.HELP[0].upper()}{module.HELP[1:]}.",
-            epilog=module.EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
-    return parser

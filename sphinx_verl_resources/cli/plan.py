@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Severity, did_you_mean
@@ -14,6 +13,8 @@ from ..estimator.result import result_of
 from ..render.plan_text import plan_text
 from .data import data_snapshot, facts_of
 from .question import COMMAND_LINE, Question, QuestionError, add_question_arguments, read_question
+from .result import add_result_options
+from .terminal import report
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus", metavar="N", type=int, help="how many there are; default: find the smallest number"
     )
     add_question_arguments(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    add_result_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     except EstimateError as error:
         return _without(options, problems + question.diagnostics(error.issues), 1)
     problems += question.diagnostics(found.estimate.issues)
-    _report(problems)
+    report(problems)
     settings = dict(found.request.config)
     if options.format == "json":
         print(json.dumps(_plain(options, question, found, settings), indent=2))
@@ -116,7 +117,7 @@ def _plain(
 
 def _without(options: argparse.Namespace, problems: list[Diagnostic], code: int) -> int:
     """No plan: say why, and return the exit code."""
-    _report(problems)
+    report(problems)
     if options.format == "json":
         empty = dict.fromkeys(
             ("gpus", "fits", "layout", "gpus_with_fsdp", "micro_batch", "unit", *_FIGURES, "settings")
@@ -125,11 +126,6 @@ def _without(options: argparse.Namespace, problems: list[Diagnostic], code: int)
         error = "; ".join(problem.text for problem in _errors(problems))
         print(json.dumps({**asked, **empty, "error": error}, indent=2))
     return code
-
-
-def _report(problems: list[Diagnostic]) -> None:
-    for problem in problems:
-        print(problem, file=sys.stderr)
 
 
 def _errors(problems: list[Diagnostic]) -> list[Diagnostic]:

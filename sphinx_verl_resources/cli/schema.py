@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..catalog.schema import MODELS, schema_texts
+from .writing import replace_file
 
 if TYPE_CHECKING:
     import argparse
@@ -15,7 +16,9 @@ HELP = "write the JSON Schemas of the data files"
 EXAMPLES = """\
 examples:
   verl-resources schema run                    print the schema of a run file
-  verl-resources schema --output data/schema   write all of them"""
+  verl-resources schema --output data/schema   write all of them
+
+Exit codes: 0 good, 2 could not run."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +40,6 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.kind:
         texts = {options.kind: texts[options.kind]}
-    options.output.mkdir(parents=True, exist_ok=True)
     for kind, text in texts.items():
-        (options.output / f"{kind}.json").write_text(text, "utf-8")
+        replace_file(options.output / f"{kind}.json", text)
     return 0

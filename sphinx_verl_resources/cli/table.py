@@ -2,51 +2,128 @@
 
 from __future__ import annotations
 
-import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..catalog.fields import PAGE_COLUMNS, UnknownFieldError, field_name
+from ..catalog import query_words
+from ..catalog.fields import PAGE_COLUMNS
 from ..catalog.links import Links
 from ..catalog.names import SIZES
-from ..catalog.selection import RunQuery, select_runs
+from ..catalog.selection import FILTERS, RunQuery, select_runs
 from ..diagnostics import Severity
+from ..estimator.questions import RunEstimate
+from ..memory.shapes import AnalysisError
+from ..render.estimate import run_texts
+from ..render.runs import COMPUTED, uncomputed_texts
 from ..render.text_table import FORMATS, runs_text
-from .data import add_path_argument, default_paths, load_paths
+from .data import add_data_option, add_path_argument, data_snapshot, load_world
+from .result import add_result_options
+from .terminal import report
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+
+    from ..catalog.catalog import Catalog
+    from ..catalog.models.run import Run
+    from ..estimator.questions import World
 
 NAME = "table"
 HELP = "print recorded runs as a table"
 EXAMPLES = """\
 examples:
   verl-resources table --size 7B
+  verl-resources table --gpu H100,H800 --train fsdp --sort=-gpus,model
   verl-resources table --format github --columns model,gpus,measured.gib
-  verl-resources table --format list-table"""
+  verl-resources table --columns model,gpus,measured.gib,estimate.peak   measured beside computed
+  verl-resources table docs/data --format list-table --output runs.rst   a table to paste
+
+The filters are those of the directive verl-runs, and so are the names of fields and the order. A value may be
+a list with commas, and an option may be given several times. An order that is turned round is written with an
+equals sign: --sort=-added.
+
+Each problem is a line on standard error: path:line:col: LEVEL: message [code].
+Exit codes: 0 good, 1 the data have errors and the table lacks those runs, 2 could not run."""
+#: What the filters are set to.
+_VALUES = {
+    "tag": "MIN or RECOMMENDED",
+    "task": "GRPO-LoRA for example",
+    "gpu": "H100 for example, by any of its names",
+    "train": "training backend, fsdp for example",
+    "infer": "rollout engine, with or without version",
+    "kind": "tested, measured, stated or script-default",
+    "model": "checkpoint, or what the row shows",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_path_argument(parser)
-    parser.add_argument(
-        "--size", action="append", choices=SIZES, help="size class; may be given several times"
+    add_data_option(parser)
+    chosen = parser.add_argument_group("which runs")
+    chosen.add_argument("--size", action="append", metavar="SIZE,...", help=f"size class: {', '.join(SIZES)}")
+    for name in FILTERS:
+        chosen.add_argument(f"--{name}", action="append", metavar=f"{name.upper()},...", help=_VALUES[name])
+    shown = parser.add_argument_group("how they are shown")
+    shown.add_argument("--columns", metavar="FIELD,...", help="fields to show; default: those of the page")
+    shown.add_argument(
+        "--sort",
+        metavar="FIELD,...",
+        help="fields to sort by, with a leading - from the largest to the smallest; default: by size class, "
+        "in the order of the page",
     )
-    parser.add_argument("--columns", metavar="FIELD,...", help="fields to show; default: those of the page")
-    parser.add_argument("--format", choices=FORMATS, default="plain", help="default: plain")
+    add_result_options(parser, FORMATS, "plain")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the table; problems of the data go to standard error."""
+    columns: tuple[str, ...] = PAGE_COLUMNS
+    if options.columns is not None:
+        with _of_option("columns"):
+            columns = query_words.columns(options.columns, COMPUTED)
+    world, problems = load_world(data_snapshot([*options.paths, *(options.data or ())]))
+    query = _query(options, world.catalog)
+    report(problems)
+    runs = select_runs(world.catalog, query)
+    if not query.sort:
+        runs.sort(key=lambda run: (query.sizes or SIZES).index(run.size))
+    computed = {run.id: _computed(world, run) for run in runs} if COMPUTED.keys() & set(columns) else {}
+    print(runs_text(runs, columns, Links(), options.format, computed))
+    return 1 if any(problem.severity is Severity.ERROR for problem in problems) else 0
+
+
+def _query(options: argparse.Namespace, catalog: Catalog) -> RunQuery:
+    """What is asked for."""
+    sizes: tuple[str, ...] = ()
+    sort: tuple[tuple[str, bool], ...] = ()
+    filters: list[tuple[str, tuple[str, ...]]] = []
+    if options.size is not None:
+        with _of_option("size"):
+            sizes = query_words.sizes(",".join(options.size))
+    for name in FILTERS:
+        given = getattr(options, name)
+        if given is not None:
+            with _of_option(name):
+                values = query_words.phrases(",".join(given))
+                filters.append((name, query_words.filter_values(catalog, name, values)))
+    if options.sort is not None:
+        with _of_option("sort"):
+            sort = query_words.sort_fields(options.sort, COMPUTED)
+    return RunQuery(sizes, tuple(filters), sort)
+
+
+@contextmanager
+def _of_option(name: str) -> Iterator[None]:
+    """Say in which option the words stand that ask for nothing; the command cannot run then."""
     try:
-        names = options.columns.split(",") if options.columns else PAGE_COLUMNS
-        columns = [field_name(name.strip()) for name in names]
-    except UnknownFieldError as error:
-        print(f"verl-resources: --columns: {error}", file=sys.stderr)
-        return 2
-    catalog = load_paths(options.paths or default_paths())
-    for problem in catalog.diagnostics:
-        print(problem, file=sys.stderr)
-    runs = select_runs(catalog, RunQuery(tuple(options.size or ())))
-    runs.sort(key=lambda run: SIZES.index(run.size))
-    print(runs_text(runs, columns, Links(), options.format))
-    return 1 if any(problem.severity is Severity.ERROR for problem in catalog.diagnostics) else 0
+        yield
+    except query_words.QueryError as error:
+        raise OSError(f"--{name}: {error}") from None
+
+
+def _computed(world: World, run: Run) -> dict[str, str]:
+    """What stands in the columns that are computed."""
+    try:
+        return run_texts(RunEstimate(run.id).answer(world))
+    except AnalysisError:
+        return uncomputed_texts(run)

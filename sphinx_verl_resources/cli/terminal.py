@@ -2,16 +2,108 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from ..diagnostics import Severity, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import TextIO
 
     from ..diagnostics import Diagnostic
+
+#: What ``--color`` can be set to.
+COLOR_CHOICES = ("auto", "always", "never")
+_RESET, _DIM = "\x1b[0m", "\x1b[2m"
+_LEVELS = {Severity.ERROR: "\x1b[31m", Severity.WARNING: "\x1b[33m"}
+#: Back to the first column, and nothing behind it.
+_CLEAR = "\r\x1b[K"
+#: Seconds of work that need no sign of life, and between two signs.
+PATIENCE, STEP = 1.0, 0.1
+
+Item = TypeVar("Item")
+_choice = "auto"
+
+
+def choose_color(choice: str) -> None:
+    """What ``--color`` says, for all that is reported from now on."""
+    global _choice
+    _choice = choice
+
+
+def wants_color(stream: TextIO | None, choice: str, environment: Mapping[str, str]) -> bool:
+    """Whether colours are written: where they are asked for, or else where a person reads.
+
+    Args:
+        stream: where the text goes.
+        choice: one of ``COLOR_CHOICES``.
+        environment: with ``NO_COLOR`` and ``FORCE_COLOR``, which count if they are not empty.
+    """
+    if choice != "auto":
+        return choice == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("FORCE_COLOR"):
+        return True
+    return _is_terminal(stream) and environment.get("TERM") != "dumb"
 
 
 def report(problems: Iterable[Diagnostic]) -> None:
     """Print problems on standard error, one a line."""
+    colored = wants_color(sys.stderr, _choice, os.environ)
     for problem in problems:
-        print(problem, file=sys.stderr)
+        print(_colored(problem) if colored else problem, file=sys.stderr)
+
+
+def progress(
+    items: Iterable[Item], total: int | None, what: str, *, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Item]:
+    """The items, and on a terminal a line that says how many are done once that takes long.
+
+    The line is on standard error, is written over itself, and is gone when the items are or the caller stops.
+
+    Args:
+        items: what is worked on.
+        total: how many there are, None if nobody knows.
+        what: the line's first words, ``cases`` for example.
+        clock: seconds that go by.
+    """
+    if not _is_terminal(sys.stderr):
+        yield from items
+        return
+    next_sign = clock() + PATIENCE
+    shown = False
+    try:
+        for done, item in enumerate(items):
+            if (now := clock()) >= next_sign:
+                next_sign, shown = now + STEP, True
+                _show(f"{what}: {done:,}" + (f" of {total:,}" if total is not None else ""))
+            yield item
+    finally:
+        if shown:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+
+
+def _show(text: str) -> None:
+    """Write over the line; it never takes two, which could not be written over."""
+    room = shutil.get_terminal_size().columns - 1
+    sys.stderr.write(_CLEAR + one_line(text)[:room])
+    sys.stderr.flush()
+
+
+def _colored(problem: Diagnostic) -> str:
+    """A problem as it is printed, the level in its colour and the code in the background."""
+    level = f"{_LEVELS[problem.severity]}{problem.severity.name}{_RESET}"
+    return f"{problem.location}: {level}: {problem.text} {_DIM}[{problem.code.id}]{_RESET}"
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..catalog.query_words import phrases
 from ..domain import VerlDomain
 from ..memory.questions import FilesWithErrors, IsName, RemarksOn
 from ..render.remarks import remark_list
@@ -13,7 +14,7 @@ from ..uses import ConfigUse
 from ..words import N_, _
 from .base import VerlDirective
 from .links import link_if_any
-from .options import Option, OptionError, phrases
+from .options import Option, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

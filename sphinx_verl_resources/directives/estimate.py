@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from ..catalog.query_words import REGISTRIES
 from ..diagnostics import Code, suggest_or
 from ..domain import VerlDomain
 from ..uses import KnownUse
@@ -217,7 +218,7 @@ def known_gpu(domain: VerlDomain, name: str, option: str) -> None:
     """
     domain.note_use(KnownUse("gpu", name))
     if domain.catalog.gpus.get(name) is None:
-        hint = suggest_or(name, domain.catalog.gpus.names, options.REGISTRIES["gpu"])
+        hint = suggest_or(name, domain.catalog.gpus.names, REGISTRIES["gpu"])
         raise OptionError(f":{option}: there is no GPU {name!r}; {hint}", Code.unknown_gpu)
 
 

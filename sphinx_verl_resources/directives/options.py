@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from docutils.parsers.rst import directives
 
-from ..catalog.fields import UnknownFieldError, field_name
-from ..catalog.names import SIZES, sizes_hint
-from ..catalog.selection import allowed_values, is_known, other_values
-from ..diagnostics import Code, did_you_mean, nearest, suggest_or
+from ..catalog import query_words
+from ..catalog.query_words import words
+from ..diagnostics import Code, did_you_mean, nearest
 from ..memory.shapes import AnalysisError
 from ..render.runs import COMPUTED
 
@@ -118,38 +117,14 @@ def usable(given: Mapping[str, str], known: AnyOption, problems: Problems) -> di
     return found
 
 
-#: What to do about a name that a filter cannot know.
-REGISTRIES = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.yaml"}
-
-
-def words(text: str) -> list[str]:
-    """The items of a list that is separated by commas or spaces."""
-    return [word for word in re.split(r"[,\s]+", text) if word]
-
-
-def phrases(text: str) -> list[str]:
-    """The items of a list that is separated by commas, so that an item may hold spaces."""
-    return [phrase for part in text.split(",") if (phrase := " ".join(part.split()))]
-
-
 def sizes(text: str) -> tuple[str, ...]:
     """Size classes, in the order given.
 
     Raises:
         OptionError: a size class does not exist, or stands there twice.
     """
-    known = {size.lower(): size for size in SIZES}
-    found: list[str] = []
-    for word in words(text):
-        size = known.get(word.lower())
-        if size is None:
-            raise OptionError(f"there is no size class {word!r}; {sizes_hint(word)}", Code.unknown_size)
-        if size in found:
-            raise OptionError(f"the size class {size!r} stands there twice; keep one of the two")
-        found.append(size)
-    if not found:
-        raise OptionError("name at least one size class, or leave the argument out", Code.unknown_size)
-    return tuple(found)
+    with _of_option(""):
+        return query_words.sizes(text)
 
 
 def columns(text: str) -> tuple[str, ...]:
@@ -158,15 +133,8 @@ def columns(text: str) -> tuple[str, ...]:
     Raises:
         OptionError: a field does not exist, or none is named.
     """
-    found: list[str] = []
-    for word in words(text):
-        name = _computed(word) or _field(word, "columns")
-        if name in found:
-            raise OptionError(f":columns: the field {word!r} stands there twice; keep one of the two")
-        found.append(name)
-    if not found:
-        raise OptionError(":columns: name at least one field")
-    return tuple(found)
+    with _of_option("columns"):
+        return query_words.columns(text, COMPUTED)
 
 
 def sort_fields(text: str) -> tuple[tuple[str, bool], ...]:
@@ -175,10 +143,8 @@ def sort_fields(text: str) -> tuple[tuple[str, bool], ...]:
     Raises:
         OptionError: a field does not exist, or none is named.
     """
-    found = tuple((_field(word.removeprefix("-"), "sort"), word.startswith("-")) for word in words(text))
-    if not found:
-        raise OptionError(":sort: name at least one field")
-    return found
+    with _of_option("sort"):
+        return query_words.sort_fields(text, COMPUTED)
 
 
 def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[str, ...]:
@@ -187,32 +153,17 @@ def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[st
     Raises:
         OptionError: a value that nothing can match, or no value.
     """
-    if not found:
-        raise OptionError(f":{name}: name at least one value")
-    for value in found:
-        if not is_known(catalog, name, value):
-            hint = other_values(catalog, name, value) or "no run has it"
-            if name in REGISTRIES:
-                hint = suggest_or(value, allowed_values(catalog, name) or (), REGISTRIES[name])
-            raise OptionError(f":{name}: unknown value {value!r}; {hint}")
-    return tuple(found)
+    with _of_option(name):
+        return query_words.filter_values(catalog, name, found)
 
 
-def _computed(word: str) -> str | None:
-    """The column that is computed and not recorded, None for any other."""
-    name = word.lower()
-    if name.startswith("estimate.") and name not in COMPUTED:
-        raise OptionError(f":columns: unknown field {word!r}; {did_you_mean(name, COMPUTED)}")
-    return name if name in COMPUTED else None
-
-
-def _field(word: str, option: str) -> str:
-    if _computed(word):
-        raise OptionError(f":{option}: {word!r} is computed; name a field of the run files")
+@contextmanager
+def _of_option(name: str) -> Iterator[None]:
+    """Say in which option the words stand that ask for nothing; without a name, in the argument."""
     try:
-        return field_name(word)
-    except UnknownFieldError as error:
-        raise OptionError(f":{option}: {error}") from None
+        yield
+    except query_words.QueryError as error:
+        raise OptionError(f":{name}: {error}" if name else str(error), error.code) from None
 
 
 def counts(given: Mapping[str, str], limits: Mapping[str, int], problems: Problems) -> dict[str, int | None]:

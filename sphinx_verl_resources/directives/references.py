@@ -8,12 +8,12 @@ from docutils import nodes
 from sphinx.roles import XRefRole
 
 from ..catalog.names import sizes_hint
+from ..catalog.query_words import REGISTRIES
 from ..diagnostics import Code, Severity, suggest_or
 from ..domain import VerlDomain
 from ..logs import log_at
 from ..objects import GPU, KINDS, LABELS, MODEL, RUN, SIZE
 from ..uses import ExtensionUse, ObjectUse
-from .options import REGISTRIES
 
 if TYPE_CHECKING:
     from docutils.nodes import Element

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 
+from ..catalog.query_words import REGISTRIES, phrases
 from ..diagnostics import Code, suggest_or
 from ..domain import VerlDomain
 from ..objects import GPU, LABELS, MODEL, Shown
@@ -34,7 +35,7 @@ class RegistryDirective(VerlDirective):
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The table."""
         domain = VerlDomain.of(self.env)
-        names = options.phrases(" ".join(self.arguments)) if self.arguments else []
+        names = phrases(" ".join(self.arguments)) if self.arguments else []
         if self.arguments and not names:
             raise OptionError("name at least one, with commas between, or leave the argument out")
         for name in names:
@@ -63,7 +64,7 @@ class RegistryDirective(VerlDirective):
         domain.note_use(ObjectUse(self.kind, name, recorded or name))
         if recorded is None:
             known = domain.names(self.kind)
-            hint = suggest_or(name, known, options.REGISTRIES[self.kind])
+            hint = suggest_or(name, known, REGISTRIES[self.kind])
             raise OptionError(f"there is no {LABELS[self.kind]} {name!r}; {hint}", self.unknown)
 
     def rows(self, entries: Sequence[Any]) -> nodes.tgroup:

@@ -8,15 +8,16 @@ from docutils import nodes
 from sphinx import addnodes
 
 from ..catalog import selection
-from ..catalog.fields import NOT_RECORDED, PAGE_COLUMNS
+from ..catalog.fields import PAGE_COLUMNS
 from ..catalog.names import row_id, size_slug
+from ..catalog.query_words import phrases
 from ..catalog.selection import RunQuery
 from ..diagnostics import Code, Severity
 from ..domain import VerlDomain
 from ..logs import log_at
 from ..memory.shapes import AnalysisError
 from ..objects import RUN, SIZE, Shown
-from ..render.runs import COMPUTED, TABLE_CLASS, run_about, run_title, templates_used
+from ..render.runs import COMPUTED, TABLE_CLASS, run_about, run_title, templates_used, uncomputed_texts
 from ..render.sentences import fill, listed
 from ..render.table import one_cell
 from ..uses import ConfigUse, KnownUse, RunsUse
@@ -46,7 +47,6 @@ class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names no
 
 #: The attribute that marks a section of ours until ``SectionsToCaptions`` has seen it.
 SECTION_SIZE = "verl_size"
-NOT_COMPUTED = N_("not computed")
 NONE_YET = N_("No run is recorded yet. {link}")
 
 
@@ -140,7 +140,7 @@ class VerlRuns(VerlDirective):
         for name in selection.FILTERS:
             with problems.noted():
                 if name in given:
-                    values = options.phrases(given[name])
+                    values = phrases(given[name])
                     for value in values:
                         domain.note_use(KnownUse(name, value))
                     filters.append((name, options.filter_values(domain.catalog, name, values)))
@@ -239,7 +239,7 @@ class VerlRuns(VerlDirective):
         try:
             return run_texts(VerlDomain.of(self.env).ask(RunEstimate(run.id)))
         except AnalysisError:
-            return dict.fromkeys(COMPUTED, _(NOT_COMPUTED if run.settings else NOT_RECORDED))
+            return uncomputed_texts(run)
 
     def _runs_table(self, inside: nodes.Element) -> nodes.table:
         return self.table(TABLE_CLASS, inside, "", with_options="caption" in self.options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..catalog.query_words import REGISTRIES, phrases
 from ..diagnostics import Code, suggest_or
 from ..domain import VerlDomain
 from ..uses import KnownUse
@@ -105,7 +106,7 @@ class VerlWhatIf(SettingsDirective):
         domain = VerlDomain.of(self.env)
         domain.note_use(KnownUse("model", name))
         if domain.catalog.architectures.get(name) is None:
-            hint = suggest_or(name, domain.catalog.architectures.names, options.REGISTRIES["model"])
+            hint = suggest_or(name, domain.catalog.architectures.names, REGISTRIES["model"])
             raise OptionError(f":models: there is no model {name!r}; {hint}", Code.unknown_model)
 
     def _check_settings(self, body: Body, problems: options.Problems) -> None:
@@ -143,7 +144,7 @@ def _names(given: Mapping[str, str], option: str, check: Callable[[str], None]) 
     if option not in given:
         return None
     found: list[str] = []
-    for name in options.phrases(given[option]):
+    for name in phrases(given[option]):
         check(name)
         if name.casefold() in map(str.casefold, found):
             raise OptionError(f":{option}: {name!r} stands there twice; keep one of the two")

@@ -10,7 +10,7 @@ from ..catalog.models.accuracy import Accuracy
 from .backtest import Summary, ranges_from, score, summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..catalog.models.case import Case
     from .backtest import Score
@@ -25,12 +25,14 @@ accuracy:
 """
 
 
-def accuracy_of(cases: Sequence[Case], facts: Facts) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
+def accuracy_of(
+    cases: Sequence[Case], facts: Facts, watched: Callable[[Sequence[Case]], Iterable[Case]] = iter
+) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
     """Every case scored with the ranges that the cases themselves give, and the record of it.
 
-    Figures are rounded to three decimals.
+    Figures are rounded to three decimals. ``watched`` hands the cases on while somebody looks.
     """
-    first = [score(case, facts) for case in cases]
+    first = [score(case, facts) for case in watched(cases)]
     ranges = {found.kind: found for found in ranges_from(first)}
     rounded = {
         name: replace(
@@ -41,7 +43,7 @@ def accuracy_of(cases: Sequence[Case], facts: Facts) -> tuple[tuple[Score, ...],
     placeholder = (_entry(Summary(name, 1, 0, 0, 0, 0, 0), found) for name, found in rounded.items())
     accuracy = Registry([((entry.name,), entry) for entry in placeholder], str)
     with_ranges = type(facts)(facts.gpus, facts.architectures, facts.config_keys, accuracy)
-    scores = tuple(score(case, with_ranges) for case in cases)
+    scores = tuple(score(case, with_ranges) for case in watched(cases))
     found = {summary.group: summary for summary in summaries(scores)}
     names = dict.fromkeys([*found, *rounded])
     empty = Summary("", 1, 0, 0, 0, 0, 0)

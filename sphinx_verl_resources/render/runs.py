@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
 COMPUTED = {"estimate.peak": N_("Computed peak (GiB)"), "estimate.phase": N_("Binding phase")}
+NOT_COMPUTED = N_("not computed")
 NOTES_CLASS = "verl-notes"
 #: How a run came about.
 KIND_WORDS = {
@@ -109,6 +110,11 @@ def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
             if item.ref:
                 used.add("script_url" if item.path else "commit_url")
     return used
+
+
+def uncomputed_texts(run: Run) -> dict[str, str]:
+    """What stands in the columns of ``COMPUTED`` where there is no estimate."""
+    return dict.fromkeys(COMPUTED, _(NOT_COMPUTED if run.settings else NOT_RECORDED))
 
 
 def run_cells(

@@ -7,15 +7,16 @@ import html
 import io
 import json
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
 from ..catalog.fields import as_text, field_value, heading
-from .runs import run_cells
+from .runs import COMPUTED, run_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..catalog.links import Links
     from ..catalog.models.run import Run
@@ -25,12 +26,27 @@ TABULATE = {"plain": "simple", "rst": "rst", "github": "github", "html": "html",
 FORMATS = (*TABULATE, "list-table", "csv", "json")
 
 
-def runs_text(runs: Sequence[Run], columns: Sequence[str], links: Links, form: str) -> str:
-    """The table of ``runs`` in one of ``FORMATS``."""
+def runs_text(
+    runs: Sequence[Run],
+    columns: Sequence[str],
+    links: Links,
+    form: str,
+    computed: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> str:
+    """The table of ``runs`` in one of ``FORMATS``.
+
+    Args:
+        runs: one a row, in order.
+        columns: names of fields, and names in ``runs.COMPUTED``.
+        links: makes the addresses.
+        form: the format.
+        computed: by the ids of runs, what stands in the columns of ``runs.COMPUTED``.
+    """
     if form == "json":
-        return json.dumps([{name: _plain(run, name) for name in columns} for run in runs], indent=2)
-    headings = [heading(name) for name in columns]
-    rows = [[cell.text for cell in run_cells(run, columns, links)] for run in runs]
+        plain = [{name: _plain(run, name, computed.get(run.id, {})) for name in columns} for run in runs]
+        return json.dumps(plain, indent=2)
+    headings = [COMPUTED.get(name) or heading(name) for name in columns]
+    rows = [[cell.text for cell in run_cells(run, columns, links, computed.get(run.id, {}))] for run in runs]
     if form == "csv":
         return csv_text(headings, rows)
     if form == "list-table":
@@ -42,9 +58,9 @@ def runs_text(runs: Sequence[Run], columns: Sequence[str], links: Links, form: s
     return tabulate(rows, headings, tablefmt=TABULATE[form], disable_numparse=True)
 
 
-def _plain(run: Run, name: str) -> Any:
+def _plain(run: Run, name: str, computed: Mapping[str, str]) -> Any:
     """A value as JSON has it: numbers as numbers, null where nothing is recorded."""
-    value = field_value(run, name)
+    value = computed[name] if name in computed else field_value(run, name)
     return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
 
 
