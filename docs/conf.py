@@ -18,6 +18,7 @@ extensions = [
     "limits",
     "architecture",
     "benchmarks",
+    "command_line",
     "sizes",
     "sphinx_verl_resources",
 ]

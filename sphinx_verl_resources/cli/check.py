@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Severity
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_checked
+from .terminal import report
 
 if TYPE_CHECKING:
     import argparse
@@ -47,8 +47,7 @@ def run(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(json.dumps([_plain(problem) for problem in problems], indent=2))
     else:
-        for problem in problems:
-            print(problem, file=sys.stderr)
+        report(problems)
         counts = {
             "run": len(catalog.runs) + len(catalog.broken),
             "error": errors,

@@ -136,7 +136,9 @@ class CaseGpus(Record):
 
     count: int | None = Field(None, ge=1, le=100_000, description="Number of GPUs, over all nodes.")
     type: Text | None = Field(
-        None, description="Name or alias of an entry of gpus.yaml, or what the source says instead."
+        None,
+        description="Name or alias of an entry of gpus.yaml, or what the source says instead.",
+        examples=["H100", "H800", "A100", "H20"],
     )
     nodes: int | None = Field(None, ge=1, le=100_000, description="Number of machines the GPUs are in.")
     memory_gb: float | None = Field(
@@ -259,7 +261,10 @@ class Case(Record):
         None, description="Release, commit or version of the engine, as far as known."
     )
     task: Text | None = Field(None, description="Algorithm and variant, for example grpo-lora.")
-    model: Text = Field(description="Checkpoint: a name of an entry of architectures.yaml.")
+    model: Text = Field(
+        description="Checkpoint: a name of an entry of architectures.yaml.",
+        examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
+    )
     train: Text | None = Field(None, description="Training backend, where the source names it.")
     infer: Text | None = Field(None, description="Rollout engine, where the source names it.")
     gpus: CaseGpus = Field(

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
+from ..names import Kind
 from .accuracy import Accuracy
 from .base import Record
 from .gpu import Gpu
@@ -31,7 +32,7 @@ class ExportedRun(Record):
 
     id: str = Field(description="Unique name.")
     row_id: str = Field(description="Id of its row on a page, to be linked behind '#'.")
-    status: str = Field(description="How the run is known: the field kind of its record.")
+    status: Kind = Field(description="How the run is known: the field kind of its record.")
     record: Run = Field(description="The run as its file records it; what the file leaves out is left out.")
     gpu: str | None = Field(description="Name in the list of GPUs; null where the source names none.")
     computed: Computed | None = Field(description="null where it cannot be computed.")

@@ -54,7 +54,8 @@ class Gpus(Record):
 
     count: int = Field(ge=1, le=100_000, description="Number of GPUs, over all nodes.")
     type: Text | None = Field(
-        description="Name or alias of an entry of gpus.yaml; null where the source does not name the GPU."
+        description="Name or alias of an entry of gpus.yaml; null where the source does not name the GPU.",
+        examples=["H100", "H800", "A100", "H20"],
     )
     nodes: int | None = Field(None, ge=1, le=100_000, description="Number of machines the GPUs are in.")
     memory_gb: float | None = Field(
@@ -195,9 +196,17 @@ class Run(Record):
         description="MIN: fits with every memory optimisation on. RECOMMENDED: best throughput. "
         "null where the source claims neither."
     )
-    model: Text = Field(description="Checkpoint that the script loads; an entry of architectures.yaml.")
-    task: Text = Field(description="Algorithm and variant, for example GRPO or GRPO-LoRA.")
-    gpus: Gpus = Field(description="How many GPUs, and which.", examples=[{"count": 4, "type": "H800"}])
+    model: Text = Field(
+        description="Checkpoint that the script loads; an entry of architectures.yaml.",
+        examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
+    )
+    task: Text = Field(
+        description="Algorithm and variant, for example GRPO or GRPO-LoRA.",
+        examples=["GRPO", "GRPO-LoRA", "PPO", "DAPO"],
+    )
+    gpus: Gpus = Field(
+        description="How many GPUs over all nodes, and which.", examples=[{"count": 4, "type": "H800"}]
+    )
     train: Train = Field(description="Training backend.")
     infer: Infer | None = Field(
         description="Rollout engine; null where the source does not name it.",

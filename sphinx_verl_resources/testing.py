@@ -1,0 +1,38 @@
+"""For the tests of repositories that hold data: the same judgement as ``verl-resources check``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import os
+
+    from .diagnostics import Diagnostic
+
+
+def assert_data(path: str | os.PathLike[str], *, warnings: bool = False) -> None:
+    """Fail where the data have problems.
+
+    Args:
+        path: a data directory, the one that holds ``runs``.
+        warnings: whether warnings count too.
+
+    Raises:
+        AssertionError: they have; its text is what ``verl-resources check`` prints, a problem a line.
+        OSError: there is no data directory.
+    """
+    from .diagnostics import Severity
+
+    found = [problem for problem in _problems(path) if warnings or problem.severity is Severity.ERROR]
+    if found:
+        raise AssertionError("\n".join(map(str, ["the data have problems:", *found])))
+
+
+def _problems(path: str | os.PathLike[str]) -> list[Diagnostic]:
+    """Everything that ``verl-resources check`` says about a data directory, in its order."""
+    import os
+
+    from .cli.data import load_checked
+
+    _, found = load_checked([os.fspath(path)])
+    return sorted(found, key=lambda problem: problem.sort_key)

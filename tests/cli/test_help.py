@@ -1,0 +1,204 @@
+"""Every help text: what it says is so, and its examples do what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.cli.main import COMMANDS, build_parser
+
+ROOT = Path(__file__).resolve().parents[2]
+_spec = importlib.util.spec_from_file_location("docs_command_line", ROOT / "docs/_ext/command_line.py")
+command_line = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = command_line  # where its dataclass looks its names up
+_spec.loader.exec_module(command_line)
+
+EXAMPLES = [
+    pytest.param(module.NAME, command, id=command)
+    for module in COMMANDS
+    for command, _meaning in command_line.help_of(module.EXAMPLES).examples
+]
+CASE = {
+    "id": "a",
+    "framework": "verl",
+    "model": "Qwen/Qwen2.5-7B",
+    "gpus": {"count": 8, "type": "H100"},
+    "config": {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True},
+    "outcome": "fits",
+}
+SCRIPT = """\
+python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256 \\
+    data.max_prompt_length=512 data.max_response_length=1024 \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct actor_rollout_ref.rollout.name=vllm \\
+    actor_rollout_ref.actor.use_dynamic_bsz=True trainer.n_gpus_per_node=8 trainer.nnodes=1
+"""
+QWEN = {
+    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584,
+    "intermediate_size": 18944, "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+    "vocab_size": 152064, "tie_word_embeddings": False, "max_position_embeddings": 32768,
+}  # fmt: skip
+
+
+@pytest.fixture
+def scratch(tmp_path, monkeypatch, make_run_text):
+    """A folder with every file that an example names."""
+    for folder in ("data", "docs/data"):
+        (tmp_path / folder / "runs").mkdir(parents=True)
+        for name in ("a", "b"):
+            (tmp_path / folder / "runs" / f"{name}.yaml").write_text(make_run_text(id=name), "utf-8")
+    files = {
+        "cases.yaml": yaml.safe_dump([CASE]),
+        "run.sh": SCRIPT,
+        "run.yaml": "data: {train_batch_size: 256}\ntrainer: {n_gpus_per_node: 8}\n",
+        "config.json": json.dumps(QWEN),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "command"), EXAMPLES)
+def test_examples(scratch, capsys, needs, name, command):
+    """Each example runs as it stands, in a folder with the files that it names."""
+    if name == "completion":
+        needs("shtab")
+    command, _, target = command.partition(" > ")
+    words = shlex.split(command)
+    assert words[:2] == ["verl-resources", name]
+    before = set(scratch.rglob("*"))
+    code = main(words[1:])
+    out, err = capsys.readouterr()
+    # What nothing sets is told, and does not keep an example from its answer.
+    said = [line for line in err.splitlines() if " WARNING: " not in line]
+    assert (code, said) == (0, [])
+    if target:
+        assert re.fullmatch(r"[\w.-]+", target)
+    new = {path for path in scratch.rglob("*") if path.is_file()} - before
+    written = {"--output", "--record"} & set(words)
+    assert out or new
+    assert bool(new) is bool(written or name in {"new", "import-rst"})
+
+
+@pytest.mark.parametrize("module", COMMANDS, ids=lambda module: module.NAME)
+def test_every_help_has_purpose_examples_and_exit_codes(module, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main([module.NAME, "--help"])
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    said = command_line.help_of(module.EXAMPLES)
+    assert len(said.examples) >= 2
+    assert re.fullmatch(r"0 .*\b2 could not run\.( .*)?", said.exit_codes)
+    assert module.HELP[0].islower()
+    assert "\n" not in module.HELP
+    assert not module.HELP.endswith(".")
+    assert f"examples:\n  verl-resources {module.NAME}" in text
+
+
+@pytest.mark.parametrize("module", COMMANDS, ids=lambda module: module.NAME)
+def test_every_option_is_explained(module):
+    for action in build_parser()[1][module.NAME]._actions:
+        assert action.help, action
+        assert not action.help.endswith("."), action
+        if action.nargs != 0:
+            assert action.metavar or action.choices or action.required, action
+
+
+def test_same_things_have_the_same_names():
+    """An option that several commands have takes the same kind of value in each."""
+    found: dict[str, set[str]] = {}
+    for name, parser in build_parser()[1].items():
+        for action in parser._actions:
+            for option in action.option_strings:
+                found.setdefault(option, set()).add(name)
+    printing = {"check", "table", "export", "estimate", "plan", "backtest"}
+    assert found["--format"] >= printing
+    assert found["--output"] >= printing - {"check"} | {"schema"}
+    assert found["--data"] >= printing - {"check"}
+    assert found["--color"] == set(build_parser()[1])
+    for name in printing:
+        (form,) = [action for action in build_parser()[1][name]._actions if action.dest == "format"]
+        assert "json" in form.choices
+
+
+def test_alone_it_prints_help(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main([])
+    assert exit_.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(f"\n    {module.NAME}" in err for module in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["chek"], "unknown command 'chek'; did you mean 'check'?"),
+        (["tabel", "--help"], "unknown command 'tabel'; did you mean 'table'?"),
+        (["zzz"], "unknown command 'zzz'; the commands are "),
+        (["check", "--fromat=json"], "unrecognized arguments: --fromat; did you mean '--format'?"),
+        (["plan", "--taks", "GRPO"], "unrecognized arguments: --taks; did you mean '--task'?"),
+        (["schema", "--qqq"], "unrecognized arguments: --qqq; see verl-resources schema --help"),
+        (["table", "--format", "jsn"], "invalid choice: 'jsn' (choose from "),
+    ],
+)
+def test_misspelt(words, message, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(words)
+    assert exit_.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_option_may_be_shortened(data, monkeypatch, capsys):
+    data.run("a")
+    monkeypatch.chdir(data.path.parent)
+    assert main(["check", "--form", "json"]) == 0
+    assert capsys.readouterr().out == "[]\n"
+
+
+def test_as_a_program_alone():
+    result = subprocess.run([sys.executable, "-m", "sphinx_verl_resources"], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "commands:" in result.stderr
+
+
+def test_the_reference_has_every_command_and_option(project, root, monkeypatch):
+    monkeypatch.syspath_prepend(str(root / "docs" / "_ext"))
+    page = (root / "docs/command-line.rst").read_text("utf-8")
+    assert re.findall(r"docs-commands:: (\w+)", page) == list(command_line.GROUPS)
+    project.conf.update(extensions=["command_line"], smartquotes=False)
+    (project.path / "messages.rst").write_text(":orphan:\n\nM\n=\n", "utf-8")
+    (project.path / "index.rst").write_text(page, "utf-8")
+    built = project.build()
+    assert built.warnings == []
+    soup = built.soup()
+    for module in COMMANDS:
+        section = soup.find(id=f"command-{module.NAME}")
+        section = section if section.name == "section" else section.find_parent("section")
+        terms = " ".join(term.get_text() for term in section.select("dt"))
+        for action in build_parser()[1][module.NAME]._actions:
+            for option in action.option_strings:
+                assert option in terms or option in {"-h", "--help"}, (module.NAME, option)
+        code = section.get_text()
+        for command, _meaning in command_line.help_of(module.EXAMPLES).examples:
+            assert f"$ {command}" in code
+        assert "Exit codes: 0 " in code
+
+
+def test_parts_of_a_help_text():
+    said = command_line.help_of(
+        "examples:\n  verl-resources x\n  verl-resources y \\\n    --z   what it does\n\n"
+        "Two\nlines.\n\nA line.\nExit codes: 0 good."
+    )
+    assert said.examples == (("verl-resources x", ""), ("verl-resources y --z", "what it does"))
+    assert said.text == ("Two lines.", "A line.")
+    assert said.exit_codes == "0 good."
