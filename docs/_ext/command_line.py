@@ -43,7 +43,7 @@ class Help:
 
 
 def help_of(text: str) -> Help:
-    """The parts of an epilog: examples, paragraphs, and the line of exit codes."""
+    """The parts of an epilog: examples, paragraphs, and the exit codes at its end."""
     examples: list[tuple[str, str]] = []
     paragraphs: list[str] = []
     codes = ""
@@ -52,8 +52,10 @@ def help_of(text: str) -> Help:
         if lines[0] == "examples:":
             examples += [_example(line) for line in _whole_lines(lines[1:])]
             continue
-        said = [line for line in lines if not line.startswith("Exit codes: ")]
-        codes = codes or " ".join(lines[len(said) :])
+        begins = next(
+            (index for index, line in enumerate(lines) if line.startswith("Exit codes: ")), len(lines)
+        )
+        said, codes = lines[:begins], codes or " ".join(lines[begins:])
         if said:
             paragraphs.append(" ".join(said))
     return Help(tuple(examples), tuple(paragraphs), codes.removeprefix("Exit codes: "))

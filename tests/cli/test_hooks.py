@@ -118,6 +118,9 @@ def test_the_hook_sees_what_a_registry_does_to_other_files(hook, repository, mak
     git(repository, "-c", "user.name=n", "-c", "user.email=e", "commit", "--quiet", "-m", "A card")
     registry.write_text(card.format("Y1"), "utf-8")
     git(repository, "add", ".")
+    assert run_hook(repository, hook, {"hooks": [{}]}).returncode == 2, (
+        "no ./data: nothing else is taken for it"
+    )
     result = run_hook(repository, hook, {"hooks": [{"args": ["docs/data"]}]})
     assert result.returncode == 1
     assert "docs/data/runs/a.yaml" in result.stderr
