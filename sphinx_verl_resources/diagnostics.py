@@ -121,6 +121,101 @@ class Code(Enum):
         "Correct it; see the message.",
     )
 
+    # What ``verl-resources check`` asks beyond what a build does: see the rules in ``lint``.
+    schema_line = (
+        "The first line of a data file does not lead editors to its schema.",
+        "Begin the file with the line that the message gives.",
+    )
+    field_order = (
+        "The fields of a run do not stand in the order in which all other files have them.",
+        "Move the field to the place that the message names.",
+    )
+    unquoted_version = (
+        "A version, a commit or a range of lines is not in quotes: the next one may be taken for a number.",
+        "Put it in double quotes.",
+    )
+    repeated_text = (
+        "The text of a link says what it would say by itself.",
+        "Remove ``script.text``; the file name is shown without it.",
+    )
+    gpu_count = (
+        "The number of GPUs is not that of the nodes times the GPUs of each.",
+        "Correct the one that is wrong: ``gpus``, ``trainer.nnodes`` or ``trainer.n_gpus_per_node``.",
+    )
+    impossible_settings = (
+        "verl does not start with these settings: sizes that do not divide, or values that do not exist.",
+        "Record the settings that really ran; see the message.",
+    )
+    peak_above_capacity = (
+        "The measured peak is more than the card has.",
+        "Correct the figure, its unit (GiB per GPU) or its counter, or the card.",
+    )
+    future_date = ("A run came into the data on a day that is yet to come.", "Write the day of today.")
+    no_evidence = (
+        "Nothing shows that the run is as recorded.",
+        "Add under ``evidence`` a log, a dashboard or a screenshot.",
+    )
+    no_date = (
+        "A tested run does not say since when it is recorded.",
+        "Add ``added``; which verl was current follows from it.",
+    )
+    no_version = (
+        "A tested run does not say which verl or which rollout engine it ran.",
+        "Add ``versions.verl`` and ``infer.version``, as the log prints them.",
+    )
+    moving_ref = (
+        "A link leads to a branch: what it shows changes, or goes away.",
+        "Name the commit; on GitHub the key y turns the address of a file into one.",
+    )
+    unknown_ref = (
+        "The checkout of verl has no such commit.",
+        "Correct the commit, or fetch it into the checkout.",
+    )
+    unknown_path = (
+        "The commit of verl has no such file, so that the link is dead.",
+        "Correct the path; the message names the nearest one of that commit.",
+    )
+    script_differs = (
+        "The linked script sets a value that is not the recorded one.",
+        "Link the commit that was run, or record what was run.",
+    )
+    unused_entry = (
+        "No run and no case uses an entry of a registry.",
+        "Remove it, or say in ``exceptions.yaml`` what it is there for.",
+    )
+    gpu_memory = (
+        "The memory that a driver reports does not go with the figure that the card is sold by.",
+        "Look both up again; ``memory_mib`` counts 2^20 bytes, ``memory_gb`` is the product's name.",
+    )
+    incomplete_entry = (
+        "An entry of a registry leaves out what its figures rest on.",
+        "Add the key that the message names.",
+    )
+    parameter_count = (
+        "The parameters that are recorded for a model are not those that follow from its shape.",
+        "Compare the shape with config.json; the count follows from it exactly.",
+    )
+    duplicate_run = (
+        "Two runs record the same: model, GPUs, task, backend, engine and settings.",
+        "Keep one, or record what tells them apart.",
+    )
+    recommended_below_min = (
+        "A RECOMMENDED run takes less hardware than what is recorded as the least for its model and task.",
+        "Correct the tag of one of the two.",
+    )
+    far_from_computed = (
+        "The measured peak lies outside the range that is computed from the settings.",
+        "Correct the figure or the settings; if both are right, say so in a note.",
+    )
+    stale_exception = (
+        "An exception excuses nothing, or nothing any more.",
+        "Remove it from ``exceptions.yaml``.",
+    )
+    excused_error = (
+        "An exception is to excuse an error; only warnings can be excused.",
+        "Mend the error, and remove the exception.",
+    )
+
     def __init__(self, meaning: str, remedy: str) -> None:
         self.meaning = meaning
         self.remedy = remedy
@@ -131,8 +226,37 @@ class Code(Enum):
         return f"verl.{self.name}"
 
 
-#: What only the command can meet, since no page reads launch scripts and configs of models.
-COMMAND_LINE_ONLY = frozenset({Code.not_modelled, Code.shell_syntax})
+#: What only ``verl-resources check`` says, of data that a build takes as they are.
+LINT = frozenset(
+    {
+        Code.schema_line,
+        Code.field_order,
+        Code.unquoted_version,
+        Code.repeated_text,
+        Code.gpu_count,
+        Code.impossible_settings,
+        Code.peak_above_capacity,
+        Code.future_date,
+        Code.no_evidence,
+        Code.no_date,
+        Code.no_version,
+        Code.moving_ref,
+        Code.unknown_ref,
+        Code.unknown_path,
+        Code.script_differs,
+        Code.unused_entry,
+        Code.gpu_memory,
+        Code.incomplete_entry,
+        Code.parameter_count,
+        Code.duplicate_run,
+        Code.recommended_below_min,
+        Code.far_from_computed,
+        Code.stale_exception,
+        Code.excused_error,
+    }
+)
+#: What only the command can meet: no page reads launch scripts and configs of models, or asks for this much.
+COMMAND_LINE_ONLY = LINT | {Code.not_modelled, Code.shell_syntax}
 
 
 @dataclass(frozen=True, order=True)

@@ -29,6 +29,8 @@ CONFIG_KEYS = "config_keys.yaml"
 ACCURACY = "accuracy.yaml"
 #: The files of which each data directory may have one, that extends and overrides those before it.
 REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS, ACCURACY)
+#: Problems that are known and excused: the command ``check`` reads it, a build does not.
+EXCEPTIONS = "exceptions.yaml"
 #: Files of one folder that are read; those behind them in the order of their names are not.
 MAX_FILES = 20_000
 #: Bytes of all data files together.
@@ -136,7 +138,7 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
         if directory is bundled and has_own_runs:
             continue
         for name in _names_in(directory.path, directory.shown, reading.problems):
-            if name not in DATA_NAMES:
+            if name not in {*DATA_NAMES, EXCEPTIONS}:
                 problems.extend(_misplaced(directory, name))
         runs.extend(_files_in(directory, RUNS, "a run file is named <id>.yaml", reading))
     by_name = {name: tuple(files) for name, files in registries.items()}
@@ -153,7 +155,7 @@ def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
             hint = f"{what} belong into the folder {directory.show(near or RUNS)!r}"
             yield _unexpected(directory.show(name), "folder", hint)
     elif name.endswith((".yaml", ".yml")):
-        stems = {Path(known).stem: known for known in REGISTRIES}
+        stems = {Path(known).stem: known for known in (*REGISTRIES, EXCEPTIONS)}
         near = nearest(Path(name).stem, stems)
         hint = f"did you mean {stems[near]!r}?" if near else f"a run belongs into the folder {RUNS!r}"
         yield _unexpected(directory.show(name), "file", hint)

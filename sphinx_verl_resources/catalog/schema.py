@@ -13,6 +13,7 @@ from .models.analysis import AnalysisFile
 from .models.architecture import ArchitectureFile
 from .models.case import CaseFile
 from .models.config_key import ConfigKeyFile
+from .models.exceptions import ExceptionsFile
 from .models.export import Export
 from .models.gpu import GpuFile
 from .models.run import Run
@@ -28,6 +29,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "analysis": AnalysisFile,
     "config_keys": ConfigKeyFile,
     "accuracy": AccuracyFile,
+    "exceptions": ExceptionsFile,
     "export": Export,
 }
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .. import __version__
+from ..catalog.yaml_data import printable
 from ..diagnostics import Severity
-from .data import add_path_argument, default_paths, enclosing_data_directory, load_checked
+from ..lint.judge import Verdict, judge
+from ..lint.repository import open_repository
+from ..render.problems import problems_github, problems_json, problems_sarif
+from .data import add_path_argument, default_paths, enclosing_data_directory, load_tree
 from .terminal import report
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from ..diagnostics import Diagnostic
+    from ..lint.tree import Tree
 
 NAME = "check"
 HELP = "check run files, registries and cases"
@@ -23,39 +30,85 @@ examples:
   verl-resources check                 check ./data, or the data directory that one is in
   verl-resources check docs/data       check another directory
   verl-resources check data/runs/a.yaml   one file, in the light of all the others
-  verl-resources check --format json   the same for programs
+  verl-resources check --repo ../verl  links and scripts too, in a checkout of verl
+  verl-resources check --format github annotations in a workflow of GitHub
+  verl-resources check --format sarif > check.sarif
 
-Each problem is a line on standard error: path:line:col: LEVEL: message [code].
-Exit codes: 0 no error, 1 errors found, 2 could not run. Warnings do not fail."""
+Each problem is a line on standard error: path:line:col: LEVEL: message [code]. Other formats are
+written to standard output. What is right in spite of a warning is excused, with the reason, in the
+file exceptions.yaml of the data directory. Every rule is explained in the documentation.
+Exit codes: 0 no error, 1 errors found, 2 could not run. Warnings fail with --strict only."""
+
+FORMATS = ("text", "json", "github", "sarif")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_path_argument(parser, "data directory, or a file or folder in one")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="how problems are printed")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="how problems are printed")
+    parser.add_argument(
+        "--repo",
+        metavar="DIR",
+        help="a git checkout of verl: commits and paths must exist in it, and scripts agree with the "
+        "settings; nothing is fetched or run",
+    )
+    parser.add_argument("--strict", action="store_true", help="warnings fail too")
 
 
 def run(options: argparse.Namespace) -> int:
     """Check and report."""
+    tree = _tree(options)
+    verdict = _asked_for(judge(tree), options.paths)
+    errors = sum(problem.severity is Severity.ERROR for problem in verdict.problems)
+    _print(options.format, verdict, _summary(tree, verdict, errors))
+    return 1 if errors or (options.strict and verdict.problems) else 0
+
+
+def _tree(options: argparse.Namespace) -> Tree:
+    """All data that the paths belong to, with the checkout of verl.
+
+    Raises:
+        OSError: a path is no data, or the checkout is none.
+    """
     directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
-    catalog, found = load_checked(directories)
-    problems = sorted(
-        (problem for problem in found if _is_asked_for(problem, options.paths)),
-        key=lambda problem: problem.sort_key,
+    repository = open_repository(options.repo, printable(options.repo)) if options.repo else None
+    # Somewhere on Earth the day begins 14 hours before it does in Greenwich.
+    today = (datetime.now(timezone.utc) + timedelta(hours=14)).date()
+    return load_tree(directories, today, repository)
+
+
+def _asked_for(verdict: Verdict, paths: Sequence[str]) -> Verdict:
+    """What lies in the files or folders named; everything if none is."""
+    return Verdict(
+        tuple(problem for problem in verdict.problems if _is_asked_for(problem, paths)),
+        tuple(item for item in verdict.excused if _is_asked_for(item.problem, paths)),
     )
-    errors = sum(problem.severity is Severity.ERROR for problem in problems)
-    if options.format == "json":
-        print(json.dumps([_plain(problem) for problem in problems], indent=2))
+
+
+def _print(form: str, verdict: Verdict, summary: str) -> None:
+    if form == "json":
+        print(problems_json(verdict.problems))
+    elif form == "github":
+        print(problems_github(verdict.problems, summary))
+    elif form == "sarif":
+        print(problems_sarif(verdict.problems, verdict.excused, __version__))
     else:
-        report(problems)
-        counts = {
-            "run": len(catalog.runs) + len(catalog.broken),
-            "error": errors,
-            "warning": len(problems) - errors,
-        }
-        summary = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in counts.items())
-        print(f"{', '.join(directories) or 'the dataset of the package'}: {summary}")
-    return 1 if errors else 0
+        report(verdict.problems)
+        print(summary)
+
+
+def _summary(tree: Tree, verdict: Verdict, errors: int) -> str:
+    """What was looked at, and how much was found."""
+    counts = {
+        "run": len(tree.catalog.runs) + len(tree.catalog.broken),
+        "error": errors,
+        "warning": len(verdict.problems) - errors,
+    }
+    texts = [f"{number} {word}{'' if number == 1 else 's'}" for word, number in counts.items()]
+    if verdict.excused:
+        texts.append(f"{len(verdict.excused)} excused")
+    directories = ", ".join(directory.shown for directory in tree.directories)
+    return f"{directories}: {', '.join(texts)}"
 
 
 def _data_directory(path: str) -> str:
@@ -70,7 +123,7 @@ def _data_directory(path: str) -> str:
     return next(iter(enclosing_data_directory(Path.cwd() / path)), path)
 
 
-def _is_asked_for(problem: Diagnostic, paths: list[str]) -> bool:
+def _is_asked_for(problem: Diagnostic, paths: Sequence[str]) -> bool:
     """Whether the problem lies in one of the files or folders named; everything does if none is."""
     # Not resolved: a file that is a link is asked for where it is linked.
     place = Path.cwd() / problem.location.path
@@ -82,15 +135,3 @@ def _is_asked_for(problem: Diagnostic, paths: list[str]) -> bool:
 def _plain_path(path: Path) -> Path:
     """A path without ``.`` and ``..``, links left as they are."""
     return Path(os.path.normpath(path))
-
-
-def _plain(problem: Diagnostic) -> dict[str, Any]:
-    return {
-        "path": problem.location.path,
-        "line": problem.location.line,
-        "column": problem.location.column,
-        "level": problem.severity.name,
-        "code": problem.code.id,
-        "message": problem.message,
-        "hint": problem.hint,
-    }

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..catalog.analysis import load_analysis
-from ..catalog.cases import load_cases
 from ..catalog.files import (
     ACCURACY,
     ARCHITECTURES,
@@ -27,17 +26,20 @@ from ..diagnostics import Location, Severity
 from ..estimator.facts import Facts
 from ..estimator.facts import load_facts as load_facts_beside
 from ..estimator.questions import World
-from ..memory.printed import analysis_problems
+from ..lint.tree import load_tree as tree_of
 from .terminal import progress
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
+    from datetime import date
 
     from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
-    from ..catalog.files import DataFile, Snapshot
+    from ..catalog.files import DataFile, Directory, Snapshot
     from ..diagnostics import Diagnostic
+    from ..lint.repository import Repository
+    from ..lint.tree import Tree
 
 
 def add_path_argument(
@@ -84,17 +86,18 @@ def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
     return catalog, load_analysis(snapshot, catalog)
 
 
-def load_checked(names: Sequence[str]) -> tuple[Catalog, list[Diagnostic]]:
-    """The catalog, and everything that is wrong with it and with what else the directories hold.
+def load_tree(names: Sequence[str], today: date, repository: Repository | None = None) -> Tree:
+    """Data directories, or the bundled dataset, with all that the rules of ``check`` look at.
+
+    Args:
+        names: the directories.
+        today: the day after which nothing can have happened yet.
+        repository: a checkout of verl.
 
     Raises:
         OSError: a path is no data directory.
     """
-    snapshot = read_snapshot(names)
-    catalog = load_catalog(snapshot, watched_files)
-    problems = [*catalog.diagnostics, *analysis_problems(load_analysis(snapshot, catalog))]
-    load_accuracy(snapshot.registries[ACCURACY], problems)
-    return catalog, [*problems, *load_cases(snapshot.cases).diagnostics]
+    return tree_of(bundled_directory(), data_directories(names), today, repository)
 
 
 def load_facts(names: Sequence[str]) -> Facts:
@@ -174,6 +177,15 @@ def read_snapshot(names: Sequence[str]) -> Snapshot:
     Raises:
         OSError: a path is no data directory.
     """
+    return take_snapshot(bundled_directory(), data_directories(names), Location("command line"))
+
+
+def data_directories(names: Sequence[str]) -> list[Directory]:
+    """The data directories of these names.
+
+    Raises:
+        OSError: a path is none.
+    """
     for name in names:
         if not Path(name).is_dir():
             raise NotADirectoryError(
@@ -183,8 +195,7 @@ def read_snapshot(names: Sequence[str]) -> Snapshot:
             raise NotADirectoryError(
                 f"{name}: holds no data; name a data directory, the one that holds runs/"
             )
-    directories = [configured_directory(name, Path.cwd()) for name in names]
-    return take_snapshot(bundled_directory(), directories, Location("command line"))
+    return [configured_directory(name, Path.cwd()) for name in names]
 
 
 def _holds_data(name: str) -> bool:

@@ -49,4 +49,4 @@ def _estimate(domain: VerlDomain, run: Run) -> Estimate | None:
         found = domain.ask(RunEstimate(run.id))
     except AnalysisError:
         return None
-    return found if render.is_complete(found) else None
+    return found if found.is_complete else None

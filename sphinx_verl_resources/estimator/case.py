@@ -77,7 +77,7 @@ def request_of_run(run: Run, facts: Facts) -> Request:
     GPUs is then filled in as a plan would.
     """
     config = dict(run.settings)
-    if _has_own_rollout_gpus(run):
+    if has_own_rollout_gpus(run):
         config.setdefault("trainer.v1.trainer_mode", "separate_async")
     tested = run.kind == "tested"
     request = Request(
@@ -103,7 +103,7 @@ def _version_of_run(run: Run) -> Version:
     return version_on(run.added.isoformat()) if run.kind == "tested" and run.added else DOCUMENTED
 
 
-def _has_own_rollout_gpus(run: Run) -> bool:
+def has_own_rollout_gpus(run: Run) -> bool:
     """Whether rollout and training are on GPUs of their own, as the name of the task says."""
     return any(word in run.task.lower() for word in ("async", "one-step-off", "one step off"))
 

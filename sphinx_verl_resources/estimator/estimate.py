@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..diagnostics import Code
 from .engine import counted_pool
 from .host import host_memory
 from .keys import in_todays_names
@@ -64,6 +65,11 @@ class Estimate(Peaks):
         the sleeping engine counts too, though its memory is free: the figure can exceed the card.
         """
         return counted_pool(self.settings) + max(phase.counted for phase in self.phases)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the settings say enough for an estimate that is worth looking at."""
+        return not any(issue.code is Code.missing_key for issue in self.issues)
 
     @property
     def logged_range(self) -> tuple[float, float]:

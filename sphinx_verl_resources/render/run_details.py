@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..diagnostics import Code
 from ..units import GIB, gib, gib_number
 from ..words import N_, _
 from .estimate import answer
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
 LIST_CLASS = "verl-facts"
 INCOMPLETE = N_("The source quotes only some of the settings, so that nothing is computed from them.")
 NO_SETTINGS = N_("No settings are recorded, so that nothing is computed.")
-
-
-def is_complete(estimate: Estimate) -> bool:
-    """Whether the settings say enough for an estimate that is worth looking at."""
-    return not any(issue.code is Code.missing_key for issue in estimate.issues)
 
 
 def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:

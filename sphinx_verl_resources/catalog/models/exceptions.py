@@ -1,0 +1,54 @@
+"""Exceptions: warnings that are known, and why they are right as they are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from ...diagnostics import Code, did_you_mean
+from .base import Prose, Record, Text, no_todo, problem, some_distinct
+
+#: The words of the shortest reason that says something.
+_WORDS = 4
+
+
+def _code(name: str) -> str:
+    if name not in Code.__members__:
+        raise problem(
+            "unknown_value", f"there is no code {name[:80]!r}", did_you_mean(name, Code.__members__)
+        )
+    return name
+
+
+def _reason(text: str) -> str:
+    no_todo(text)
+    if len(text.split()) < _WORDS or not text.rstrip().endswith((".", "!", "?")):
+        hint = "say why the data are right as they are"
+        raise problem("wrong_value", "expected a sentence with a full stop", hint)
+    return text
+
+
+class Excuse(Record):
+    """One kind of warning, where it is excused, and why."""
+
+    code: Annotated[
+        str, AfterValidator(_code), WithJsonSchema({"type": "string", "enum": list(Code.__members__)})
+    ] = Field(description="The code of the warning, without ``verl.`` before it.")
+    files: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] = Field(
+        description="The files, seen from the data directory: runs/a.yaml."
+    )
+    names: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] | None = Field(
+        None, description="The entries of these files that are meant; absent: all of them."
+    )
+    reason: Annotated[Prose, AfterValidator(_reason)] = Field(
+        description="Why the data are right as they are: a sentence."
+    )
+
+
+class ExceptionsFile(Record):
+    """The file ``exceptions.yaml``."""
+
+    exceptions: tuple[Excuse, ...] = Field(
+        description="The exceptions; one that excuses nothing any more is an error."
+    )

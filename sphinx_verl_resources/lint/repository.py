@@ -1,0 +1,137 @@
+"""A checkout of verl, asked with git: what a commit is, which files it has, what they hold.
+
+Nothing is checked out, run, or fetched, and what a repository configures for itself is not called.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ..diagnostics import nearest
+
+#: Seconds for one question; each takes some milliseconds.
+_TIMEOUT = 30
+#: Bytes of a file that are read; no launch script comes near.
+_MAX_BYTES = 1 << 20
+#: Nothing is asked of a network, nor of the person at the terminal; nothing is written.
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "LC_ALL": "C",
+}
+
+
+class RepositoryError(OSError):
+    """The checkout cannot be asked."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A checkout; ``shown`` is what the user calls it."""
+
+    path: Path
+    shown: str
+    _commits: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
+    _paths: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def commit(self, ref: str) -> str | None:
+        """The full name of the commit that a commit, tag or branch stands for; None where there is none."""
+        if ref not in self._commits:
+            # A clone has branches of its own for few of those of where it comes from.
+            names = (ref, f"refs/remotes/origin/{ref}")
+            self._commits[ref] = next(filter(None, map(self._resolved, names)), None)
+        return self._commits[ref]
+
+    def _resolved(self, name: str) -> str | None:
+        code, output = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return output.decode().strip() if code == 0 else None
+
+    @cached_property
+    def is_shallow(self) -> bool:
+        """Whether the clone lacks commits on purpose."""
+        return self._ask("rev-parse", "--is-shallow-repository")[1].strip() == b"true"
+
+    def paths(self, commit: str) -> tuple[str, ...]:
+        """All files of a commit.
+
+        Raises:
+            RepositoryError: the clone lacks them.
+        """
+        if commit not in self._paths:
+            code, output = self._ask("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+            if code:
+                raise RepositoryError(f"{self.shown}: lacks the files of {commit[:12]}; fetch them")
+            names = output.decode("utf-8", "surrogateescape").split("\0")
+            self._paths[commit] = tuple(name for name in names if name)
+        return self._paths[commit]
+
+    def has(self, commit: str, path: str) -> bool:
+        """Whether a commit has a file of this name."""
+        return path in self.paths(commit)
+
+    def nearest(self, commit: str, path: str) -> str | None:
+        """The file of a commit that is most likely meant: of the same name elsewhere, or spelt alike."""
+        paths = self.paths(commit)
+        name = path.rsplit("/", 1)[-1]
+        same = [other for other in paths if other.rsplit("/", 1)[-1] == name]
+        beside = [other for other in paths if other.rpartition("/")[0] == path.rpartition("/")[0]]
+        return nearest(path, same) or next(iter(same), None) or nearest(path, beside) or nearest(path, paths)
+
+    def text(self, commit: str, path: str) -> str | None:
+        """What a file of a commit holds; None where the clone has left it out, or it is no text."""
+        code, output = self._ask("cat-file", "blob", f"{commit}:{path}")
+        if code or len(output) > _MAX_BYTES:
+            return None
+        try:
+            return output.decode()
+        except UnicodeDecodeError:
+            return None
+
+    def _ask(self, *arguments: str) -> tuple[int, bytes]:
+        """The exit code and the output of a command of git that only reads."""
+        command = ["git", "-C", str(self.path), "-c", "core.fsmonitor=false", *arguments]
+        # What a hook of git has set names the repository that the hook is in.
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("GIT_") or name.startswith("GIT_CONFIG_")
+        }
+        try:
+            done = subprocess.run(
+                command,
+                env={**kept, **_ENVIRONMENT},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_TIMEOUT,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise RepositoryError("git is not installed, and --repo needs it") from None
+        except subprocess.TimeoutExpired:
+            raise RepositoryError(f"{self.shown}: git gave no answer in {_TIMEOUT} seconds") from None
+        return done.returncode, done.stdout
+
+
+def open_repository(name: str, shown: str) -> Repository:
+    """The checkout at a path.
+
+    Raises:
+        RepositoryError: there is none, or git cannot be asked.
+    """
+    path = Path(name)
+    if not path.is_dir():
+        raise RepositoryError(f"{shown}: no such directory; --repo names a git checkout of verl")
+    repository = Repository(path, shown)
+    if repository._ask("rev-parse", "--git-dir")[0]:
+        raise RepositoryError(
+            f"{shown}: no git checkout, or not one of yours; --repo names a checkout of verl"
+        )
+    return repository
