@@ -16,6 +16,7 @@ extensions = [
     "reference_lists",
     "estimator_lists",
     "limits",
+    "rules_list",
     "architecture",
     "benchmarks",
     "command_line",

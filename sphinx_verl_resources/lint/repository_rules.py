@@ -52,8 +52,9 @@ def script_differs(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
         return
     text = repository.text(commit, script.path)
     if text is None:
-        message = f"{repository.shown} has the name and not the content of {script.path[:200]!r}"
-        yield at_value(entry.source, ("script", "path"), message, "fetch it, so that it can be compared")
+        message = f"the content of {script.path[:200]!r} cannot be read as text in {repository.shown}"
+        hint = "the settings were not compared; where the clone leaves contents out, fetch them"
+        yield at_value(entry.source, ("script", "path"), message, hint)
         return
     said = read_script(text, script.path).values
     for key, value in entry.run.settings.items():

@@ -46,7 +46,8 @@ class Rule:
         code: what its messages carry; meaning and remedy stand there.
         scope: what it looks at.
         severity: of all that it finds.
-        find: the function that looks. Rules that a build keeps too find nothing here.
+        find: the function that looks. What a build or the reading of exceptions
+            reports has a rule that finds nothing more.
         fixable: whether a program can repair what it finds; what needs a checkout of verl to know the value
             is ``with-repository``.
         needs_repository: whether it only looks where a checkout of verl is given.

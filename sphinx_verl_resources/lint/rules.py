@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 
 
-def _found_by_the_build(tree: Tree) -> Iterator[Finding]:
-    """Nothing more: the catalog reports it, in builds too."""
+def _found_elsewhere(tree: Tree) -> Iterator[Finding]:
+    """Nothing more: the catalog reports it, in builds too, or whoever reads the exceptions."""
     return iter(())
 
 
@@ -26,7 +26,7 @@ RULES: tuple[Rule, ...] = (
     Rule(Code.field_order, "file", _WARNING, each_file(file_rules.field_order), "yes"),
     Rule(Code.unquoted_version, "file", _WARNING, each_file(file_rules.unquoted_version), "yes"),
     Rule(Code.repeated_text, "file", _WARNING, each_file(file_rules.repeated_text), "yes"),
-    Rule(Code.id_mismatch, "file", _ERROR, _found_by_the_build, "yes"),
+    Rule(Code.id_mismatch, "file", _ERROR, _found_elsewhere, "yes"),
     Rule(Code.gpu_count, "run", _ERROR, each_run(run_rules.gpu_count)),
     Rule(Code.impossible_settings, "run", _ERROR, each_run(run_rules.impossible_settings)),
     Rule(Code.peak_above_capacity, "run", _ERROR, each_run(run_rules.peak_above_capacity)),
@@ -47,4 +47,6 @@ RULES: tuple[Rule, ...] = (
     Rule(Code.duplicate_run, "tree", _WARNING, tree_rules.duplicate_run),
     Rule(Code.recommended_below_min, "tree", _WARNING, tree_rules.recommended_below_min),
     Rule(Code.far_from_computed, "tree", _WARNING, tree_rules.far_from_computed),
+    Rule(Code.stale_exception, "tree", _ERROR, _found_elsewhere),
+    Rule(Code.excused_error, "tree", _ERROR, _found_elsewhere),
 )

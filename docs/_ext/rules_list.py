@@ -1,0 +1,68 @@
+"""``.. docs-rules::``: the rules of ``verl-resources check``, each with an example that breaks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reference_lists import Generated
+
+from sphinx_verl_resources.diagnostics import LINT
+from sphinx_verl_resources.lint.rules import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sphinx.application import Sphinx
+
+    from sphinx_verl_resources.lint.rule import Rule
+
+EXAMPLES = Path(__file__).parent.parent / "rules"
+SCOPES = {
+    "file": "the text of a file",
+    "run": "one run",
+    "registry": "the entries of a registry",
+    "tree": "all data of a directory",
+}
+FIXABLE = {"no": "no", "yes": "yes", "with-repository": "with a checkout of verl, that tells the value"}
+
+
+class Rules(Generated):
+    """All of them: a table, and a section for each."""
+
+    def lines(self) -> Iterator[str]:
+        yield ".. list-table::"
+        yield "   :header-rows: 1"
+        yield "   :class: docs-codes"
+        yield ""
+        yield "   * - Rule\n     - Looks at\n     - Level\n     - Can be repaired"
+        for rule in RULES:
+            name = rule.code.name
+            yield f"   * - :ref:`{name} <rule-{name}>`\n     - {SCOPES[rule.scope]}"
+            yield f"     - {rule.severity.value}\n     - {rule.fixable.replace('-', ' ')}"
+        for rule in RULES:
+            yield from self.section(rule)
+
+    def section(self, rule: Rule) -> Iterator[str]:
+        name = rule.code.name
+        yield from ("", f".. _rule-{name}:", "", f"``{name}``", "^" * (len(name) + 4), "")
+        yield from (rule.code.meaning, rule.code.remedy, "")
+        yield f":Looks at: {SCOPES[rule.scope]}"
+        yield f":Level: {rule.severity.value}"
+        yield f":Can be repaired: {FIXABLE[rule.fixable]}"
+        yield f":Said by: {'the command' if rule.code in LINT else 'the command, and a build'}"
+        if rule.needs_repository:
+            yield ":Needs: a checkout of verl, ``--repo``"
+        yield ""
+        folder = EXAMPLES / name
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".txt"):
+            inside = path.relative_to(folder).as_posix()
+            language = "yaml" if path.suffix == ".yaml" else "bash"
+            yield from (f".. literalinclude:: /rules/{name}/{inside}", f"   :language: {language}")
+            yield from (f"   :caption: {inside}", "")
+        yield from (f".. literalinclude:: /rules/{name}/expected.txt", "   :language: text", "")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("docs-rules", Rules)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,133 @@
+"""Data directories and checkouts of verl for the rules, on registries without cases, which load fast."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sphinx_verl_resources.catalog.files import REGISTRIES, Directory, bundled_directory, configured_directory
+from sphinx_verl_resources.catalog.run_text import run_text
+from sphinx_verl_resources.lint.judge import Verdict, judge
+from sphinx_verl_resources.lint.repository import Repository, open_repository
+from sphinx_verl_resources.lint.tree import load_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TODAY = date(2026, 11, 22)
+#: A run that breaks no rule.
+GOOD: dict[str, Any] = {
+    "id": "a",
+    "size": "7B",
+    "tag": "MIN",
+    "model": "Qwen/Qwen2.5-7B-Instruct",
+    "task": "GRPO",
+    "gpus": {"count": 2, "type": "H100"},
+    "train": "fsdp",
+    "infer": {"engine": "vllm", "version": "0.8.3"},
+    "added": date(2025, 6, 12),
+    "versions": {"verl": "0.4.0"},
+    "evidence": [{"kind": "log", "url": "https://example.org/log"}],
+}
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "A",
+    "GIT_AUTHOR_EMAIL": "a@example.org",
+    "GIT_COMMITTER_NAME": "A",
+    "GIT_COMMITTER_EMAIL": "a@example.org",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory) -> Directory:
+    """The registries of the package, and nothing else of it."""
+    folder = tmp_path_factory.mktemp("package")
+    for name in REGISTRIES:
+        if name != "analysis.yaml":
+            shutil.copy(bundled_directory().path / name, folder / name)
+    return Directory(folder, "package")
+
+
+@dataclass
+class Checked:
+    """A data directory called ``data`` in a folder that may hold a checkout called ``verl``."""
+
+    path: Path
+    base: Directory
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the data."""
+        file = self.path / "data" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+
+    def run(self, name: str = "a", **changes: Any) -> None:
+        """Write a run that is good but for the changes; ``...`` leaves a field out."""
+        fields = {**GOOD, "id": name, **changes}
+        self.write(f"runs/{name}.yaml", run_text({k: v for k, v in fields.items() if v is not ...}))
+
+    def excuse(self, *entries: str) -> None:
+        """Write exceptions, each in flow style."""
+        lines = ["# yaml-language-server: $schema=schema/exceptions.json", "exceptions:"]
+        self.write("exceptions.yaml", "\n".join([*lines, *(f"  - {entry}" for entry in entries), ""]))
+
+    def judge(self, repository: Repository | None = None) -> Verdict:
+        """What is wrong."""
+        directory = configured_directory("data", self.path)
+        return judge(load_tree(self.base, [directory], TODAY, repository))
+
+    def problems(self, repository: Repository | None = None) -> list[str]:
+        """What is wrong, as it is printed."""
+        return [str(problem) for problem in self.judge(repository).problems]
+
+    def codes(self, repository: Repository | None = None) -> list[str]:
+        """The codes of what is wrong."""
+        return [problem.code.name for problem in self.judge(repository).problems]
+
+
+@pytest.fixture
+def checked(tmp_path, base) -> Checked:
+    """An empty data directory."""
+    (tmp_path / "data/runs").mkdir(parents=True)
+    return Checked(tmp_path, base)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git in a folder; nothing of the person who runs the tests has a say in it."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(
+        command, env={**environment, **IDENTITY}, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def verl_git():
+    """A function that runs git in a folder."""
+    return git
+
+
+@pytest.fixture
+def verl(tmp_path):
+    """A function that makes a checkout with these files, tagged as release 0.4.0."""
+
+    def make(files: dict[str, str], name: str = "verl") -> Repository:
+        folder = tmp_path / name
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, "utf-8")
+        git(folder, "init", "-q", "-b", "main")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "-m", "Everything")
+        git(folder, "tag", "v0.4.0")
+        return open_repository(str(folder), name)
+
+    return make

@@ -1,0 +1,199 @@
+"""A real checkout of verl, made by git: what exists in it, what does not, and what it must not do."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.lint.repository import RepositoryError, open_repository
+
+PATH = "examples/run_qwen2_5_7b_fsdp.sh"
+SCRIPT = """\
+N_GPUS=${N_GPUS:-2}
+python3 -m verl.trainer.main_ppo \\
+    data.train_batch_size=$((N_GPUS * 128)) \\
+    +actor_rollout_ref.model.lora_rank=32 \\
+    actor_rollout_ref.model.target_modules=all-linear \\
+    actor_rollout_ref.model.path="$MODEL" \\
+    actor_rollout_ref.model.use_remove_padding=True \\
+    actor_rollout_ref.rollout.gpu_memory_utilization=0.6
+"""
+
+
+@pytest.fixture
+def repository(verl):
+    return verl({PATH: SCRIPT, "examples/tuning/a.sh": "", "docs/a.md": "A\n"})
+
+
+def script(ref="v0.4.0", path=PATH):
+    return {"ref": ref, "path": path}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("data.train_batch_size", 256, None),
+        ("data.train_batch_size", 1024, "data.train_batch_size is 1024, and 256 in the script"),
+        ("actor_rollout_ref.model.lora_rank", 32.0, None),
+        ("actor_rollout_ref.model.lora_rank", 64, "lora_rank is 64, and 32 in the script"),
+        ("actor_rollout_ref.model.use_remove_padding", False, "is false, and true in the script"),
+        ("actor_rollout_ref.model.use_remove_padding", 1, "is 1, and true in the script"),
+        ("actor_rollout_ref.model.target_modules", "all-linear", None),
+        ("actor_rollout_ref.rollout.gpu_memory_utilization", 0.4, "is 0.4, and 0.6 in the script"),
+        ("actor_rollout_ref.model.path", "Qwen/Qwen2.5-7B", None),  # which the script alone does not tell
+        ("data.max_prompt_length", 77, None),  # which it leaves to the default
+    ],
+)
+def test_settings_beside_those_of_the_script(checked, repository, key, value, found):
+    checked.run(script=script(), settings={key: value})
+    problems = [line for line in checked.problems(repository) if "script_differs" in line]
+    assert [found in line for line in problems] == ([True] if found else [])
+
+
+def test_the_script_is_that_of_the_commit_and_not_the_one_on_disk(checked, repository, verl_git):
+    checked.run(script=script(), settings={"data.train_batch_size": 256})
+    (repository.path / PATH).write_text(SCRIPT.replace("128", "1"), "utf-8")
+    assert checked.codes(repository) == []
+    verl_git(repository.path, "commit", "-q", "-a", "-m", "Another batch")
+    fresh = open_repository(str(repository.path), "verl")
+    assert checked.codes(fresh) == []
+    checked.run(script=script(ref=fresh.commit("main")), settings={"data.train_batch_size": 256})
+    assert checked.codes(fresh) == ["script_differs"]
+
+
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("examples/run-qwen2_5_7b_fsdp.sh", PATH),
+        ("examples/tuning/7b/run_qwen2_5_7b_fsdp.sh", PATH),
+        ("examples/tuning/A.sh", "examples/tuning/a.sh"),
+    ],
+)
+def test_a_dead_link_names_the_nearest_file(checked, repository, path, near):
+    checked.run(evidence=[{"kind": "script", "ref": "v0.4.0", "path": path}])
+    (found,) = checked.problems(repository)
+    assert (
+        f"evidence.0.path: v0.4.0 has no file {path!r}; did you mean {near!r}? [verl.unknown_path]" in found
+    )
+
+
+def test_a_folder_is_no_file(checked, repository):
+    checked.run(evidence=[{"kind": "script", "ref": "v0.4.0", "path": "examples"}])
+    assert checked.codes(repository) == ["unknown_path"]
+
+
+def test_a_commit_alone(checked, repository):
+    checked.run(evidence=[{"kind": "commit", "ref": repository.commit("main")[:9]}])
+    assert checked.codes(repository) == []
+    checked.run(evidence=[{"kind": "commit", "ref": "0" * 40}])
+    (found,) = checked.problems(repository)
+    assert f"verl has no commit, tag or branch '{'0' * 40}'; correct it, or fetch it" in found
+
+
+def test_a_branch_is_given_as_the_commit_that_it_is_at(checked, repository):
+    checked.run(script=script(ref="main"))
+    (found,) = checked.problems(repository)
+    assert f"'main' is a branch, and changes; write {repository.commit('main')} [verl.moving_ref]" in found
+
+
+def test_branches_of_where_the_clone_comes_from(repository, verl_git, tmp_path):
+    verl_git(repository.path, "branch", "feature")
+    verl_git(tmp_path, "clone", "-q", str(repository.path), "clone")
+    clone = open_repository(str(tmp_path / "clone"), "clone")
+    assert clone.commit("feature") == repository.commit("main")
+    assert clone.commit("nothing") is None
+
+
+def test_a_shallow_clone_says_that_it_is_one(checked, repository, verl_git, tmp_path):
+    first = repository.commit("main")
+    verl_git(repository.path, "commit", "-q", "--allow-empty", "-m", "Later")
+    verl_git(tmp_path, "clone", "-q", "--depth", "1", "--no-tags", repository.path.as_uri(), "clone")
+    clone = open_repository(str(tmp_path / "clone"), "clone")
+    checked.run(script=script(ref=first))
+    (found,) = checked.problems(clone)
+    assert (
+        "is not in clone, which is a shallow clone; it says nothing about the link; fetch the rest" in found
+    )
+    assert found.endswith("[verl.unknown_ref]")
+
+
+def test_a_clone_without_contents_fetches_none(checked, repository, verl_git, tmp_path):
+    verl_git(repository.path, "config", "uploadpack.allowFilter", "true")
+    origin = repository.path.as_uri()
+    verl_git(tmp_path, "clone", "-q", "--no-checkout", "--filter=blob:none", origin, "clone")
+    clone = open_repository(str(tmp_path / "clone"), "clone")
+    checked.run(script=script(), settings={"data.train_batch_size": 1})
+    (found,) = checked.problems(clone)
+    assert "cannot be read as text in clone; the settings were not compared; where the clone leaves" in found
+
+
+def test_a_hook_that_is_run_in_another_repository_changes_nothing(repository, verl, monkeypatch):
+    other = verl({"b.txt": "B"}, "other")
+    monkeypatch.setenv("GIT_DIR", str(other.path / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other.path / ".git/index"))
+    again = open_repository(str(repository.path), "verl")
+    assert again.paths(again.commit("main")) == ("docs/a.md", PATH, "examples/tuning/a.sh")
+
+
+def test_names_that_git_would_take_for_options(repository):
+    assert repository.commit("--all") is None
+    assert repository.commit("-h") is None
+    assert not repository.has(repository.commit("main"), "--help")
+    assert repository.text(repository.commit("main"), "nothing") is None
+
+
+def test_a_script_that_is_no_text(checked, repository, verl_git):
+    (repository.path / PATH).write_bytes(b"\xff\xfe")
+    verl_git(repository.path, "commit", "-q", "-a", "-m", "Bytes")
+    commit = repository.commit("HEAD")
+    checked.run(script=script(ref=commit))
+    (found,) = checked.problems(repository)
+    assert "cannot be read as text in verl; the settings were not compared" in found
+
+
+def test_what_is_no_checkout(checked, tmp_path, monkeypatch, capsys):
+    checked.run()
+    monkeypatch.chdir(checked.path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    for name, message in (("nowhere", "no such directory"), ("data", "no git checkout, or not one of yours")):
+        assert main(["check", "data", "--repo", name]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith(f"verl-resources: {name}: {message}")
+        assert printed.err.count("\n") == 1
+
+
+def test_without_git(repository, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RepositoryError, match="git is not installed"):
+        open_repository(str(repository.path), "verl")
+
+
+def test_git_that_gives_no_answer(repository, monkeypatch, tmp_path):
+    slow = tmp_path / "bin/git"
+    slow.parent.mkdir()
+    slow.write_text(f"#!{shutil.which('sh')}\nexec {shutil.which('sleep')} 60\n", "utf-8")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(slow.parent))
+    monkeypatch.setattr("sphinx_verl_resources.lint.repository._TIMEOUT", 0.2)
+    with pytest.raises(RepositoryError, match="git gave no answer"):
+        open_repository(str(repository.path), "verl")
+
+
+def test_nothing_in_the_checkout_is_run(checked, verl, verl_git, tmp_path):
+    """Neither scripts nor what the repository has git call."""
+    trace = tmp_path / "trace"
+    repository = verl(
+        {PATH: f"touch {trace}\n{SCRIPT}\n$(touch {trace})\n", ".gitattributes": "*.sh diff=x\n"}
+    )
+    for name in ("diff.x.textconv", "core.fsmonitor", "diff.external", "core.pager"):
+        verl_git(repository.path, "config", name, f"touch {trace};:")
+    hook = Path(repository.path, ".git/hooks/post-index-change")
+    hook.write_text(f"#!/bin/sh\ntouch {trace}\n", "utf-8")
+    hook.chmod(0o755)
+    checked.run(script=script(), settings={"data.train_batch_size": 1})
+    assert checked.codes(repository) == ["script_differs"]
+    assert not trace.exists()
