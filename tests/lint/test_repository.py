@@ -154,10 +154,9 @@ def test_a_script_that_is_no_text(checked, repository, verl_git):
     assert "cannot be read as text in verl; the settings were not compared" in found
 
 
-def test_what_is_no_checkout(checked, tmp_path, monkeypatch, capsys):
+def test_what_is_no_checkout(checked, monkeypatch, capsys):
     checked.run()
     monkeypatch.chdir(checked.path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     for name, message in (("nowhere", "no such directory"), ("data", "no git checkout, or not one of yours")):
         assert main(["check", "data", "--repo", name]) == 2
         printed = capsys.readouterr()

@@ -1,0 +1,164 @@
+"""Warnings that are excused, and exceptions that are wrong themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+REASON = "The log was lost with the machine."
+LOST = f"{{code: no_evidence, files: [runs/a.yaml], reason: {REASON}}}"
+
+
+def test_a_warning_with_a_reason(checked):
+    checked.run(evidence=...)
+    assert checked.codes() == ["no_evidence"]
+    checked.excuse(LOST)
+    verdict = checked.judge()
+    assert verdict.problems == ()
+    ((problem, reason),) = verdict.excused
+    assert (problem.code.name, problem.location.path, reason) == ("no_evidence", "data/runs/a.yaml", REASON)
+
+
+def test_only_this_code_in_this_file(checked):
+    checked.run(evidence=..., versions=...)
+    checked.run("b", evidence=..., gpus={"count": 4, "type": "H100"})
+    checked.excuse(LOST)
+    assert checked.codes() == ["no_version", "no_evidence"]
+
+
+def test_warnings_of_the_catalog_are_excused_too(checked):
+    script = {"ref": "v0.4.0", "path": "examples/qwen2-7b_grpo_4_h100_fsdp_vllm.sh"}
+    checked.run(script=script)
+    assert checked.codes() == ["script_name"]
+    checked.excuse(
+        "{code: script_name, files: [runs/a.yaml], reason: The name of the script was never right.}"
+    )
+    assert checked.codes() == []
+
+
+def test_one_that_is_no_longer_needed_is_an_error(checked):
+    checked.run()
+    checked.excuse(LOST)
+    (found,) = checked.problems()
+    assert found.startswith(
+        "data/exceptions.yaml:3:33: ERROR: 'runs/a.yaml' has no warning no_evidence any more; "
+    )
+    assert found.endswith("[verl.stale_exception]")
+
+
+def test_a_file_that_is_gone(checked):
+    checked.run(evidence=...)
+    checked.excuse(LOST.replace("a.yaml", "a.yaml, runs/gone.yaml"))
+    (found,) = checked.problems()
+    assert found.startswith("data/exceptions.yaml:3:46: ERROR: 'runs/gone.yaml' has no warning")
+
+
+def test_a_file_with_errors_is_not_looked_at(checked):
+    checked.run(evidence=..., tag="MOST")
+    checked.excuse(LOST)
+    assert checked.codes() == ["unknown_value"]
+
+
+def test_errors_cannot_be_excused(checked):
+    checked.run(gpus={"count": 3, "type": "H100", "nodes": 2})
+    checked.excuse("{code: gpu_count, files: [runs/a.yaml], reason: One of the nodes has only one GPU.}")
+    assert checked.codes() == ["excused_error", "gpu_count"]
+
+
+def test_nor_can_errors_of_codes_that_are_warnings_elsewhere(checked):
+    checked.run(tag="MOST")
+    checked.excuse("{code: unknown_value, files: [runs/a.yaml], reason: This is what the source says.}")
+    assert checked.codes() == ["excused_error", "unknown_value"]
+
+
+def test_rules_that_need_a_checkout_are_not_stale_without_one(checked, verl):
+    repository = verl({"a.sh": "python3 -m verl.trainer.main_ppo data.train_batch_size=8\n"})
+    changed = {"ref": "v0.4.0", "path": "a.sh"}
+    entry = "{code: script_differs, files: [runs/a.yaml], reason: The script was changed after the run.}"
+    checked.run(script=changed, settings={"data.train_batch_size": 16})
+    checked.excuse(entry)
+    assert checked.codes() == []
+    assert checked.codes(repository) == []
+    checked.run(script=changed, settings={"data.train_batch_size": 8})
+    assert checked.codes() == []
+    assert checked.codes(repository) == ["stale_exception"]
+
+
+def test_entries_by_name(checked):
+    card = "name: {}, vendor: nvidia, memory_gb: 80, memory_mib: 81559, kind: reading"
+    checked.run()
+    checked.write(
+        "gpus.yaml",
+        "# yaml-language-server: $schema=schema/gpus.json\ngpus:\n"
+        + "".join(f"  - {{{card.format(name)}}}\n" for name in ("X1", "X2")),
+    )
+    entry = "{{code: unused_entry, files: [gpus.yaml], names: [{}], reason: Readers plan with it.}}"
+    checked.excuse(entry.format("X1"))
+    (found,) = checked.problems()
+    assert "X2: no run and no case uses this card" in found
+    checked.excuse(entry.format("X1, X2, X3"))
+    (found,) = checked.problems()
+    assert "no warning unused_entry is about 'X3' any more" in found
+    assert found.startswith("data/exceptions.yaml:3:62: ERROR: ")
+    checked.excuse(entry.format("X1, X2"))
+    assert checked.codes() == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{code: no_evidense, files: [a], reason: It is as it is.}", "there is no code 'no_evidense'; did you mean 'no_evidence'?"),
+        ("{code: verl.no_evidence, files: [a], reason: It is as it is.}", "did you mean 'no_evidence'?"),
+        ("{code: no_evidence, files: [], reason: It is as it is.}", "files: expected at least one item"),
+        ("{code: no_evidence, files: [a, a], reason: It is as it is.}", "'a' stands there twice"),
+        ("{code: no_evidence, files: [a]}", "the key 'reason' is missing"),
+        ("{code: no_evidence, files: [a], reason: known}", "expected a sentence with a full stop"),
+        ("{code: no_evidence, files: [a], reason: TODO say why it is so.}", "TODO is still to be filled in"),
+        ("{code: no_evidence, file: [a], reason: It is as it is.}", "unknown key 'file'; did you mean 'files'?"),
+    ],
+)  # fmt: skip
+def test_exceptions_that_say_too_little(checked, entry, message):
+    checked.run(evidence=...)
+    checked.excuse(entry)
+    found = checked.problems()
+    assert len(found) == 2  # nothing is excused by a file with errors
+    assert message in found[0]
+    assert found[0].startswith("data/exceptions.yaml:3:")
+
+
+def test_each_directory_has_its_own(checked, base):
+    from sphinx_verl_resources.catalog.files import configured_directory
+    from sphinx_verl_resources.lint.judge import judge
+    from sphinx_verl_resources.lint.tree import load_tree
+
+    checked.run(evidence=...)
+    checked.excuse(LOST)
+    (checked.path / "data").rename(checked.path / "first")
+    checked.run("b", evidence=..., gpus={"count": 4, "type": "H100"})
+    directories = [configured_directory(name, checked.path) for name in ("first", "data")]
+    today = max(run.run.added for run in load_tree(base, directories, None).runs)
+    found = judge(load_tree(base, directories, today)).problems
+    assert [(item.location.path, item.code.name) for item in found] == [("data/runs/b.yaml", "no_evidence")]
+
+
+def test_a_file_that_cannot_be_read(checked):
+    checked.run()
+    (checked.path / "data/exceptions.yaml").mkdir()
+    (found,) = checked.problems()
+    assert found.startswith("data/exceptions.yaml:1:1: ERROR: the file cannot be read: not a regular file")
+
+
+def test_builds_take_no_notice(own, data):
+    """Neither a warning about the file, nor another page, nor one that is read again."""
+    data.run("a")
+    own.page(".. verl-runs:: 7B\n")
+    assert own.build().warnings == []
+    data.write("exceptions.yaml", "nonsense")
+    built = own.build()
+    assert (built.warnings, built.read) == ([], set())
+
+
+def test_a_misspelt_name_of_the_file_is_named(checked):
+    checked.run()
+    checked.write("exception.yaml", "exceptions: []\n")
+    (found,) = checked.problems()
+    assert "the file 'exception.yaml' is not read; did you mean 'exceptions.yaml'?" in found
