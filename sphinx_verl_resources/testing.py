@@ -28,11 +28,11 @@ def assert_data(path: str | os.PathLike[str], *, warnings: bool = False) -> None
         raise AssertionError("\n".join(map(str, ["the data have problems:", *found])))
 
 
-def _problems(path: str | os.PathLike[str]) -> list[Diagnostic]:
-    """Everything that ``verl-resources check`` says about a data directory, in its order."""
+def _problems(path: str | os.PathLike[str]) -> tuple[Diagnostic, ...]:
+    """Everything that ``verl-resources check`` says about a data directory."""
     import os
 
-    from .cli.data import load_checked
+    from .cli.data import load_tree
+    from .lint.judge import judge
 
-    _, found = load_checked([os.fspath(path)])
-    return sorted(found, key=lambda problem: problem.sort_key)
+    return judge(load_tree([os.fspath(path)])).problems

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import re
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from sphinx.testing.util import SphinxTestApp
 
 from sphinx_verl_resources.catalog.files import bundled_directory, configured_directory, take_snapshot
 from sphinx_verl_resources.catalog.load import load_catalog
+from sphinx_verl_resources.catalog.run_text import run_text as canonical_text
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.words import use_language
 
@@ -38,6 +40,13 @@ MINIMAL: dict[str, Any] = {
     "gpus": {"count": 2, "type": "H100"},
     "train": "fsdp",
     "infer": {"engine": "vllm", "version": "0.8.3"},
+}
+#: A run about which no rule has anything to say.
+GOOD: dict[str, Any] = {
+    **MINIMAL,
+    "added": date(2025, 6, 12),
+    "versions": {"verl": "0.4.0"},
+    "evidence": [{"kind": "log", "url": "https://example.org/log"}],
 }
 
 
@@ -82,6 +91,12 @@ def run_text(**changes: Any) -> str:
     return yaml.safe_dump({key: value for key, value in fields.items() if value is not ...}, sort_keys=False)
 
 
+def good_run_text(**changes: Any) -> str:
+    """The text of a run file about which no rule has anything to say, but for the changes."""
+    fields = {**GOOD, **changes}
+    return canonical_text({key: value for key, value in fields.items() if value is not ...})
+
+
 @dataclass
 class Data:
     """A data directory under construction."""
@@ -98,6 +113,10 @@ class Data:
     def run(self, name: str, **changes: Any) -> Path:
         """Write a valid run file."""
         return self.write(f"runs/{name}.yaml", run_text(id=name, **changes))
+
+    def good_run(self, name: str, **changes: Any) -> Path:
+        """Write a run file about which no rule has anything to say, but for the changes."""
+        return self.write(f"runs/{name}.yaml", good_run_text(id=name, **changes))
 
     def load(self) -> Catalog:
         """The catalog, with paths shown relative to the directory above."""
@@ -247,3 +266,9 @@ def root() -> Path:
 def make_run_text() -> Callable[..., str]:
     """For tests that need the text of a run file."""
     return run_text
+
+
+@pytest.fixture(scope="session")
+def make_good_run_text() -> Callable[..., str]:
+    """For tests that need the text of a run file about which ``check`` has nothing to say."""
+    return good_run_text

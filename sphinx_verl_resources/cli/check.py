@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,11 +26,11 @@ NAME = "check"
 HELP = "check run files, registries and cases"
 EXAMPLES = """\
 examples:
-  verl-resources check                 check ./data, or the data directory that one is in
-  verl-resources check docs/data       check another directory
-  verl-resources check data/runs/a.yaml   one file, in the light of all the others
-  verl-resources check --repo ../verl  links and scripts too, in a checkout of verl
-  verl-resources check --format github annotations in a workflow of GitHub
+  verl-resources check                     check ./data, or the data directory that one is in
+  verl-resources check docs/data           check another directory
+  verl-resources check data/runs/a.yaml    one file, in the light of all the others
+  verl-resources check --repo ../verl      links and scripts too, in a checkout of verl
+  verl-resources check --format github     annotations in a workflow of GitHub
   verl-resources check --format sarif > check.sarif
 
 Each problem is a line on standard error: path:line:col: LEVEL: message [code]. Other formats are
@@ -72,9 +71,7 @@ def _tree(options: argparse.Namespace) -> Tree:
     """
     directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
     repository = open_repository(options.repo, printable(options.repo)) if options.repo else None
-    # Somewhere on Earth the day begins 14 hours before it does in Greenwich.
-    today = (datetime.now(timezone.utc) + timedelta(hours=14)).date()
-    return load_tree(directories, today, repository)
+    return load_tree(directories, repository)
 
 
 def _asked_for(verdict: Verdict, paths: Sequence[str]) -> Verdict:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..catalog.analysis import load_analysis
+from ..catalog.cases import load_cases
 from ..catalog.files import (
     ACCURACY,
     ARCHITECTURES,
@@ -32,7 +34,6 @@ from .terminal import progress
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
-    from datetime import date
 
     from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
@@ -86,18 +87,19 @@ def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
     return catalog, load_analysis(snapshot, catalog)
 
 
-def load_tree(names: Sequence[str], today: date, repository: Repository | None = None) -> Tree:
+def load_tree(names: Sequence[str], repository: Repository | None = None) -> Tree:
     """Data directories, or the bundled dataset, with all that the rules of ``check`` look at.
 
     Args:
         names: the directories.
-        today: the day after which nothing can have happened yet.
         repository: a checkout of verl.
 
     Raises:
         OSError: a path is no data directory.
     """
-    return tree_of(bundled_directory(), data_directories(names), today, repository)
+    # Somewhere on Earth the day begins 14 hours before it does in Greenwich.
+    today = (datetime.now(timezone.utc) + timedelta(hours=14)).date()
+    return tree_of(bundled_directory(), data_directories(names), today, repository, watched_files)
 
 
 def load_facts(names: Sequence[str]) -> Facts:

@@ -19,7 +19,7 @@ from ..estimator.request import EstimateError
 from ..memory.printed import analysis_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
     from ..catalog.analysis import Analysis
@@ -140,7 +140,11 @@ def _source(file: DataFile, kind: str) -> Iterator[SourceFile]:
 
 
 def load_tree(
-    bundled: Directory, configured: Sequence[Directory], today: date, repository: Repository | None = None
+    bundled: Directory,
+    configured: Sequence[Directory],
+    today: date,
+    repository: Repository | None = None,
+    watched: Callable[[Sequence[DataFile]], Iterable[DataFile]] = iter,
 ) -> Tree:
     """Read data directories.
 
@@ -149,9 +153,10 @@ def load_tree(
         configured: the directories to check; none for the dataset of the package.
         today: the day after which nothing can have happened yet.
         repository: a checkout of verl.
+        watched: is given the run files and gives them back one by one, so that it sees how far the work is.
     """
     snapshot = take_snapshot(bundled, configured, Location("command line"))
-    catalog = load_catalog(snapshot)
+    catalog = load_catalog(snapshot, watched)
     analysis = load_analysis(snapshot, catalog)
     facts, of_accuracy = load_facts(snapshot, catalog, analysis)
     cases = load_cases(snapshot.cases)

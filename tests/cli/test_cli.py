@@ -15,27 +15,27 @@ from sphinx_verl_resources.cli import main
 
 
 def test_check_good(data, monkeypatch, capsys):
-    data.run("a")
+    data.good_run("a")
     monkeypatch.chdir(data.path.parent)
     assert main(["check"]) == 0
     assert capsys.readouterr() == ("data: 1 run, 0 errors, 0 warnings\n", "")
 
 
 def test_check_bad(data, monkeypatch, capsys):
-    data.run("a", tag="X")
+    data.good_run("a", tag="X")
     data.write("runs/b.txt", "")
     monkeypatch.chdir(data.path)
     assert main(["check", "."]) == 1
     out, err = capsys.readouterr()
     assert err.splitlines() == [
-        "runs/a.yaml:3:6: ERROR: tag: unknown value 'X'; allowed: MIN, RECOMMENDED [verl.unknown_value]",
+        "runs/a.yaml:4:6: ERROR: tag: unknown value 'X'; allowed: MIN, RECOMMENDED [verl.unknown_value]",
         "runs/b.txt:1:1: WARNING: the file 'b.txt' is not read; a run file is named <id>.yaml [verl.file_unexpected]",
     ]
     assert out == ".: 1 run, 1 error, 1 warning\n"
 
 
 def test_check_of_cases_and_accuracy(data, monkeypatch, capsys):
-    data.run("a")
+    data.good_run("a")
     data.write("cases/mine.yaml", "- id: x\n  model: Qwen/Qwen2.5-7B\n  gpus: {count: eight}\n  config: {}\n")
     data.write("accuracy.yaml", "accuracy:\n- {name: training, cases: 0.5}\n")
     monkeypatch.chdir(data.path.parent)
@@ -48,22 +48,22 @@ def test_check_of_cases_and_accuracy(data, monkeypatch, capsys):
 
 
 def test_check_json(data, monkeypatch, capsys):
-    data.run("a", tag="X")
+    data.good_run("a", tag="X")
     monkeypatch.chdir(data.path.parent)
     assert main(["check", "--format", "json"]) == 1
     (problem,) = json.loads(capsys.readouterr().out)
     assert problem == {
-        "path": "data/runs/a.yaml", "line": 3, "column": 6, "level": "ERROR", "code": "verl.unknown_value",
+        "path": "data/runs/a.yaml", "line": 4, "column": 6, "level": "ERROR", "code": "verl.unknown_value",
         "message": "tag: unknown value 'X'", "hint": "allowed: MIN, RECOMMENDED",
     }  # fmt: skip
 
 
 def test_check_one_file_or_folder(data, monkeypatch, capsys):
-    data.run("a", tag="X")
-    data.run("b", tag="Y")
+    data.good_run("a", tag="X")
+    data.good_run("b", tag="Y")
     monkeypatch.chdir(data.path.parent)
     assert main(["check", "data/runs/b.yaml"]) == 1
-    assert capsys.readouterr().err.startswith("data/runs/b.yaml:3:6")
+    assert capsys.readouterr().err.startswith("data/runs/b.yaml:4:6")
     assert main(["check", "data/runs"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 2
 
@@ -83,19 +83,19 @@ def test_check_without_a_directory(tmp_path, monkeypatch, capsys):
         "verl-resources: nowhere: no such directory; name a data directory, the one that holds runs/\n"
     )
     assert main(["check"]) == 0
-    assert capsys.readouterr().out.startswith("the dataset of the package: ")
+    assert capsys.readouterr().out.startswith("sphinx_verl_resources/data: ")
 
 
 def test_check_inside_a_data_directory(data, monkeypatch, capsys):
-    data.run("a", tag="X")
-    data.run("b", tag="Y")
+    data.good_run("a", tag="X")
+    data.good_run("b", tag="Y")
     monkeypatch.chdir(data.path / "runs")
     assert main(["check"]) == 1
     out, err = capsys.readouterr()
     assert out == "..: 2 runs, 2 errors, 0 warnings\n"
-    assert err.startswith("../runs/a.yaml:3:6: ERROR: ")
+    assert err.startswith("../runs/a.yaml:4:6: ERROR: ")
     assert main(["check", "b.yaml"]) == 1
-    assert capsys.readouterr().err.startswith("../runs/b.yaml:3:6: ERROR: ")
+    assert capsys.readouterr().err.startswith("../runs/b.yaml:4:6: ERROR: ")
 
 
 @pytest.mark.parametrize("form", ["plain", "rst", "github", "html", "latex", "list-table", "csv", "json"])
@@ -176,6 +176,7 @@ def test_schema(tmp_path, capsys, root):
         "architectures.json",
         "cases.json",
         "config_keys.json",
+        "exceptions.json",
         "export.json",
         "gpus.json",
         "run.json",
@@ -194,8 +195,8 @@ def test_help_has_examples(command, capsys):
 
 
 def test_words_between_options(data, monkeypatch, capsys):
-    data.run("a", tag="X")
-    data.run("b", tag="Y")
+    data.good_run("a", tag="X")
+    data.good_run("b", tag="Y")
     monkeypatch.chdir(data.path.parent)
     assert main(["check", "data/runs/a.yaml", "--format", "json", "data/runs/b.yaml"]) == 1
     assert len(json.loads(capsys.readouterr().out)) == 2
@@ -224,7 +225,7 @@ def test_a_linked_file_is_checked_where_it_is_linked(data, monkeypatch, capsys, 
 @pytest.mark.parametrize("redirection", ["| true", ">&-", ""])
 @pytest.mark.parametrize("command", ["check data", "table data", "table --help"])
 def test_output_that_cannot_be_written(data, tmp_path, command, redirection):
-    data.run("a", contributor={"name": "Jürgen"})
+    data.good_run("a", contributor={"name": "Jürgen"})
     line = f"{sys.executable} -m sphinx_verl_resources {command} {redirection}"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     result = subprocess.run(

@@ -84,7 +84,7 @@ NOT_GOOD = {"verl-resources new": 2}  # asks questions, and nobody is there
 
 
 @pytest.fixture
-def scratch(tmp_path, monkeypatch, make_run_text):
+def scratch(tmp_path, monkeypatch, make_good_run_text):
     """A folder with every file that an example names, beside a checkout of verl."""
     for words in (
         ["init", "-q", "verl"],
@@ -95,7 +95,7 @@ def scratch(tmp_path, monkeypatch, make_run_text):
     for folder in ("data", "docs/data"):
         (tmp_path / folder / "runs").mkdir(parents=True)
         for name in ("a", "b"):
-            (tmp_path / folder / "runs" / f"{name}.yaml").write_text(make_run_text(id=name), "utf-8")
+            (tmp_path / folder / "runs" / f"{name}.yaml").write_text(make_good_run_text(id=name), "utf-8")
     files = {
         "cases.yaml": yaml.safe_dump([CASE]),
         "run.sh": SCRIPT,
@@ -201,7 +201,7 @@ def test_misspelt(words, message, capsys):
 
 
 def test_an_option_may_be_shortened(data, monkeypatch, capsys):
-    data.run("a")
+    data.good_run("a")
     monkeypatch.chdir(data.path.parent)
     assert main(["check", "--form", "json"]) == 0
     assert capsys.readouterr().out == "[]\n"

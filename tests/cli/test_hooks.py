@@ -34,11 +34,11 @@ def hook(root):
 
 
 @pytest.fixture
-def repository(tmp_path, make_run_text):
+def repository(tmp_path, make_good_run_text):
     """A repository with a good run under docs/data, committed."""
     place = tmp_path / "repository"
     (place / "docs/data/runs").mkdir(parents=True)
-    (place / "docs/data/runs/a.yaml").write_text(make_run_text(id="a"), "utf-8")
+    (place / "docs/data/runs/a.yaml").write_text(make_good_run_text(id="a"), "utf-8")
     (place / "README.md").write_text("# Title\n", "utf-8")
     git(place, "init", "--quiet")
     git(place, "add", ".")
@@ -90,27 +90,29 @@ def test_which_files_start_the_hook(hook, path, matches):
     assert bool(re.search(hook["files"], path)) is matches
 
 
-def test_the_hook_in_a_repository(hook, repository, root, make_run_text):
+def test_the_hook_in_a_repository(hook, repository, root, make_good_run_text):
     config = yaml.safe_load((root / "docs/examples/pre-commit-config.yaml").read_text("utf-8"))["repos"][0]
     assert config["hooks"][0]["id"] == hook["id"]
     (repository / "README.md").write_text("# Other\n", "utf-8")
     git(repository, "add", ".")
     assert run_hook(repository, hook, config) is None
-    (repository / "docs/data/runs/b.yaml").write_text(make_run_text(id="b"), "utf-8")
+    (repository / "docs/data/runs/b.yaml").write_text(make_good_run_text(id="b"), "utf-8")
     git(repository, "add", ".")
     good = run_hook(repository, hook, config)
     assert (good.returncode, good.stderr) == (0, "")
     assert good.stdout.startswith("docs/data: 2 runs, 0 errors")
-    (repository / "docs/data/runs/b.yaml").write_text(make_run_text(id="b", tag="X"), "utf-8")
+    (repository / "docs/data/runs/b.yaml").write_text(make_good_run_text(id="b", tag="X"), "utf-8")
     git(repository, "add", ".")
     bad = run_hook(repository, hook, config)
     assert bad.returncode == 1
-    assert bad.stderr.startswith("docs/data/runs/b.yaml:3:6: ERROR: tag: unknown value 'X'")
+    assert bad.stderr.startswith("docs/data/runs/b.yaml:4:6: ERROR: tag: unknown value 'X'")
 
 
-def test_the_hook_sees_what_a_registry_does_to_other_files(hook, repository, make_run_text):
+def test_the_hook_sees_what_a_registry_does_to_other_files(hook, repository, make_good_run_text):
     """Files that are not part of the commit count too, or rules about the whole would be blind."""
-    (repository / "docs/data/runs/a.yaml").write_text(make_run_text(gpus={"count": 1, "type": "Z1"}), "utf-8")
+    (repository / "docs/data/runs/a.yaml").write_text(
+        make_good_run_text(gpus={"count": 1, "type": "Z1"}), "utf-8"
+    )
     registry = repository / "docs/data/gpus.yaml"
     card = "gpus:\n- {{name: {}, vendor: nvidia, memory_gb: 80, memory_mib: 81559, kind: nominal}}\n"
     registry.write_text(card.format("Z1"), "utf-8")
@@ -144,22 +146,22 @@ def test_the_workflow_runs(root, repository):
     assert summary.read_text("utf-8").startswith("| Tag ")
 
 
-def test_the_example_of_a_test(root, repository, make_run_text):
+def test_the_example_of_a_test(root, repository, make_good_run_text):
     example = (root / "docs/examples/test_data.py").read_text("utf-8")
     assert len(example.strip().splitlines()) == 5
     (repository / "test_data.py").write_text(example, "utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_data.py"]
     good = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert good.returncode == 0, good.stdout
-    (repository / "docs/data/runs/a.yaml").write_text(make_run_text(tag="X"), "utf-8")
+    (repository / "docs/data/runs/a.yaml").write_text(make_good_run_text(tag="X"), "utf-8")
     bad = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert bad.returncode == 1
-    assert "docs/data/runs/a.yaml:3:6: ERROR: tag: unknown value 'X'" in bad.stdout
+    assert "docs/data/runs/a.yaml:4:6: ERROR: tag: unknown value 'X'" in bad.stdout
 
 
 def test_assert_data_says_what_check_prints(data, monkeypatch, capsys):
-    data.run("a", tag="X")
-    data.run("b", size="9B")
+    data.good_run("a", tag="X")
+    data.good_run("b", size="9B")
     data.write("runs/c.txt", "")
     data.write("cases/mine.yaml", "- id: x\n  model: Qwen/Qwen2.5-7B\n  gpus: {count: eight}\n  config: {}\n")
     monkeypatch.chdir(data.path.parent)
@@ -176,7 +178,7 @@ def test_assert_data_says_what_check_prints(data, monkeypatch, capsys):
 
 
 def test_assert_data_lets_good_data_pass(data, tmp_path):
-    data.run("a")
+    data.good_run("a")
     assert_data(data.path, warnings=True)
     data.write("runs/c.txt", "")
     assert_data(data.path)

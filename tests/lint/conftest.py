@@ -12,29 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sphinx_verl_resources.catalog.files import REGISTRIES, Directory, bundled_directory, configured_directory
-from sphinx_verl_resources.catalog.run_text import run_text
 from sphinx_verl_resources.lint.judge import Verdict, judge
 from sphinx_verl_resources.lint.repository import Repository, open_repository
 from sphinx_verl_resources.lint.tree import load_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 TODAY = date(2026, 11, 22)
-#: A run that breaks no rule.
-GOOD: dict[str, Any] = {
-    "id": "a",
-    "size": "7B",
-    "tag": "MIN",
-    "model": "Qwen/Qwen2.5-7B-Instruct",
-    "task": "GRPO",
-    "gpus": {"count": 2, "type": "H100"},
-    "train": "fsdp",
-    "infer": {"engine": "vllm", "version": "0.8.3"},
-    "added": date(2025, 6, 12),
-    "versions": {"verl": "0.4.0"},
-    "evidence": [{"kind": "log", "url": "https://example.org/log"}],
-}
 IDENTITY = {
     "GIT_AUTHOR_NAME": "A",
     "GIT_AUTHOR_EMAIL": "a@example.org",
@@ -61,6 +47,7 @@ class Checked:
 
     path: Path
     base: Directory
+    run_text: Callable[..., str]
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the data."""
@@ -70,8 +57,7 @@ class Checked:
 
     def run(self, name: str = "a", **changes: Any) -> None:
         """Write a run that is good but for the changes; ``...`` leaves a field out."""
-        fields = {**GOOD, "id": name, **changes}
-        self.write(f"runs/{name}.yaml", run_text({k: v for k, v in fields.items() if v is not ...}))
+        self.write(f"runs/{name}.yaml", self.run_text(id=name, **changes))
 
     def excuse(self, *entries: str) -> None:
         """Write exceptions, each in flow style."""
@@ -93,10 +79,10 @@ class Checked:
 
 
 @pytest.fixture
-def checked(tmp_path, base) -> Checked:
+def checked(tmp_path, base, make_good_run_text) -> Checked:
     """An empty data directory."""
     (tmp_path / "data/runs").mkdir(parents=True)
-    return Checked(tmp_path, base)
+    return Checked(tmp_path, base, make_good_run_text)
 
 
 def git(folder: Path, *arguments: str) -> str:
