@@ -120,6 +120,31 @@ class Code(Enum):
         "A directive or role has an argument or option that cannot be used.",
         "Correct it; see the message.",
     )
+    unread = (
+        "What looks like a setting, a metric or a version in a script or log could not be read.",
+        "Look at the line, and add by hand what matters of it.",
+    )
+    several_runs = ("A log holds several runs.", "Give the log of the one that the file is to record.")
+    out_of_memory = (
+        "The run whose log was given failed for lack of memory.",
+        "Give the log of a run that succeeds, or add ``--despite-out-of-memory``.",
+    )
+    log_differs = (
+        "A launch script and a log say different things about the same run.",
+        "Give the script and the log of one run, or correct the file.",
+    )
+    left_out = (
+        "Settings that tell of a machine and not of a run are not written into a run file.",
+        "Nothing; add by hand what others need.",
+    )
+    script_place = (
+        "Where a launch script lies in verl's repository is not known, so that the row cannot link it.",
+        "Commit the script, or give ``--ref`` and ``--path``.",
+    )
+    undecided = (
+        "A field of a new run file could not be found out.",
+        "Fill in what stands as TODO, or give the option that the message names.",
+    )
 
     # What ``verl-resources check`` asks beyond what a build does: see the rules in ``lint``.
     schema_line = (
@@ -255,8 +280,20 @@ LINT = frozenset(
         Code.excused_error,
     }
 )
-#: What only the command can meet: no page reads launch scripts and configs of models, or asks for this much.
-COMMAND_LINE_ONLY = LINT | {Code.not_modelled, Code.shell_syntax}
+#: What commands say that write run files from launch scripts, logs and pages typed by hand.
+INTAKE = frozenset(
+    {
+        Code.unread,
+        Code.several_runs,
+        Code.out_of_memory,
+        Code.log_differs,
+        Code.left_out,
+        Code.script_place,
+        Code.undecided,
+    }
+)
+#: What only the command line can meet: no page reads launch scripts, logs and configs of models, or asks for this much.
+COMMAND_LINE_ONLY = LINT | INTAKE | {Code.not_modelled, Code.shell_syntax}
 
 
 @dataclass(frozen=True, order=True)

@@ -176,7 +176,7 @@ class _Reading:
 
 def _files_in(directory: Directory, folder_name: str, hint: str, reading: _Reading) -> Iterator[DataFile]:
     """The YAML files of one folder of a data directory; ``hint`` says what others should be called."""
-    if _leads_out(directory, folder_name):
+    if leads_out(directory, folder_name):
         reading.problems.append(_outside(directory.show(folder_name)))
         return
     folder = directory.path / folder_name
@@ -188,7 +188,7 @@ def _files_in(directory: Directory, folder_name: str, hint: str, reading: _Readi
             reading.problems.append(_unexpected(shown, "file", hint))
 
 
-def _leads_out(directory: Directory, name: str) -> bool:
+def leads_out(directory: Directory, name: str) -> bool:
     """Whether something in a data directory is a link to a place outside it.
 
     The directory itself may be a link: conf.py names it, and conf.py is trusted.
@@ -261,7 +261,7 @@ def read_data_file(path: Path, shown: str) -> DataFile:
 def _read(directory: Directory, name: str, reading: _Reading) -> Iterator[DataFile]:
     """One file of a data directory; none where it cannot be read."""
     shown = directory.show(name)
-    if _leads_out(directory, name):
+    if leads_out(directory, name):
         reading.problems.append(_outside(shown))
         return
     try:

@@ -155,7 +155,7 @@ def data_snapshot(given: Sequence[str] | None) -> Snapshot:
     Raises:
         OSError: a path is no data directory.
     """
-    return read_snapshot(given or [name for name in default_paths() if _holds_data(name)])
+    return read_snapshot(given or [name for name in default_paths() if holds_data(name)])
 
 
 def read_file(name: str) -> DataFile:
@@ -193,12 +193,13 @@ def data_directories(names: Sequence[str]) -> list[Directory]:
             raise NotADirectoryError(
                 f"{name}: no such directory; name a data directory, the one that holds runs/"
             )
-        if not _holds_data(name):
+        if not holds_data(name):
             raise NotADirectoryError(
                 f"{name}: holds no data; name a data directory, the one that holds runs/"
             )
     return [configured_directory(name, Path.cwd()) for name in names]
 
 
-def _holds_data(name: str) -> bool:
+def holds_data(name: str) -> bool:
+    """Whether a directory has any of what makes it a data directory."""
     return any((Path(name) / part).exists() for part in DATA_NAMES)

@@ -126,7 +126,7 @@ def read_question(
         QuestionError: the model or the card is not known.
         OSError: a file cannot be read.
     """
-    given = read_settings(_text(source), printable(source)) if source else SettingsText({}, {})
+    given = read_settings(read_text(source), printable(source)) if source else SettingsText({}, {})
     own = read_overrides(options.settings, COMMAND_LINE)
     broken = [*_errors(given), *_errors(own)]
     if source and not (given.values or given.unresolved or broken):
@@ -182,7 +182,7 @@ def _model(options: argparse.Namespace, facts: Facts, path: Any) -> tuple[Facts,
     """
     names = facts.architectures.names
     if options.config:
-        architecture, found = read_config_json(_text(options.config), printable(options.config))
+        architecture, found = read_config_json(read_text(options.config), printable(options.config))
         if architecture is None:
             raise QuestionError(*found)
         name = options.model or (path if isinstance(path, str) and path else architecture.name)
@@ -214,7 +214,7 @@ def _knowing(facts: Facts, name: str, architecture: Architecture) -> Facts:
     return Facts(facts.gpus, architectures, facts.config_keys, facts.accuracy)
 
 
-def _text(name: str) -> str:
+def read_text(name: str) -> str:
     """The text of a file that the user names.
 
     Raises:

@@ -1,0 +1,107 @@
+"""What looks like a setting in a launch script and was not read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...diagnostics import Code, Diagnostic, Location, Severity
+from ..yaml_data import MAX_PROBLEMS
+
+if TYPE_CHECKING:
+    from .result import SettingsText
+
+#: A dotted key, in small letters as verl's are, with something behind its equals sign.
+_SETTING = re.compile(
+    r"(?<![\w./~$@?&{}-])(?:\+\+?|~)?(?P<key>[a-z_]\w*(?:\.[a-z_]\w*)+)=(?!=)(?P<value>[^\s\\;|&]*)"
+)
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
+_HYDRA = ("hydra.",)
+_QUOTES = "'\""
+
+
+class _Found(NamedTuple):
+    key: str
+    value: str
+    line: int
+    column: int
+
+
+def unread_settings(text: str, read: SettingsText, shown: str) -> list[Diagnostic]:
+    r"""Every place of a script where a setting stands that is not among those read.
+
+    Settings in a second command, in a function that is never called, in a text that is written to a file, or on
+    the way that was not taken. What stands in a comment does not count, nor what is set twice, which is
+    reported elsewhere.
+
+    Args:
+        text: the script.
+        read: what was read of it.
+        shown: its name in messages.
+
+    >>> from .launch_script import read_script
+    >>> script = "python3 -m verl.trainer.main_ppo trainer.nnodes=2\npython3 x.py trainer.nnodes=4 # a.b=1\n"
+    >>> [str(problem.location) for problem in unread_settings(script, read_script(script, "run.sh"), "run.sh")]
+    ['run.sh:2:14']
+    """
+    found = _settings_in(text.replace("\r\n", "\n"))
+    written: dict[str, list[_Found]] = {}
+    for item in found:
+        written.setdefault(item.key, []).append(item)
+    replaced = {
+        problem.message.partition(" is set twice")[0]
+        for problem in read.problems
+        if problem.code is Code.duplicate_key
+    }
+    reported = {problem.location.line for problem in read.problems}
+    problems = [
+        _problem(item, shown)
+        for key, items in written.items()
+        if key not in replaced
+        for item in _not_read(items, read)
+        if item.line not in reported
+    ]
+    problems.sort(key=lambda problem: problem.sort_key)
+    if len(problems) > MAX_PROBLEMS:
+        rest = len(problems) - MAX_PROBLEMS
+        message = f"{rest} more lines look like settings and were not read"
+        place = problems[MAX_PROBLEMS].location
+        problems[MAX_PROBLEMS:] = [Diagnostic(place, Code.unread, message, "", Severity.WARNING)]
+    return problems
+
+
+def _settings_in(text: str) -> list[_Found]:
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if "=" not in line or "." not in line:
+            continue
+        for match in _SETTING.finditer(_COMMENT.sub("", line)):
+            if not match["key"].startswith(_HYDRA):
+                found.append(
+                    _Found(match["key"], match["value"].strip(_QUOTES), number, match.start("key") + 1)
+                )
+    return found
+
+
+def _not_read(items: list[_Found], read: SettingsText) -> list[_Found]:
+    """Of the places where one key stands, those that what was read does not come from."""
+    key = items[0].key
+    place = read.places.get(key)
+    if place is None:
+        return items
+    if any(item.line == place.line for item in items):
+        return [item for item in items if item.line != place.line and not _says(item, key, read)]
+    # It came through a variable, and so from the last place that says it.
+    others = [item for item in items if not _says(item, key, read)]
+    return others[:-1] if len(others) == len(items) else others
+
+
+def _says(item: _Found, key: str, read: SettingsText) -> bool:
+    """Whether a place says what was read."""
+    return key in read.values and item.value.lower() == str(read.values[key]).lower()
+
+
+def _problem(item: _Found, shown: str) -> Diagnostic:
+    message = f"{item.key} is set here and was not read: it is no argument of the command that trains"
+    hint = "if the run had this setting, add it to the file, or pass it to that command"
+    return Diagnostic(Location(shown, item.line, item.column), Code.unread, message, hint, Severity.WARNING)

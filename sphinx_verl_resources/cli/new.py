@@ -1,0 +1,296 @@
+"""``verl-resources new``: a run file out of a launch script and a log."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import sys
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..catalog.files import RUNS, DataFile, bundled_directory, configured_directory, leads_out, take_snapshot
+from ..catalog.models.base import SLUG
+from ..catalog.models.run import Run
+from ..catalog.names import ENGINES, KINDS, TAGS, TRAIN_BACKENDS
+from ..catalog.run_ids import suggested_id
+from ..catalog.run_text import run_text
+from ..catalog.settings.launch_script import read_script
+from ..catalog.settings.unread import unread_settings
+from ..catalog.validation import load
+from ..catalog.yaml_data import printable
+from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..intake.draft import TODO, draft_run
+from ..intake.log import read_log
+from ..intake.sources import Said, Sources
+from .ask import NoAnswerError, ask_for_run
+from .data import default_paths, facts_of, holds_data
+from .new_report import report_text, result_of_new
+from .question import gpus_argument, read_text
+from .terminal import report
+from .writing import create_file, replace_file
+
+if TYPE_CHECKING:
+    from ..estimator.facts import Facts
+    from ..intake.draft import Draft
+
+NAME = "new"
+HELP = "write a run file from a launch script and its log"
+EXAMPLES = """\
+examples:
+  verl-resources new --script run.sh --log run.log          all that both tell; the rest stands as TODO
+  verl-resources new --script run.sh --gpus H100 --tag MIN --contributor "Jane Doe" \\
+      --evidence https://example.org/run.log
+  verl-resources new --script run.sh --dry-run              print the file, write nothing
+  verl-resources new                                        in a terminal: question by question
+
+The script is read and never run; of the log only what is printed per step, the configuration, versions and
+the card are used. Paths, names of accounts and the like are left out, and it is said which.
+
+Each problem is a line on standard error: path:line:col: LEVEL: message [code].
+Exit codes: 0 written (or printed), 1 script or log make no run, 2 could not run."""
+
+_MAX_ID = 80
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a run is to be written: the data directory, and the file."""
+
+    directory: Path
+    shown: str
+    path: Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("--script", metavar="FILE", help="launch script of the run")
+    parser.add_argument("--log", metavar="FILE", help="what verl printed; may have any size")
+    parser.add_argument(
+        "--output", metavar="DIR", help="data directory; default: ./data, or the one that one is in"
+    )
+    parser.add_argument("--id", type=_id, metavar="NAME", help="default: model, task and GPUs")
+    parser.add_argument("--force", action="store_true", help="replace the file if there is one")
+    parser.add_argument("--dry-run", action="store_true", help="print the file and write nothing")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    own = parser.add_argument_group("what you know better", "goes before what script and log say")
+    own.add_argument(
+        "--gpus",
+        "--gpu",
+        metavar="N*CARD",
+        type=gpus_argument,
+        default=(None, None),
+        help="8*H100, or only H100",
+    )
+    own.add_argument("--model", metavar="NAME", help="Hugging Face name of the checkpoint")
+    own.add_argument("--task", metavar="NAME", help="GRPO, GRPO-LoRA, PPO, DAPO …")
+    own.add_argument("--train", choices=TRAIN_BACKENDS, help="training backend")
+    own.add_argument("--infer", choices=ENGINES, help="rollout engine")
+    own.add_argument("--infer-version", metavar="VERSION", help="of the rollout engine, 0.8.3 for example")
+    own.add_argument("--verl-version", metavar="VERSION", help="release or commit of verl")
+    own.add_argument("--max-batch", metavar="N", type=_number, help="the largest batch that fits, in prompts")
+    own.add_argument("--ref", metavar="COMMIT", help="commit of verl that has the script")
+    own.add_argument("--path", metavar="PATH", help="path of the script in that commit")
+    own.add_argument(
+        "--despite-out-of-memory",
+        action="store_true",
+        help="write the file although the run ran out of memory",
+    )
+    told = parser.add_argument_group("what only you know", "stands as TODO otherwise")
+    told.add_argument("--tag", choices=TAGS)
+    told.add_argument("--evidence", metavar="URL", help="where the log can be read")
+    told.add_argument("--contributor", metavar="NAME", help="name or handle, never an e-mail address")
+    told.add_argument("--contributor-url", metavar="URL", help="a public profile")
+    told.add_argument("--kind", choices=KINDS, help="what the row rests on; default: tested")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, write and report."""
+    directory, shown = _output(options)
+    facts, problems = _facts(directory)
+    said = _said(options)
+    if options.script or options.log:
+        sources, found = read_sources(options.script, options.log)
+        problems += found
+    elif not sys.stdin.isatty():
+        raise OSError("name a launch script with --script FILE; questions are asked in a terminal only")
+    else:
+        try:
+            sources, said, found = ask_for_run(sys.stdin, sys.stderr, said, facts, read_sources)
+        except (KeyboardInterrupt, NoAnswerError):
+            print("\nverl-resources: nothing was written", file=sys.stderr)
+            return 2
+        problems += found
+    problems += _refusals(sources, options)
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        report(problems)
+        return 1
+    draft = draft_run(sources, said, facts, date.today())  # noqa: DTZ011  # the day where the person is
+    text = run_text(draft.fields, draft.remarks)
+    target = _target(directory, shown, draft)
+    wrong = _wrong(text, target)
+    report([*problems, *draft.problems, *wrong])
+    if wrong:
+        return 1
+    if not options.dry_run:
+        _write(target, text, draft, options)
+    result = result_of_new(draft.fields, text, target.shown, facts, written=not options.dry_run)
+    print(json.dumps(result.plain(), indent=2) if options.format == "json" else report_text(result))
+    return 0
+
+
+def read_sources(script: str | None, log: str | None) -> tuple[Sources, list[Diagnostic]]:
+    """A script and a log, and what stands in the script and was not read.
+
+    Raises:
+        OSError: one of them cannot be read.
+    """
+    sources, problems = Sources(), []
+    if script:
+        text, shown = read_text(script).removeprefix("\ufeff"), printable(script)
+        read = read_script(text, shown)
+        problems += unread_settings(text, read, shown)
+        sources = Sources(read, text, shown, Path(script))
+    if log:
+        with _opened(log) as stream:
+            sources = replace(sources, log=read_log(stream, printable(log)))
+    return sources, problems
+
+
+def _opened(name: str):  # type: ignore[no-untyped-def]
+    path = Path(name)
+    try:
+        if not path.is_file():  # opening a pipe would wait for ever
+            raise OSError("no such file" if not path.exists() else "not a regular file")
+        return path.open("rb")
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or str(error)
+        raise OSError(f"{printable(name)}: {what.lower()}") from None
+
+
+def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]:
+    """What leaves no run to write."""
+    found = [problem for problem in sources.script.problems if problem.severity is Severity.ERROR]
+    log = sources.log
+    if log and log.out_of_memory:
+        message = "the run ran out of memory here"
+        hint = "a row is for what fits; --despite-out-of-memory writes it all the same"
+        severity = Severity.WARNING if options.despite_out_of_memory else Severity.ERROR
+        found.append(Diagnostic(log.out_of_memory, Code.out_of_memory, message, hint, severity))
+    if log and not log.figures.steps and not log.settings:
+        place = Location(log.shown, 1, 1)
+        message = "neither a configuration nor the figures of a step stand in this log"
+        hint = "give what verl prints to the console, from the first line on"
+        severity = Severity.WARNING if sources.file else Severity.ERROR
+        found.append(Diagnostic(place, Code.file_empty, message, hint, severity))
+    return found
+
+
+def _output(options: argparse.Namespace) -> tuple[Path, str]:
+    """The data directory to write into.
+
+    Raises:
+        OSError: there is none.
+    """
+    name = options.output or next(iter(default_paths()), None)
+    if name is None:
+        raise NotADirectoryError("there is no data directory here; name one with --output DIR")
+    path = Path(name)
+    if os.path.lexists(path) and not path.is_dir():
+        raise NotADirectoryError(f"{printable(name)}: not a directory; name a data directory with --output")
+    return path, name
+
+
+def _facts(directory: Path) -> tuple[Facts, list[Diagnostic]]:
+    """The registries, with those of the directory on top where it has some."""
+    own = [configured_directory(str(directory), Path.cwd())] if holds_data(str(directory)) else []
+    return facts_of(take_snapshot(bundled_directory(), own, Location("command line")))
+
+
+def _said(options: argparse.Namespace) -> Said:
+    return Said(
+        id=options.id,
+        model=options.model,
+        task=options.task,
+        gpus=options.gpus,
+        train=options.train,
+        engine=options.infer,
+        engine_version=options.infer_version,
+        tag=options.tag,
+        max_batch=options.max_batch,
+        kind=options.kind,
+        evidence=options.evidence,
+        contributor=options.contributor,
+        contributor_url=options.contributor_url,
+        verl_version=options.verl_version,
+        ref=options.ref,
+        path=options.path,
+    )
+
+
+def _target(directory: Path, shown: str, draft: Draft) -> Target:
+    """The file to write.
+
+    Raises:
+        OSError: it would lie outside of the data directory.
+    """
+    name = f"{RUNS}/{draft.fields['id']}.yaml"
+    data = configured_directory(shown, Path.cwd())
+    for part in (RUNS, name):
+        if leads_out(data, part):
+            raise OSError(
+                f"{data.show(part)}: the link leads out of the data directory; put the file itself there"
+            )
+    return Target(directory, data.show(name), directory / name)
+
+
+def _wrong(text: str, target: Target) -> list[Diagnostic]:
+    """What would be wrong with the file besides what stands as TODO."""
+    lines = text.splitlines()
+    _, _, found = load(DataFile(target.path, target.shown, text.encode()), Run)
+    return [
+        problem
+        for problem in found
+        if problem.severity is Severity.ERROR
+        and TODO not in lines[min(problem.location.line, len(lines)) - 1]
+    ]
+
+
+def _write(target: Target, text: str, draft: Draft, options: argparse.Namespace) -> None:
+    """Write the file.
+
+    Raises:
+        OSError: it is there already, or cannot be written.
+    """
+    if options.force:
+        replace_file(target.path, text)
+        return
+    try:
+        create_file(target.path, text)
+    except FileExistsError:
+        fields = draft.fields
+        taken = {path.stem for path in target.path.parent.glob("*.yaml")}
+        card = fields["gpus"]["type"]
+        other = suggested_id(
+            fields["model"], fields["task"], fields["gpus"]["count"], card, fields["train"], taken
+        )
+        raise FileExistsError(
+            f"{target.shown}: exists already; --force replaces it, --id {other} writes another"
+        ) from None
+
+
+def _id(text: str) -> str:
+    if not re.fullmatch(SLUG, text) or len(text) > _MAX_ID:
+        what = "lower-case letters and digits with single hyphens between them"
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no id; an id has {what}, at most {_MAX_ID}")
+    return text
+
+
+def _number(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,6}", text):
+        raise argparse.ArgumentTypeError(f"expected a number of prompts, got {text[:80]!r}")
+    return int(text)

@@ -1,0 +1,256 @@
+"""verl's console log: the configuration it prints, the figures of its steps, and what it ran on.
+
+A log may have any size. It is read once, block by block, and a few kilobytes of it are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.yaml_data import MAX_PROBLEMS
+from ..diagnostics import Code, Diagnostic, Location, Severity
+from . import log_facts
+from .log_lines import pieces_of
+from .log_metrics import PEAK_ALLOCATED, STEP, Figures, names_in, read_metrics
+from .printed_config import PrintedConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import BinaryIO
+
+    from .log_lines import Piece
+
+#: How a configuration begins, by the key that comes first in it.
+_CONFIG_STARTS = tuple(
+    f"{{'{key}': " for key in ("actor_rollout_ref", "algorithm", "critic", "data", "trainer", "ray_init")
+)
+_WORDS = (
+    *(start.encode() for start in _CONFIG_STARTS), b"step:", b"_memory_", b"perf/", b"timing_s/step",
+    b"response_length/mean", *log_facts.WORDS,
+)  # fmt: skip
+#: Workers whose figures are kept apart.
+_MAX_WORKERS = 256
+#: What more than one line says differently is listed this often.
+_UNREAD_HINT = "look at the line, and add by hand what matters of it"
+
+
+@dataclass(frozen=True)
+class LogText:
+    """What a log says of the run that counts: the last one with figures.
+
+    Attributes:
+        shown: the name of the log in messages.
+        figures: of its steps.
+        settings: the printed configuration under dotted keys; empty if none was.
+        versions: of packages, by name.
+        card: as printed, empty if none is named.
+        out_of_memory: where the run says that memory was not enough.
+        problems: what could not be read, and what is doubtful.
+        place: where the configuration begins.
+    """
+
+    shown: str
+    figures: Figures
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    card: str = ""
+    out_of_memory: Location | None = None
+    problems: tuple[Diagnostic, ...] = ()
+    place: Location | None = None
+
+
+@dataclass
+class _Run:
+    """One training run of the log, while it is read."""
+
+    figures: Figures = field(default_factory=Figures)
+    config: PrintedConfig | None = None
+    out_of_memory: Location | None = None
+
+
+def read_log(stream: BinaryIO, shown: str) -> LogText:
+    r"""Read a log; no bytes raise.
+
+    Args:
+        stream: the log, open for reading bytes.
+        shown: its name in messages.
+
+    >>> import io
+    >>> text = b"(TaskRunner pid=7) step:1 - perf/max_memory_allocated_gb:71.3 - perf/time_per_step:60.5\n"
+    >>> found = read_log(io.BytesIO(text), "run.log")
+    >>> found.figures.steps, found.figures.figure("perf/max_memory_allocated_gb")
+    (1, 71.3)
+    """
+    reader = _Reader(shown)
+    for piece in pieces_of(stream, _WORDS, reader.collects):
+        reader.take(piece)
+    return reader.result()
+
+
+class _Reader:
+    """What is known so far."""
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+        self._problems: list[Diagnostic] = []
+        self._lost = 0
+        self._collecting: dict[str, PrintedConfig] = {}
+        self._waiting: dict[str, PrintedConfig] = {}
+        self._runs: dict[str, _Run] = {}
+        self._current = _Run()
+        self._counted: _Run | None = None
+        self._number = 0
+        self._versions: dict[str, dict[str, Location]] = {}
+        self._cards: dict[str, Location] = {}
+
+    def collects(self) -> bool:
+        """Whether every line is wanted, since a configuration is being printed."""
+        return bool(self._collecting)
+
+    def take(self, piece: Piece) -> None:
+        """Take one line."""
+        if self._collecting:
+            # Each of them counts how many lines of others there are.
+            taken = [config.add(piece) for config in self._collecting.values()]
+            self._collecting = {who: each for who, each in self._collecting.items() if not each.ended}
+            if any(taken):
+                return
+        if not self._begins_config(piece) and not self._is_metrics(piece):
+            self._take_facts(piece)
+
+    def result(self) -> LogText:
+        """Everything noted so far."""
+        run = self._counted or self._current
+        config = run.config
+        if self._counted is None:
+            config = next(reversed(self._waiting.values()), None)
+        elif run is not self._current and self._current.out_of_memory:
+            message = "a run that begins behind the last figures ran out of memory; the one before it counts"
+            self._warn(self._current.out_of_memory, Code.several_runs, message, "give the log of one run")
+        settings = self._settings_of(config) if config else {}
+        if self._number > 1:
+            message = f"{self._number} runs are in this log; the figures are those of the last"
+            self._warn(Location(self._shown, 1, 1), Code.several_runs, message, "give the log of one run")
+        if self._lost:
+            message = f"{self._lost} more lines could not be read"
+            self._problems.append(
+                self._warning(Location(self._shown, 1, 1), Code.unread, message, _UNREAD_HINT)
+            )
+        return LogText(
+            self._shown,
+            run.figures,
+            settings,
+            self._agreed_versions(),
+            self._agreed_card(),
+            run.out_of_memory,
+            tuple(sorted(self._problems, key=lambda problem: problem.sort_key)),
+            Location(self._shown, config.line, config.column) if config else None,
+        )
+
+    def _begins_config(self, piece: Piece) -> bool:
+        starts = [at for start in _CONFIG_STARTS if (at := piece.text.find(start)) >= 0]
+        if not starts or STEP.search(piece.text):
+            return False
+        at = min(starts)
+        config = PrintedConfig(piece.who, piece.line, piece.column + at)
+        config.add(type(piece)(piece.text[at:], piece.who, piece.line, piece.column, piece.whole))
+        self._waiting.pop(piece.who, None)
+        self._waiting[piece.who] = config
+        if not config.ended:
+            self._collecting[piece.who] = config
+        if self._current.figures.steps or self._current.out_of_memory:
+            self._current = _Run()  # what fails from here on is another run
+        self._runs.pop(piece.who, None)
+        return True
+
+    def _is_metrics(self, piece: Piece) -> bool:
+        line = read_metrics(piece.text, whole=piece.whole)
+        if line is None:
+            names = names_in(piece.text)
+            for name in names:
+                self._unread(piece, name)
+            return bool(names)
+        for name in line.unread:
+            self._unread(piece, name)
+        if not line.figures:
+            return True
+        run = self._runs.get(piece.who)
+        if run is None or line.step < run.figures.last_step:
+            if len(self._runs) >= _MAX_WORKERS:
+                self._runs.clear()
+            run = _Run() if self._current.figures.steps else self._current
+            waiting = piece.who if piece.who in self._waiting else next(reversed(self._waiting), None)
+            run.config = self._waiting.pop(waiting) if waiting is not None else None
+            self._collecting.pop(piece.who, None)
+            self._runs[piece.who] = run
+            self._number += 1
+        run.figures.add(line)
+        self._current = run
+        self._counted = run
+        return True
+
+    def _take_facts(self, piece: Piece) -> None:
+        place = Location(self._shown, piece.line, piece.column)
+        for package, version in log_facts.versions_in(piece.text):
+            known = self._versions.setdefault(package, {})
+            if len(known) < 10:
+                known.setdefault(version, place)
+        card = log_facts.card_in(piece.text)
+        if card and len(self._cards) < 10:
+            self._cards.setdefault(card, place)
+        if self._current.out_of_memory is None and log_facts.is_out_of_memory(piece.text):
+            self._current.out_of_memory = place
+
+    def _settings_of(self, config: PrintedConfig) -> dict[str, Any]:
+        place = Location(self._shown, config.line, config.column)
+        try:
+            values, unread = config.values()
+        except ValueError as error:
+            message = f"the configuration that is printed here cannot be read: {error}"
+            self._warn(place, Code.unread, message, _UNREAD_HINT)
+            return {}
+        if not config.complete:
+            message = "the configuration that is printed here breaks off; what is complete of it is used"
+            self._warn(place, Code.unread, message, "give the whole log")
+        for key in unread:
+            message = f"the value of {key} in the printed configuration cannot be read"
+            self._warn(place, Code.unread, message, _UNREAD_HINT)
+        return values
+
+    def _agreed_versions(self) -> dict[str, str]:
+        """The versions that are named alike wherever they are."""
+        for package, found in self._versions.items():
+            if len(found) > 1:
+                names = ", ".join(found)
+                message = f"several versions of {package} are named: {names}; none is taken"
+                self._warn(list(found.values())[1], Code.unread, message, "name the one that ran")
+        return {package: next(iter(found)) for package, found in self._versions.items() if len(found) == 1}
+
+    def _agreed_card(self) -> str:
+        """The longest of the names that the card has, if all are names of one."""
+        longest = max(self._cards, key=len, default="")
+        others = [card for card in self._cards if not longest.startswith(card)]
+        if others:
+            message = f"several cards are named: {', '.join(self._cards)}; none is taken"
+            self._warn(self._cards[others[0]], Code.unread, message, "name the one that ran with --gpu")
+        return "" if others else longest
+
+    def _unread(self, piece: Piece, name: str) -> None:
+        column = piece.column + max(0, piece.text.find(name))
+        message = f"{name} stands here and could not be read"
+        self._warn(Location(self._shown, piece.line, column), Code.unread, message, _UNREAD_HINT)
+
+    def _warn(self, place: Location, code: Code, message: str, hint: str) -> None:
+        if len(self._problems) >= MAX_PROBLEMS:
+            self._lost += 1
+        else:
+            self._problems.append(self._warning(place, code, message, hint))
+
+    def _warning(self, place: Location, code: Code, message: str, hint: str) -> Diagnostic:
+        return Diagnostic(place, code, message, hint, Severity.WARNING)
+
+
+def peak_of(log: LogText | None) -> float | None:
+    """The peak of allocated GPU memory in GiB that a log reports."""
+    return log.figures.figure(PEAK_ALLOCATED) if log else None

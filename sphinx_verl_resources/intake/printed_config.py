@@ -1,0 +1,135 @@
+"""The configuration that verl prints when it starts: a nested dict over many lines of a log."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.settings.result import leaves
+
+if TYPE_CHECKING:
+    from .log_lines import Piece
+
+#: Lines and characters of one configuration, and levels in it; verl's has 600 lines and 8 levels.
+MAX_LINES, MAX_LENGTH, MAX_DEPTH = 20_000, 1 << 20, 40
+#: With how many lines of others in a row a configuration counts as broken off.
+MAX_FOREIGN = 5_000
+
+#: Python's texts, of a length that is soon searched through, and the signs between which they stand.
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.){0,4000}'|\"(?:[^\"\\]|\\.){0,4000}\"|[{}\[\](),]")
+#: Texts, and whatever else begins with a letter or an angle bracket.
+_ATOM = re.compile(
+    r"(?P<text>'(?:[^'\\]|\\.){0,4000}'|\"(?:[^\"\\]|\\.){0,4000}\")|"
+    r"(?P<number>np\.\w+\((?P<inner>[-+\d.eE]+)\))|"
+    r"(?P<word>(?<![\w.])[A-Za-z_<][^,{}\[\]():'\"\n]*(?:\([^()\n]*\)|[^,{}\[\]()\n]*>)?)"
+)
+_PAIRS = {"}": "{", "]": "[", ")": "("}
+#: How the lines behind the first begin: indented, and with something that Python can print.
+_CONTINUES = re.compile(r"\s+(?:['\"{}\[\](<]|-?[\d.]|None\b|True\b|False\b|nan\b|inf\b|np\.)|['\"}\]]")
+#: Stands for a value that no Python literal is.
+_UNREAD = "\0unread\0"
+
+
+class PrintedConfig:
+    """A configuration while it is read, line by line, of one worker.
+
+    Attributes:
+        who: the worker that prints it.
+        line: where it begins.
+        column: where it begins in that line.
+        ended: no line is awaited any more.
+    """
+
+    def __init__(self, who: str, line: int, column: int) -> None:
+        self.who, self.line, self.column = who, line, column
+        self.ended = False
+        self._lines: list[str] = []
+        self._length = 0
+        self._open: list[str] = []
+        self._cut, self._cut_depth = 0, 0
+        self._foreign = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every bracket is closed."""
+        return bool(self._lines) and not self._open
+
+    def add(self, piece: Piece) -> bool:
+        """Take a line; false if it is none of the configuration's."""
+        if piece.who != self.who or (self._lines and not _CONTINUES.match(piece.text)):
+            self._foreign += 1
+            self.ended = self.ended or self._foreign > MAX_FOREIGN
+            return False
+        self._foreign = 0
+        end = len(piece.text)
+        for token in _TOKEN.finditer(piece.text):
+            if not self._follow(token, self._length):
+                end, self.ended = token.end(), True
+                break
+        self._lines.append(piece.text[:end])
+        self._length += end + 1
+        self.ended = self.ended or not piece.whole or self._is_too_much()
+        return True
+
+    def values(self) -> tuple[dict[str, Any], list[str]]:
+        """The settings under dotted keys, and the keys whose values could not be read.
+
+        Of a configuration that breaks off, what is complete: a list that is not closed does not count.
+
+        Raises:
+            ValueError: it is no dict of Python.
+        """
+        text = "\n".join(self._lines)
+        if not self.complete:
+            text = text[: self._cut] + "}" * self._cut_depth
+        read = _literal(text)
+        if not isinstance(read, dict):
+            raise ValueError("it is no dict of Python")
+        found = dict(leaves(read))
+        unread = [key for key, value in found.items() if _holds(value, _UNREAD)]
+        return {key: value for key, value in found.items() if key not in unread}, unread
+
+    def _follow(self, token: re.Match[str], before: int) -> bool:
+        """Note a sign; false if nothing is open behind it, or something else than it closes."""
+        sign = token[0]
+        if sign in "{[(":
+            self._open.append(sign)
+        elif sign in _PAIRS:
+            if not self._open or self._open.pop() != _PAIRS[sign]:
+                self._open = ["?"]  # never closed, so that only what stands before it counts
+                return False
+            self._remember(before + token.end())
+        elif sign == ",":
+            self._remember(before + token.start())
+        return bool(self._open)
+
+    def _remember(self, at: int) -> None:
+        """Note a place behind an entry that is complete, where only dicts are open."""
+        if all(sign == "{" for sign in self._open):
+            self._cut, self._cut_depth = at, len(self._open)
+
+    def _is_too_much(self) -> bool:
+        return len(self._lines) >= MAX_LINES or self._length > MAX_LENGTH or len(self._open) > MAX_DEPTH
+
+
+def _literal(text: str) -> Any:
+    for attempt in (text, _ATOM.sub(_as_literal, text)):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of escapes in texts
+                return ast.literal_eval(attempt)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+    raise ValueError("it is no dict of Python")
+
+
+def _as_literal(found: re.Match[str]) -> str:
+    if found["text"] or (found["word"] or "").strip() in {"True", "False", "None"}:
+        return found[0]
+    return found["inner"] or repr(_UNREAD)
+
+
+def _holds(value: Any, mark: str) -> bool:
+    return value == mark or (isinstance(value, tuple) and any(_holds(item, mark) for item in value))

@@ -1,0 +1,305 @@
+"""``verl-resources new``: what is written, what is said, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from random import Random
+
+import pytest
+import yaml
+
+from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.diagnostics import Code
+
+RUN = "python3 -m verl.trainer.main_ppo"
+GIVEN = ("--tag", "MIN", "--contributor", "Jane Doe", "--evidence", "https://example.org/run.log")
+PATH = "runs/qwen2-5-7b-grpo-2xh100.yaml"
+
+
+@pytest.fixture
+def here(data, root, monkeypatch):
+    """A folder with the example's script and log beside an empty data directory."""
+    for name in ("run.sh", "run.log"):
+        shutil.copy(root / "docs" / "examples" / name, data.path.parent)
+    monkeypatch.chdir(data.path.parent)
+    return data
+
+
+def new(capsys, *arguments):
+    code = main(["new", *arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_the_example(here, capsys):
+    code, out, err = new(capsys, "--script", "run.sh", "--log", "run.log")
+    assert code == 0
+    text = (here.path / PATH).read_text("utf-8")
+    run = yaml.safe_load(text)
+    assert text.startswith("# yaml-language-server: $schema=../schema/run.json\nid: qwen2-5-7b-grpo-2xh100\n")
+    assert [line.strip().partition("  # ")[0] for line in text.splitlines() if "TODO" in line] == [
+        "tag: TODO", "contributor: {name: TODO, url: TODO}", "- {kind: log, url: TODO}",
+    ]  # fmt: skip
+    assert run["model"] == "Qwen/Qwen2.5-7B-Instruct"
+    assert run["infer"] == {"engine": "vllm", "version": "0.11.0"}
+    assert run["versions"] == {"verl": "0.8.0", "torch": "2.8.0"}
+    assert run["measured"]["gib"] == 64.8
+    assert "data/runs/qwen2-5-7b-grpo-2xh100.yaml:4: tag: TODO" in out
+    assert "next: verl-resources check data/runs/qwen2-5-7b-grpo-2xh100.yaml" in out
+    assert "measured 64.8 GiB" in out
+    assert "within the range" in out
+    assert {line.rsplit("[", 1)[1] for line in err.splitlines()} == {"verl.script_place]", "verl.left_out]"}
+    assert not {"home", "gsm8k", "console", "example"} & set(str(run["settings"]).replace("/", " ").split())
+
+
+def test_with_all_options_the_file_is_good(here, capsys):
+    linked = ("--ref", "2239fd0ff7210c80ad63e20581924d1f66167429", "--path", "examples/run.sh")
+    code, out, err = new(capsys, "--script", "run.sh", "--log", "run.log", *GIVEN, *linked)
+    assert (code, "TODO" in out) == (0, False)
+    assert "verl.script_place" not in err
+    assert here.problems() == []
+    assert here.load().runs["qwen2-5-7b-grpo-2xh100"].script.path == "examples/run.sh"
+    assert "MIN" in out
+
+
+def test_json(here, capsys):
+    code, out, _ = new(capsys, "--script", "run.sh", "--log", "run.log", "--format", "json", "--dry-run")
+    found = json.loads(out)
+    assert (code, found["written"], found["measured_gib"]) == (0, False, 64.8)
+    assert [item["line"] for item in found["todo"]] == [4, 11, 49]
+    low, high = (found["estimate"][f"logged_{end}_gib"] for end in ("low", "high"))
+    assert low <= found["measured_gib"] <= high
+    assert found["difference"] == pytest.approx(
+        found["estimate"]["logged_max_allocated_gib"] / 64.8 - 1, abs=1e-3
+    )
+    assert list((here.path / "runs").iterdir()) == []
+
+
+def test_dry_run_prints_the_file(here, capsys):
+    code, out, _ = new(capsys, "--script", "run.sh", "--dry-run", "--output", "nowhere")
+    assert code == 0
+    assert out.startswith("# yaml-language-server")
+    assert sorted(os.listdir()) == ["data", "run.log", "run.sh"]
+
+
+def test_nothing_is_overwritten_without_force(here, capsys):
+    (here.path / PATH).write_text("mine\n")
+    arguments = ("--script", "run.sh", "--gpus", "H100")
+    code, out, err = new(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == (
+        f"verl-resources: data/{PATH}: exists already; --force replaces it, "
+        "--id qwen2-5-7b-grpo-2xh100-fsdp writes another"
+    )
+    assert (here.path / PATH).read_text() == "mine\n"
+    assert new(capsys, *arguments, "--force")[0] == 0
+    assert yaml.safe_load((here.path / PATH).read_text())["tag"] == "TODO"
+    assert os.listdir(here.path / "runs") == [PATH.removeprefix("runs/")]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "A", "a.yaml", "", "a--b", "-a", "a" * 81, "..", "a\n"])
+def test_ids_that_are_none(here, capsys, name):
+    with pytest.raises(SystemExit, match="2"):
+        main(["new", "--script", "run.sh", f"--id={name}"])
+    assert "is no id" in capsys.readouterr().err
+    assert sorted(os.listdir()) == ["data", "run.log", "run.sh"]
+
+
+def test_links_that_lead_out(here, capsys, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "x.yaml").write_text("mine\n")
+    (here.path / "runs" / "x.yaml").symlink_to(outside / "x.yaml")
+    code, _, err = new(capsys, "--script", "run.sh", "--id", "x", "--force")
+    assert (code, "leads out of the data directory" in err) == (2, True)
+    (here.path / "runs" / "x.yaml").unlink()
+    (here.path / "runs").rmdir()
+    (here.path / "runs").symlink_to(outside)
+    code, _, err = new(capsys, "--script", "run.sh")
+    assert (code, "leads out of the data directory" in err) == (2, True)
+    assert os.listdir(outside) == ["x.yaml"]
+    assert (outside / "x.yaml").read_text() == "mine\n"
+
+
+def test_a_folder_that_cannot_be_written(here, capsys, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)  # whoever may do everything is not stopped by permissions
+    code, _, err = new(capsys, "--script", "run.sh")
+    assert code == 2
+    assert err.splitlines()[-1].endswith("cannot be written: permission denied")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            (),
+            "verl-resources: name a launch script with --script FILE; questions are asked in a terminal only",
+        ),
+        (("--script", "no.sh"), "verl-resources: no.sh: no such file or directory"),
+        (("--script", "run.sh", "--log", "no.log"), "verl-resources: no.log: no such file"),
+        (("--log", "data"), "verl-resources: data: not a regular file"),
+        (
+            ("--script", "run.sh", "--output", "run.log"),
+            "verl-resources: run.log: not a directory; name a data ",
+        ),
+        (("--script", "run.log\0"), "verl-resources: run.log"),
+    ],
+)
+def test_what_cannot_run(here, capsys, monkeypatch, arguments, message):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    code, out, err = new(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith(message)
+
+
+def test_no_data_directory(tmp_path, monkeypatch, capsys):
+    (tmp_path / "run.sh").write_text(f"{RUN} trainer.nnodes=1\n")
+    monkeypatch.chdir(tmp_path)
+    code, _, err = new(capsys, "--script", "run.sh")
+    assert (code, err) == (2, "verl-resources: there is no data directory here; name one with --output DIR\n")
+    assert new(capsys, "--script", "run.sh", "--output", "own")[0] == 0
+    assert len(os.listdir(tmp_path / "own" / "runs")) == 1
+
+
+OOM = "(WorkerDict pid=1) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.32 GiB\n"
+
+
+def test_a_run_that_failed(here, capsys):
+    with open("run.log", "a") as stream:
+        stream.write(OOM)
+    lines = len(open("run.log").readlines())
+    code, out, err = new(capsys, "--script", "run.sh", "--log", "run.log")
+    assert (code, out) == (1, "")
+    assert f"run.log:{lines}:1: ERROR: the run ran out of memory here" in err
+    assert list((here.path / "runs").iterdir()) == []
+    code, _, err = new(capsys, "--script", "run.sh", "--log", "run.log", "--despite-out-of-memory")
+    assert (code, f"run.log:{lines}:1: WARNING: the run ran out of memory here" in err) == (0, True)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\xff\xfe" * 999, b"nothing here\n"])
+def test_a_log_that_says_nothing(here, capsys, content):
+    (here.path.parent / "run.log").write_bytes(content)
+    code, _, err = new(capsys, "--script", "run.sh", "--log", "run.log")
+    assert (code, err.count("[verl.file_empty]")) == (0, 1)
+    code, out, err = new(capsys, "--log", "run.log", "--id", "x")
+    assert (code, out, "run.log:1:1: ERROR: neither" in err) == (1, "", True)
+
+
+@pytest.mark.parametrize("text", ["echo hello\n", "", f"{RUN} 'trainer.nnodes=1\n", "if true; then\n"])
+def test_a_script_that_is_none(here, capsys, text):
+    (here.path.parent / "run.sh").write_text(text)
+    code, out, err = new(capsys, "--script", "run.sh")
+    assert (code, out) == (1, "")
+    assert "run.sh:1:" in err
+    assert ": ERROR: " in err
+    assert list((here.path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code"),
+    [
+        ("--evidence", "ftp://x", Code.bad_url),
+        ("--evidence", "https://user:pass@example.org/", Code.bad_url),
+        ("--contributor", "jane@example.org", Code.email_address),
+        ("--infer-version", "a b", Code.wrong_value),
+        ("--task", "a\nb", Code.wrong_value),
+    ],
+)
+def test_options_that_make_no_run(here, capsys, option, value, code):
+    found, out, err = new(capsys, "--script", "run.sh", "--gpus", "H100", option, value)
+    assert (found, out, f"[{code.id}]" in err) == (1, "", True)
+    assert list((here.path / "runs").iterdir()) == []
+
+
+def test_windows_line_ends(here, capsys):
+    script = here.path.parent / "run.sh"
+    expected = new(capsys, "--script", "run.sh", "--dry-run")[1]
+    script.write_bytes(script.read_bytes().replace(b"\n", b"\r\n"))
+    assert new(capsys, "--script", "run.sh", "--dry-run")[1] == expected
+
+
+SCRIPTS = {
+    "run_qwen3-8b_megatron.sh": ("qwen3-8b-grpo-16-gpus", "megatron", "sglang", 9, 0),
+    "dapo.sh": ("qwen2-5-32b-dapo-128-gpus", "fsdp2", "vllm", 9, 0),
+    "everything.sh": ("qwen2-5-3b-ppo-4-gpus", "fsdp", "vllm", 7, 4),
+    "qwen2-7b_grpo-lora_1_h100_fsdp_vllm.sh": ("qwen2-5-7b-grpo-lora-1xh100", "fsdp", "vllm", 14, 0),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_by_hand(here, root, capsys, name):
+    run_id, train, engine, settings, unread = SCRIPTS[name]
+    code, out, err = new(
+        capsys, "--script", str(root / "tests/intake/scripts" / name), "--format", "json", "--dry-run"
+    )
+    run = yaml.safe_load(json.loads(out)["text"])
+    assert code == 0
+    assert (run["id"], run["train"], run["infer"]["engine"]) == (run_id, train, engine)
+    assert len(run["settings"]) >= settings
+    assert err.count("[verl.unread]") == unread
+    assert not any(word in out for word in ("WANDB", "/mnt", "HOME", "/share"))
+    assert not any("TODO" in line for line in out.splitlines() if "model:" in line)
+
+
+def test_two_at_once(here):
+    command = [sys.executable, "-m", "sphinx_verl_resources", "new", "--script", "run.sh", "--gpus", "H100"]
+    with_tags = [[*command, "--tag", tag] for tag in ("MIN", "RECOMMENDED") * 2]
+    started = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for words in with_tags
+    ]
+    codes = []
+    for process in started:
+        process.communicate(timeout=120)
+        codes.append(process.returncode)
+    assert sorted(codes) == [0, 2, 2, 2]
+    winner = ("MIN", "RECOMMENDED")[codes.index(0) % 2]
+    assert yaml.safe_load((here.path / PATH).read_text())["tag"] == winner
+    assert os.listdir(here.path / "runs") == [PATH.removeprefix("runs/")]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from sphinx_verl_resources.cli.writing import replace_file
+texts = [letter * 200_000 for letter in "ab"]
+print("ready", flush=True)
+while True:
+    for text in texts:
+        replace_file(Path(sys.argv[1]), text)
+"""
+
+
+def test_killed_while_writing(data):
+    path = data.path / "runs" / "a.yaml"
+    path.write_text("old")
+    random, seen = Random(7), set()
+    for _ in range(12):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(random.uniform(0, 0.03))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        text = path.read_text()
+        assert text in ("old", "a" * 200_000, "b" * 200_000)
+        seen.add(text[:3])
+    assert len(seen) > 1
+    left = [name for name in os.listdir(path.parent) if name != "a.yaml"]
+    assert all(name.startswith(".a.yaml.") and name.endswith(".tmp") for name in left)
+
+
+def test_what_a_killed_process_leaves_is_not_data(data):
+    data.run("a")
+    data.write("runs/.b.yaml.x1.tmp", "half a fi")
+    assert data.problems() == []
+    assert list(data.load().runs) == ["a"]

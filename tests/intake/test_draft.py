@@ -1,0 +1,303 @@
+"""From a script and a log to the fields of a run."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.catalog.run_text import run_text
+from sphinx_verl_resources.catalog.settings.launch_script import read_script
+from sphinx_verl_resources.catalog.yaml_data import read_yaml
+from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.intake.cards import recorded_card
+from sphinx_verl_resources.intake.checkout import NotCommittedError, committed
+from sphinx_verl_resources.intake.draft import TODO, draft_run
+from sphinx_verl_resources.intake.kept_settings import kept_settings
+from sphinx_verl_resources.intake.log import read_log
+from sphinx_verl_resources.intake.model_names import recorded_models
+from sphinx_verl_resources.intake.sources import Said, Sources
+from sphinx_verl_resources.intake.tasks import task_of
+
+TODAY = date(2026, 11, 22)
+FACTS = load_facts([])
+
+
+def draft(script="", log="", said=None, shown="run.sh"):
+    read = read_script(script, shown) if script else Sources().script
+    logged = read_log(io.BytesIO(log.encode()), "run.log") if log else None
+    return draft_run(
+        Sources(read, script, shown if script else "", None, logged), said or Said(), FACTS, TODAY
+    )
+
+
+def command(*words, program="verl.trainer.main_ppo"):
+    return f"python3 -m {program} " + " \\\n  ".join(words) + "\n"
+
+
+def codes(found):
+    return [problem.code for problem in found.problems]
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", ["Qwen/Qwen2.5-7B-Instruct"]),
+        ("$HOME/models/Qwen2.5-7B-Instruct", ["Qwen/Qwen2.5-7B-Instruct"]),
+        ("/share/qwen2.5-7b-instruct/", ["Qwen/Qwen2.5-7B-Instruct"]),
+        ("/hub/models--Qwen--Qwen2.5-7B/snapshots/0123abc", ["Qwen/Qwen2.5-7B"]),
+        ("${ROOT}/Qwen/Qwen2.5-7B", ["Qwen/Qwen2.5-7B"]),
+        ("/models/qwen", []),
+        ("", []),
+        ("/", []),
+    ],
+)
+def test_models(path, names):
+    assert recorded_models(path, FACTS.architectures.names) == names
+
+
+def test_a_model_that_may_be_two():
+    assert recorded_models("/m/X-7B", ["a/X-7B", "b/x-7b", "c/X-8B"]) == ["a/X-7B", "b/x-7b"]
+    assert recorded_models("/m/b/X-7B", ["a/X-7B", "b/x-7b"]) == ["b/x-7b"]
+
+
+def test_a_model_that_is_not_recorded():
+    nowhere = draft(command("actor_rollout_ref.model.path=/models/Qwen2.5-7B-Instrct trainer.nnodes=1"))
+    assert nowhere.fields["model"] == nowhere.fields["size"] == TODO
+    assert any("did you mean Qwen/Qwen2.5-7B-Instruct?" in problem.hint for problem in nowhere.problems)
+    hub = draft(command("actor_rollout_ref.model.path=someone/own-13B"))
+    assert (hub.fields["model"], hub.fields["size"]) == ("someone/own-13B", TODO)
+    assert Code.unknown_model in codes(hub)
+
+
+@pytest.mark.parametrize(
+    ("settings", "program", "task"),
+    [
+        ({"algorithm.adv_estimator": "grpo"}, "", "GRPO"),
+        ({"algorithm.adv_estimator": "gae"}, "", "PPO"),
+        ({}, "", "PPO"),
+        ({"algorithm.adv_estimator": "rloo"}, "", "RLOO"),
+        ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "", "REINFORCE++"),
+        ({"algorithm.adv_estimator": "grpo", "actor_rollout_ref.model.lora_rank": 32}, "", "GRPO-LoRA"),
+        ({"algorithm.adv_estimator": "grpo", "actor_rollout_ref.model.lora_rank": 0}, "", "GRPO"),
+        ({"algorithm.adv_estimator": "grpo"}, "python3 -m recipe.dapo.main_dapo", "DAPO"),
+        ({"algorithm.adv_estimator": "grpo", "reward_model.reward_manager": "dapo"}, "", "DAPO"),
+        (
+            {"algorithm.adv_estimator": "grpo"},
+            "python recipe/one_step_off_policy/main_ppo.py",
+            "GRPO (one step off)",
+        ),
+        ({"algorithm.adv_estimator": "grpo"}, "-m recipe.fully_async_policy.x", "GRPO (fully async)"),
+        ({"algorithm.adv_estimator": "some thing"}, "", None),
+        ({"algorithm.adv_estimator": 7}, "", "7"),
+    ],
+)
+def test_tasks(settings, program, task):
+    assert task_of(settings, program) == task
+
+
+def test_a_task_that_depends_on_the_environment():
+    found = draft(command("algorithm.adv_estimator=$ADV data.train_batch_size=8"))
+    assert found.fields["task"] == TODO
+    assert Code.unresolved in codes(found)
+
+
+@pytest.mark.parametrize(
+    ("printed", "card"),
+    [("H100 80GB HBM3 On", "H100"), ("h100", "H100"), ("A100-SXM4-40GB", "A100-40GB"), ("H20", "H20"),
+     ("A100", None), ("Rage 128", None), ("", None)],
+)  # fmt: skip
+def test_cards(printed, card):
+    assert recorded_card(printed, FACTS.gpus) == card
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("data.train_files", "x.parquet"),
+        ("trainer.logger", ("console",)),
+        ("trainer.project_name", "secret plan"),
+        ("trainer.default_local_dir", "ckpt"),
+        ("custom_reward_function.path", "reward.py"),
+        ("reward_model.sandbox_fusion.url", "u"),
+        ("env.WANDB_API_KEY", "0123"),
+        ("actor.x.api_key", "k"),
+        ("ray_init.address", "auto"),
+        ("a.b", "/home/somebody/x"),
+        ("a.b", "~/x"),
+        ("a.b", "a@b"),
+        ("a.b", "tcp://node"),
+        ("a.b", "10.1.2.3:80"),
+        ("a.b", float("inf")),
+        ("a.b", {"c": 1}),
+        ("a/b", 1),
+        ("a.b", "two\nlines"),
+    ],
+)
+def test_settings_that_are_left_out(key, value):
+    assert kept_settings({key: value}) == ({}, [key])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("actor_rollout_ref.rollout.mode", "async"),
+        ("actor_rollout_ref.actor.checkpoint.save_contents", ("model", "optimizer")),
+        ("data.max_prompt_length", 512),
+        ("actor_rollout_ref.model.target_modules", "all-linear"),
+        ("actor_rollout_ref.model.external_lib", None),
+        ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu", 16384),
+    ],
+)
+def test_settings_that_are_kept(key, value):
+    assert kept_settings({key: value}) == ({key: value}, [])
+
+
+def test_gpus():
+    each = "trainer.n_gpus_per_node"
+    assert draft(command(f"{each}=4 trainer.nnodes=2")).fields["gpus"] == {
+        "count": 8,
+        "type": TODO,
+        "nodes": 2,
+    }
+    assert draft(command("data.shuffle=True")).fields["gpus"]["count"] == 8  # verl's default
+    assert draft(command(f"{each}=$N data.shuffle=True")).fields["gpus"]["count"] == TODO
+    named = "qwen2-7b_grpo_4_h800_fsdp_vllm.sh"
+    assert draft(command(f"{each}=$N data.shuffle=True"), shown=named).fields["gpus"]["count"] == 4
+    assert draft(command(f"{each}=4"), shown=named).fields["gpus"]["type"] == "H800"
+    said = Said(gpus=(16, "H20"))
+    assert draft(command(f"{each}=8 trainer.nnodes=2"), said=said).fields["gpus"] == {
+        "count": 16, "type": "H20", "nodes": 2,
+    }  # fmt: skip
+    apart = command(f"{each}=8 trainer.nnodes=1 rollout.nnodes=1 rollout.n_gpus_per_node=4")
+    assert draft(apart).fields["gpus"]["count"] == 12
+
+
+def test_backends():
+    assert draft(command("data.shuffle=True")).fields["train"] == "fsdp"
+    assert draft(command("actor_rollout_ref.actor.strategy=fsdp2")).fields["train"] == "fsdp2"
+    assert (
+        draft(command("actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2")).fields["train"]
+        == "megatron"
+    )
+    assert (
+        draft(command("--config-name=ppo_megatron_trainer data.shuffle=True")).fields["train"] == "megatron"
+    )
+    assert draft(command("model_engine=veomni")).fields["train"] == "veomni"
+
+
+LOG = """\
+(T pid=1) {'actor_rollout_ref': {'model': {'path': '/m/Qwen2.5-7B'}, 'rollout': {'name': 'vllm', 'n': 5}},
+(T pid=1)  'data': {'train_batch_size': 64, 'max_prompt_length': 512}, 'trainer': {'nnodes': 2, 'n_gpus_per_node': 8}}
+(T pid=1) step:1 - perf/max_memory_reserved_gb:50.26 - perf/time_per_step:10
+vLLM API server version 0.8.3
+"""
+
+
+def test_the_log_fills_what_the_script_leaves_open():
+    script = command(
+        "data.train_batch_size=$B", "data.max_prompt_length=512", "actor_rollout_ref.rollout.n=4.0",
+        "trainer.nnodes=2 actor_rollout_ref.rollout.name=vllm actor_rollout_ref.model.path=$M data.seed=$S",
+    )  # fmt: skip
+    found = draft(script, LOG)
+    assert found.fields["settings"] == {
+        "data.train_batch_size": 64, "data.max_prompt_length": 512, "actor_rollout_ref.rollout.n": 4.0,
+        "trainer.nnodes": 2, "actor_rollout_ref.rollout.name": "vllm",
+    }  # fmt: skip
+    assert found.fields["gpus"]["count"] == 16
+    assert found.fields["max_batch"] == 64
+    assert found.fields["model"] == "Qwen/Qwen2.5-7B"
+    assert found.fields["infer"] == {"engine": "vllm", "version": "0.8.3"}
+    assert found.fields["measured"] == {"gib": 50.3, "counter": "torch-max-reserved", "step_seconds": 10.0}
+    about = {problem.code: problem for problem in found.problems}
+    assert str(about[Code.log_differs].location) == "run.sh:3:3"
+    assert "4.0 in the script and 5 in the log" in about[Code.log_differs].message
+    assert "data.seed" in about[Code.unresolved].message
+    assert codes(found).count(Code.unresolved) == 1
+
+
+def test_a_log_alone():
+    found = draft("", LOG)
+    assert found.fields["model"] == "Qwen/Qwen2.5-7B"
+    assert found.fields["gpus"] == {"count": 16, "type": TODO, "nodes": 2}
+    assert found.fields["settings"]["data.train_batch_size"] == 64
+    assert found.fields["task"] == found.fields["train"] == TODO  # the configuration does not say
+
+
+def test_what_is_left_out_is_said():
+    found = draft(command("data.train_files=$HOME/x trainer.logger=console data.shuffle=True"))
+    (said,) = [problem for problem in found.problems if problem.code is Code.left_out]
+    assert "trainer.logger, data.train_files" in said.message
+    assert found.fields["settings"] == {"data.shuffle": True}
+
+
+@pytest.fixture
+def git(tmp_path):
+    def run(*arguments):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments]
+        return subprocess.run(
+            command, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    run("init", "-q")
+    return run
+
+
+def test_a_committed_script(tmp_path, git):
+    script = tmp_path / "examples" / "run it.sh"
+    script.parent.mkdir()
+    script.write_text("x\n")
+    with pytest.raises(NotCommittedError, match="nothing is committed"):
+        committed(script)
+    git("commit", "-q", "--allow-empty", "-m", "x")
+    with pytest.raises(NotCommittedError, match="is not committed"):
+        committed(script)
+    git("add", ".")
+    with pytest.raises(NotCommittedError, match="is not committed"):
+        committed(script)
+    git("commit", "-q", "-m", "y")
+    found = committed(script)
+    assert (found.ref, found.path) == (git("rev-parse", "HEAD"), "examples/run it.sh")
+    script.write_text("y\n")
+    with pytest.raises(NotCommittedError, match="differs"):
+        committed(script)
+
+
+def test_a_checkout_of_something_else(tmp_path, git):
+    (tmp_path / "run.sh").write_text("x\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "y")
+    for remote, is_verl in (
+        ("https://x.example/a/verl.git", True),
+        ("git@x.example:verl", True),
+        ("/a/other", False),
+    ):
+        git("config", "remote.origin.url", remote)
+        if is_verl:
+            assert committed(tmp_path / "run.sh").path == "run.sh"
+        else:
+            with pytest.raises(NotCommittedError, match="not one of verl"):
+                committed(tmp_path / "run.sh")
+
+
+WORDS = st.sampled_from(
+    [
+        "python3 -m verl.trainer.main_ppo ", "actor_rollout_ref.model.path=", "Qwen/Qwen2.5-7B", "/", "$X", "${A:-",
+        "}", "trainer.nnodes=", "trainer.n_gpus_per_node=", "99999999999", "-1", "algorithm.adv_estimator=", "grpo",
+        "actor_rollout_ref.rollout.name=", "vllm", " ", "\\\n", "\n", "'", '"', "#", "data.train_batch_size=", "1e400",
+        "actor_rollout_ref.actor.strategy=", "TODO", "[", "a.b=", "{c: ", "@",
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(WORDS | st.text(max_size=4), max_size=40), st.booleans())
+def test_any_text_makes_a_file_that_reads_back(parts, with_log):
+    found = draft("python3 -m verl.trainer.main_ppo " + "".join(parts), LOG if with_log else "")
+    document = read_yaml(run_text(found.fields, found.remarks).encode("utf-8", "surrogatepass"))
+    assert not document.problems
+    assert document.data["id"] == found.fields["id"]

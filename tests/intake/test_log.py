@@ -1,0 +1,293 @@
+"""What is read of verl's console log, whatever else is in it."""
+
+from __future__ import annotations
+
+import io
+import pprint
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.intake import log_lines
+from sphinx_verl_resources.intake.log import read_log
+from sphinx_verl_resources.intake.log_facts import card_in, is_out_of_memory, versions_in
+
+WHO = "(TaskRunner pid=7) "
+CONFIG = {
+    "actor_rollout_ref": {
+        "actor": {"optim": {"betas": [0.9, 0.999], "lr": 1e-6}, "strategy": "fsdp", "tau": -1},
+        "model": {"path": 'it\'s "quoted" {and} bracketed', "external_lib": None},
+    },
+    "data": {"shuffle": True, "train_batch_size": 256, "empty": {}, "files": []},
+    "trainer": {"nnodes": 2},
+}
+FLAT = {
+    "actor_rollout_ref.actor.optim.betas": (0.9, 0.999),
+    "actor_rollout_ref.actor.optim.lr": 1e-6,
+    "actor_rollout_ref.actor.strategy": "fsdp",
+    "actor_rollout_ref.actor.tau": -1,
+    "actor_rollout_ref.model.path": 'it\'s "quoted" {and} bracketed',
+    "actor_rollout_ref.model.external_lib": None,
+    "data.shuffle": True,
+    "data.train_batch_size": 256,
+    "data.files": (),
+    "trainer.nnodes": 2,
+}
+
+
+def printed(config=CONFIG, who=WHO):
+    return [who + line for line in pprint.pformat(config).splitlines()]
+
+
+def step(number, who=WHO, **figures):
+    names = {"gib": "perf/max_memory_allocated_gb", "time": "timing_s/step", "mfu": "perf/mfu/actor"}
+    return f"{who}step:{number} - " + " - ".join(f"{names[name]}:{value}" for name, value in figures.items())
+
+
+def read(*lines, end="\n"):
+    return read_log(io.BytesIO(("\n".join(lines) + end).encode()), "run.log")
+
+
+def places(log):
+    return [f"{problem.location} {problem.code.name}" for problem in log.problems]
+
+
+def test_configuration():
+    found = read("hello", *printed(), step(1, gib=71.3))
+    assert found.settings == FLAT
+    assert found.problems == ()
+    assert str(found.place) == "run.log:2:1"
+
+
+def test_configuration_of_the_program_itself_and_on_one_line():
+    assert read(*printed(who="")).settings == FLAT
+    assert read(f"INFO config: {CONFIG!r} and more").settings == FLAT
+
+
+def test_interleaved_configuration():
+    lines = printed()
+    noise = ["(WorkerDict pid=9) {'data': {'x':", f"{WHO}WARNING something of the same worker", "nobody"]
+    mixed = [line for pair in zip(lines, noise * len(lines), strict=False) for line in pair]
+    assert read(*mixed, step(1, gib=1)).settings == FLAT
+
+
+def test_colours_and_progress_bars():
+    coloured = [f"\x1b[36m(TaskRunner pid=7)\x1b[0m {line[len(WHO) :]}" for line in printed()]
+    bar = f"\x1b[2KTraining:   1%|█ | 1/99\rTraining:   2%|█ | 2/99\r{step(1, gib=5.5)}"
+    found = read(*coloured, bar)
+    assert found.settings == FLAT
+    assert found.figures.figure("perf/max_memory_allocated_gb") == 5.5
+
+
+@pytest.mark.parametrize("lines", range(1, len(printed())))
+def test_truncated_configuration_says_nothing_wrong(lines):
+    found = read(*printed()[:lines])
+    assert all(FLAT[key] == value for key, value in found.settings.items())
+    assert places(found) == ["run.log:1:1 unread"]
+
+
+def test_truncated_configuration_keeps_what_is_complete():
+    long = {**CONFIG, "trainer": {f"key_{number}": number for number in range(40)}}
+    found = read(*printed(long)[:-5])
+    assert found.settings["data.train_batch_size"] == 256
+    assert found.settings["trainer.key_10"] == 10
+
+
+def test_values_that_are_no_literals():
+    found = read(
+        WHO
+        + "{'data': {'a': inf, 'b': <Enum.x: 1>, 'c': PosixPath('/x'), 'd': np.float64(0.5), 'e': 'True'}}"
+    )
+    assert found.settings == {"data.d": 0.5, "data.e": "True"}
+    assert [problem.message.split()[3] for problem in found.problems] == ["data.a", "data.b", "data.c"]
+
+
+def test_figures():
+    found = read(
+        step(1, gib=70, time=10.0, mfu=0.1),
+        step(2, gib="np.float64(71.5)", time=20.0, mfu="tensor(0.3, device='cuda:0')"),
+        WHO + "step:3 - actor/perf/max_memory_allocated_gb:60.0 - critic/perf/max_memory_reserved_gb:75.0",
+    )
+    figures = found.figures
+    assert figures.steps == 3
+    assert figures.figure("perf/max_memory_allocated_gb") == 71.5
+    assert figures.figure("perf/max_memory_reserved_gb") == 75.0
+    assert figures.figure("perf/time_per_step", "timing_s/step") == 15.0
+    assert figures.figure("perf/mfu/actor") == pytest.approx(0.2)
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "column"),
+    [
+        (step(1, gib="n/a", time=1), 10),
+        (step(1, gib="nan", time=1), 10),
+        (step(1, gib="-5", time=1), 10),
+        ("  {'perf/max_memory_allocated_gb': 71.3}", 5),
+        (f"{WHO}step:1 - perf/max_memory_allocated_gb(WorkerDict pid=9) oops - timing_s/step:1", 10),
+    ],
+)
+def test_what_cannot_be_read_is_listed(line, column):
+    found = read("first", line)
+    assert places(found) == [f"run.log:2:{column} unread"]
+    assert found.figures.figure("perf/max_memory_allocated_gb") is None
+
+
+def test_a_line_that_breaks_off_gives_no_half_figure():
+    found = read(step(1, time=9, gib=71.3)[:-2], end="")
+    assert found.figures.figure("timing_s/step") == 9
+    assert found.figures.figure("perf/max_memory_allocated_gb") is None
+    assert places(found) == ["run.log:1:28 unread"]
+
+
+def test_very_many_are_counted():
+    found = read(*(step(number, gib="?", time=1) for number in range(200)))
+    assert len(found.problems) == 51
+    assert any(problem.message == "150 more lines could not be read" for problem in found.problems)
+
+
+def test_the_last_run_with_figures_counts():
+    other = {**CONFIG, "trainer": {"nnodes": 4}}
+    again = "(TaskRunner pid=8) "
+    found = read(
+        *printed(), step(1, gib=50), step(2, gib=51),
+        *printed(other, again), step(1, again, gib=30), step(2, again, gib=31),
+        *printed(CONFIG, "(TaskRunner pid=9) "),
+    )  # fmt: skip
+    assert found.settings["trainer.nnodes"] == 4
+    assert found.figures.figure("perf/max_memory_allocated_gb") == 31
+    assert [problem.message[:6] for problem in found.problems] == ["2 runs"]
+
+
+def test_two_runs_that_write_at_once_are_kept_apart():
+    one, two = "(TaskRunner pid=1) ", "(TaskRunner pid=2) "
+    found = read(step(1, one, gib=10), step(1, two, gib=20), step(2, one, gib=11), step(2, two, gib=21))
+    assert (found.figures.steps, found.figures.figure("perf/max_memory_allocated_gb")) == (2, 21)
+    assert [problem.code for problem in found.problems] == [Code.several_runs]
+
+
+OOM = "(WorkerDict pid=9) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+def test_out_of_memory():
+    lines = len(printed())
+    assert str(read(*printed(), step(1, gib=1), OOM).out_of_memory) == f"run.log:{lines + 2}:1"
+    assert str(read(*printed(), OOM).out_of_memory) == f"run.log:{lines + 1}:1"
+    assert read(*printed(), OOM, *printed(), step(1, gib=1)).out_of_memory is None
+    later = read(*printed(), step(1, gib=1), *printed(), OOM)
+    assert later.out_of_memory is None
+    assert [problem.code for problem in later.problems] == [Code.several_runs]
+    assert not is_out_of_memory("lower gpu_memory_utilization to avoid running out of memory")
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("INFO 04-12 vLLM API server version 0.8.3", [("vllm", "0.8.3")]),
+        ("Initializing a V1 LLM engine (v0.8.5.post1) with config: torch_dtype", [("vllm", "0.8.5.post1")]),
+        ("Initializing an LLM engine (v0.6.3) with config", [("vllm", "0.6.3")]),
+        ("torch==2.6.0+cu124", [("torch", "2.6.0")]),
+        ("torch 2.6.0, cuda 12.4", [("torch", "2.6.0")]),
+        ("verl==0.4.0.dev0", [("verl", "0.4.0.dev0")]),
+        ("sglang version: 0.4.6.post5", [("sglang", "0.4.6.post5")]),
+        ("flash-attn 2.7 requires torch==2.6.0", []),
+        ("pip install torch==2.5.1", []),
+        ("torch>=2.4.0", []),
+        ("/opt/torch 2.x/", []),
+        ("mytorch==1.0.0", []),
+    ],
+)
+def test_versions(line, found):
+    assert list(versions_in(line)) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("GPU 0: NVIDIA H20", "H20"),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+        ("E=8,device_name=NVIDIA_H100_80GB_HBM3.json", "H100 80GB HBM3"),
+        ("faster on NVIDIA H100 cards", ""),
+        ("NVIDIA-SMI 550.54", ""),
+        ("see the NVIDIA A100 whitepaper", ""),
+    ],
+)
+def test_cards(line, found):
+    assert card_in(line) == found
+
+
+def test_contradictions_are_not_decided():
+    found = read("torch==2.6.0", "torch==2.7.0", "GPU 0: NVIDIA H20", "GPU 1: NVIDIA L40S", step(1, gib=1))
+    assert (found.versions, found.card) == ({}, "")
+    assert places(found) == ["run.log:2:1 unread", "run.log:3:1 unread"]
+
+
+def test_fixture(root):
+    with (root / "tests/intake/logs/two_runs.log").open("rb") as stream:
+        found = read_log(stream, "two_runs.log")
+    assert found.settings["actor_rollout_ref.rollout.gpu_memory_utilization"] == 0.6
+    assert found.figures.figure("perf/max_memory_allocated_gb") == 43.75
+    assert (found.card, found.versions) == ("A100-SXM4-80GB", {"vllm": "0.8.3"})
+    assert found.out_of_memory is None
+
+
+class Endless(io.RawIOBase):
+    """A log that is never in memory as a whole."""
+
+    def __init__(self, line: bytes, size: int) -> None:
+        self._line, self._left = line, size
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        take = min(size, self._left)
+        self._left -= take
+        return (self._line * (take // len(self._line) + 1))[:take]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"(WorkerDict pid=3) nothing of interest in this line, as in most others\n", b"x", b"\0", b"{'data': {"],
+    ids=["lines", "one line", "zeros", "brackets"],
+)
+def test_memory_is_bounded(line):
+    tracemalloc.start()
+    try:
+        read_log(Endless(line, 48 << 20), "run.log")  # type: ignore[arg-type]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+def test_lines_across_blocks(monkeypatch):
+    text = ("\n".join(["noise", *printed(), step(1, gib=71.3), "noise", step(2, gib=72.5)]) + "\n").encode()
+    whole = read_log(io.BytesIO(text), "run.log")
+    for size in (1, 2, 7, 64, 1000):
+        monkeypatch.setattr(log_lines, "BLOCK", size)
+        found = read_log(io.BytesIO(text), "run.log")
+        assert (found.settings, found.figures, found.place) == (whole.settings, whole.figures, whole.place)
+
+
+PIECES = st.sampled_from(
+    [
+        WHO, "step:1 - ", "step:0 - ", "perf/max_memory_allocated_gb:", "np.float64(", "71.3", ")", " - ", "\r",
+        "\n", "{'actor_rollout_ref': {", "'a': ", "[", "]", "}", ",", "'", '"', "\\", "inf", "\x1b[36m", "(", "1e999",
+        " ", "\n ", "NVIDIA H100 80GB HBM3", "torch==2.6.0", "OutOfMemoryError: ", "vLLM API server version 0.8.3",
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES | st.text(max_size=5), max_size=60))
+def test_any_text(parts):
+    found = read_log(io.BytesIO("".join(parts).encode("utf-8", "surrogatepass")), "run.log")
+    assert all(problem.location.line >= 1 for problem in found.problems)
+
+
+@given(st.binary(max_size=2000))
+def test_any_bytes(content):
+    assert read_log(io.BytesIO(content), "run.log").figures.steps >= 0

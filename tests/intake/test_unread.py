@@ -1,0 +1,56 @@
+"""Whatever looks like a setting in a script is read or listed."""
+
+from __future__ import annotations
+
+import pytest
+
+from sphinx_verl_resources.catalog.settings.launch_script import read_script
+from sphinx_verl_resources.catalog.settings.unread import unread_settings
+
+TRAIN = "python3 -m verl.trainer.main_ppo trainer.nnodes=2 data.train_batch_size=64\n"
+
+
+def unread(text):
+    return [str(item.location) for item in unread_settings(text, read_script(text, "run.sh"), "run.sh")]
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ("python3 other.py data.seed=1\n", "2:18"),
+        ("python3 other.py trainer.nnodes=4\n", "2:18"),
+        ("python3 -m verl.trainer.main_ppo \\\n  data.seed=1\n", "3:3"),
+        ("cat > conf <<EOF\ndata.seed=1\nEOF\n", "3:1"),
+        ("for i in 1 2; do\n  python3 x.py data.seed=$i\ndone\n", "3:16"),
+        ("never() {\n  python3 x.py +data.seed=1\n}\n", "3:17"),
+        ("X='data.seed=1 data.shuffle=False'\n", "2:4"),
+        ("# data.seed=1\nY=1 # data.seed=2\n", ""),
+        ("curl https://a.example/b?c.d=1\n", ""),
+        ("python3 x.py --some.option=1 trainer.nnodes=2\n", ""),
+        ("python3 x.py hydra.run.dir=x\n", ""),
+    ],
+)
+def test_below_the_command(more, place):
+    found = unread(TRAIN + more)
+    assert found[:1] == ([f"run.sh:{place}"] if place else [])
+
+
+def test_what_comes_through_variables_counts_as_read():
+    text = 'N=2\nARGS="data.seed=$N data.shuffle=True"\nMORE=(\n  trainer.nnodes=$N\n)\n'
+    text += 'python3 -m verl.trainer.main_ppo $ARGS "${MORE[@]}"\n'
+    assert unread(text) == []
+
+
+def test_the_way_that_is_not_taken():
+    text = "X=a\nif [ $X = b ]; then\n  ARGS=(data.seed=1)\nelse\n  ARGS=(data.seed=2)\nfi\n"
+    assert unread(text + 'python3 -m verl.trainer.main_ppo "${ARGS[@]}"\n') == ["run.sh:3:9"]
+
+
+def test_windows_line_ends():
+    assert unread(TRAIN.replace("\n", "\r\n") + "python3 x.py data.seed=1\r\n") == ["run.sh:2:14"]
+
+
+def test_very_many_are_counted():
+    found = unread_settings(TRAIN + "python3 x.py a.b=1\n" * 90, read_script(TRAIN, "r"), "r")
+    assert len(found) == 51
+    assert found[-1].message == "40 more lines look like settings and were not read"
