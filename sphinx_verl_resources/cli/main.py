@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..diagnostics import nearest
-from . import backtest, check, completion, estimate, export, new, plan, schema, table
+from . import backtest, check, completion, estimate, export, import_rst, new, plan, schema, table
 from .result import write_result
 from .terminal import COLOR_CHOICES, choose_color
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (new, check, table, export, estimate, plan, backtest, schema, completion)
+COMMANDS = (new, check, import_rst, table, export, estimate, plan, backtest, schema, completion)
 EXIT_CODES = "Exit codes: 0 good, 1 problems found or does not fit, 2 could not run."
 
 

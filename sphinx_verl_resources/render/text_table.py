@@ -16,10 +16,11 @@ from ..catalog.fields import as_text, field_value, heading
 from .runs import COMPUTED, run_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..catalog.links import Links
     from ..catalog.models.run import Run
+    from .table import Cell
 
 #: tabulate's name of each format that it makes.
 TABULATE = {"plain": "simple", "rst": "rst", "github": "github", "html": "html", "latex": "latex"}
@@ -46,11 +47,12 @@ def runs_text(
         plain = [{name: _plain(run, name, computed.get(run.id, {})) for name in columns} for run in runs]
         return json.dumps(plain, indent=2)
     headings = [COMPUTED.get(name) or heading(name) for name in columns]
-    rows = [[cell.text for cell in run_cells(run, columns, links, computed.get(run.id, {}))] for run in runs]
+    cells = [run_cells(run, columns, links, computed.get(run.id, {})) for run in runs]
+    if form == "list-table":
+        return _list_table(map(_escape, headings), [list(map(_linked, row)) for row in cells])
+    rows = [[cell.text for cell in row] for row in cells]
     if form == "csv":
         return csv_text(headings, rows)
-    if form == "list-table":
-        return _list_table(headings, rows)
     if form == "rst":
         rows = [[_escape(text) for text in row] for row in rows]
     if form == "github":
@@ -77,13 +79,27 @@ def _no_formula(text: str) -> str:
     return f"'{text}" if re.match(r"\s*[=+@-]", text) and not re.fullmatch(r"[+-]?[\d.,]+", text) else text
 
 
-def _list_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _list_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for row in (headings, *rows):
-        for index, text in enumerate(row):
+        for index, markup in enumerate(row):
             bullet = "* -" if index == 0 else "  -"
-            lines.append(f"   {bullet} {_escape(text)}".rstrip())
+            lines.append(f"   {bullet} {markup}".rstrip())
     return "\n".join(lines)
+
+
+def _linked(cell: Cell) -> str:
+    """A cell as reStructuredText with its links: a page that is pasted loses none."""
+    if not any(address for _, address in cell.pieces):
+        return _escape(cell.text)
+    return ", ".join(_link(text, address) if address else _escape(text) for text, address in cell.pieces)
+
+
+def _link(text: str, address: str) -> str:
+    """A link; an underscore at the end of an address would make a name of it."""
+    shown = re.sub(r"([<>])", r"\\\1", _escape(text))
+    target = re.sub(r"[\\<>`]|_\Z", r"\\\g<0>", address)
+    return f"`{shown} <{target}>`__"
 
 
 def _markdown(text: str) -> str:

@@ -1,0 +1,314 @@
+"""The kinds of problems: each has a code that messages carry, a meaning and a remedy."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Code(Enum):
+    """The kinds of problems, each with its meaning and its remedy.
+
+    ``id`` is what a message carries in brackets and what ``suppress_warnings`` accepts.
+    """
+
+    file_unreadable = (
+        "A data file or directory cannot be read.",
+        "Check that it exists and that its permissions allow reading.",
+    )
+    file_too_large = (
+        "A data file is larger than any real one would be; it is not read.",
+        "Split the file: one run per file.",
+    )
+    file_empty = ("A data file has no content.", "Fill in the fields, or delete the file.")
+    file_unexpected = (
+        "A file in a data directory has a name that is never read.",
+        "Rename it to ``<id>.yaml``, or move it elsewhere.",
+    )
+    encoding = ("A data file is not UTF-8 text.", "Save it as UTF-8.")
+    bad_character = (
+        "The text holds an invisible character that can hide or reorder what a reviewer sees.",
+        "Delete it; control and bidirectional characters are never needed.",
+    )
+    yaml_syntax = ("The file is not valid YAML.", "Mend the syntax at the place named.")
+    yaml_feature = (
+        "The file uses a YAML feature that data files do without: anchors, aliases, merge keys, tags, "
+        "several documents, or very deep nesting.",
+        "Write the value out where it is needed.",
+    )
+    duplicate_key = ("A mapping has the same key twice.", "Keep one of the two.")
+    unknown_key = ("A key is not part of the schema.", "Correct the spelling, or remove it.")
+    missing_key = ("A required key is missing.", "Add it.")
+    wrong_type = ("A value has the wrong type.", "Write a value of the type named in the message.")
+    wrong_value = (
+        "A value is outside its range or has the wrong form.",
+        "See the message for what is allowed.",
+    )
+    unknown_value = ("A value is not one of those allowed.", "Use one of the values listed.")
+    unknown_size = ("A size class does not exist.", "Use one of the size classes listed.")
+    unknown_gpu = ("A GPU is not in the registry.", "Correct the name, or add the GPU to ``gpus.yaml``.")
+    unknown_model = (
+        "A checkpoint is not in the registry.",
+        "Correct the name, or add the model to ``architectures.yaml``.",
+    )
+    bad_url = ("A link is not a plain http(s) address.", "Write ``https://…``.")
+    email_address = ("A field holds an e-mail address.", "Name the person and link a public profile instead.")
+    id_mismatch = ("The id of a run differs from its file name.", "Make the two equal.")
+    duplicate_id = (
+        "Two files in different directories record a run under the same id.",
+        "Rename one of them.",
+    )
+    duplicate_name = (
+        "Two registry entries share a name or an alias, or two cases an id.",
+        "Keep the name in one of them.",
+    )
+    todo = ("A field still holds the word TODO.", "Fill it in, or remove the key.")
+    untested_claim = (
+        "A run that counts as tested leaves out what a test would have known.",
+        "Fill it in, or set ``kind`` to ``measured``, ``stated`` or ``script-default``.",
+    )
+    script_name = (
+        "The name of the script contradicts the row.",
+        "Correct the row, or link the script that was really run.",
+    )
+    config_key = (
+        "The analysis advises a key of verl's configuration that verl does not know, has renamed or ignores.",
+        "Write the name that the message gives, or remove the key.",
+    )
+    unexplained_difference = (
+        "A printed figure differs from what its formula gives, and no cause is recorded.",
+        "Correct the figure, or record under ``causes`` or ``carried`` why it differs.",
+    )
+    stale_cause = (
+        "A cause is recorded for a printed figure that agrees with its formula.",
+        "Remove the cause.",
+    )
+    not_modelled = (
+        "Something that changes the result is left out of it.",
+        "Read the result as close, not exact; the message says what is missing.",
+    )
+    shell_syntax = (
+        "A launch script is not what a shell accepts, or passes no settings to verl where it seems to.",
+        "Mend it at the place named.",
+    )
+    unresolved = (
+        "A setting whose value cannot be known from the script alone.",
+        "Write the value out, or set the variable in the script.",
+    )
+    config = ("A ``verl_resources_*`` value in conf.py cannot be used.", "Correct it; see the message.")
+    reference = (
+        "A role refers to something that the data do not record, or that no page shows.",
+        "Correct the name, or put the directive that shows it on a page; see the message.",
+    )
+    directive = (
+        "A directive or role has an argument or option that cannot be used.",
+        "Correct it; see the message.",
+    )
+    unread = (
+        "What looks like a setting, a metric or a version in a script or log could not be read.",
+        "Look at the line, and add by hand what matters of it.",
+    )
+    several_runs = ("A log holds several runs.", "Give the log of the one that the file is to record.")
+    out_of_memory = (
+        "The run whose log was given failed for lack of memory.",
+        "Give the log of a run that succeeds, or add ``--despite-out-of-memory``.",
+    )
+    log_differs = (
+        "A launch script and a log say different things about the same run.",
+        "Give the script and the log of one run, or correct the file.",
+    )
+    left_out = (
+        "Settings that tell of a machine and not of a run are not written into a run file.",
+        "Nothing; add by hand what others need.",
+    )
+    script_place = (
+        "Where a launch script lies in verl's repository is not known, so that the row cannot link it.",
+        "Commit the script, or give ``--ref`` and ``--path``.",
+    )
+    undecided = (
+        "A field of a new run file could not be found out.",
+        "Fill in what stands as TODO, or give the option that the message names.",
+    )
+    page_syntax = (
+        "docutils cannot read a part of a hand-typed page.",
+        "Mend the markup at the place named.",
+    )
+    page_mended = (
+        "A hand-typed page is read other than docutils reads it.",
+        "Nothing, if it was meant so; see the message.",
+    )
+    page_assumed = (
+        "What a hand-typed page leaves open was taken from elsewhere.",
+        "Look whether it is so, and correct the run files that were written if it is not.",
+    )
+    page_row = (
+        "A table or a row of a hand-typed page is not understood; no run file comes of it.",
+        "Complete the row on the page, or write its run file by hand.",
+    )
+    page_cell = (
+        "A cell of a hand-typed page is not understood; it is left out.",
+        "Correct the cell, or add the field to the run file.",
+    )
+    page_link = (
+        "A link of a hand-typed page does not lead to a file of verl at a commit.",
+        "Correct the link, or the field ``script`` of the run file.",
+    )
+    page_differs = (
+        "A hand-typed page and the data differ.",
+        "Correct the one that is wrong.",
+    )
+
+    # What ``verl-resources check`` asks beyond what a build does: see the rules in ``lint``.
+    schema_line = (
+        "The first line of a data file does not lead editors to its schema.",
+        "Begin the file with the line that the message gives.",
+    )
+    field_order = (
+        "The fields of a run do not stand in the order in which all other files have them.",
+        "Move the field to the place that the message names.",
+    )
+    unquoted_version = (
+        "A version, a commit or a range of lines is not in quotes: the next one may be taken for a number.",
+        "Put it in double quotes.",
+    )
+    repeated_text = (
+        "The text of a link says what it would say by itself.",
+        "Remove ``script.text``; the file name is shown without it.",
+    )
+    gpu_count = (
+        "The number of GPUs is not that of the nodes times the GPUs of each.",
+        "Correct the one that is wrong: ``gpus``, ``trainer.nnodes`` or ``trainer.n_gpus_per_node``.",
+    )
+    impossible_settings = (
+        "verl does not start with these settings: sizes that do not divide, or values that do not exist.",
+        "Record the settings that really ran; see the message.",
+    )
+    peak_above_capacity = (
+        "The measured peak is more than the card has.",
+        "Correct the figure, its unit (GiB per GPU) or its counter, or the card.",
+    )
+    future_date = ("A run came into the data on a day that is yet to come.", "Write the day of today.")
+    no_evidence = (
+        "Nothing shows that the run is as recorded.",
+        "Add under ``evidence`` a log, a dashboard or a screenshot.",
+    )
+    no_date = (
+        "A tested run does not say since when it is recorded.",
+        "Add ``added``; which verl was current follows from it.",
+    )
+    no_version = (
+        "A tested run does not say which verl or which rollout engine it ran.",
+        "Add ``versions.verl`` and ``infer.version``, as the log prints them.",
+    )
+    moving_ref = (
+        "A link leads to a branch: what it shows changes, or goes away.",
+        "Name the commit; on GitHub the key y turns the address of a file into one.",
+    )
+    unknown_ref = (
+        "The checkout of verl has no such commit.",
+        "Correct the commit, or fetch it into the checkout.",
+    )
+    unknown_path = (
+        "The commit of verl has no such file, so that the link is dead.",
+        "Correct the path; the message names the nearest one of that commit.",
+    )
+    script_differs = (
+        "The linked script sets a value that is not the recorded one.",
+        "Link the commit that was run, or record what was run.",
+    )
+    unused_entry = (
+        "No run and no case uses an entry of a registry.",
+        "Remove it, or say in ``exceptions.yaml`` what it is there for.",
+    )
+    gpu_memory = (
+        "The memory that a driver reports does not go with the figure that the card is sold by.",
+        "Look both up again; ``memory_mib`` counts 2^20 bytes, ``memory_gb`` is the product's name.",
+    )
+    incomplete_entry = (
+        "An entry of a registry leaves out what its figures rest on.",
+        "Add the key that the message names.",
+    )
+    parameter_count = (
+        "The parameters that are recorded for a model are not those that follow from its shape.",
+        "Compare the shape with config.json; the count follows from it exactly.",
+    )
+    duplicate_run = (
+        "Two runs record the same: model, GPUs, task, backend, engine and settings.",
+        "Keep one, or record what tells them apart.",
+    )
+    recommended_below_min = (
+        "A RECOMMENDED run takes less hardware than what is recorded as the least for its model and task.",
+        "Correct the tag of one of the two.",
+    )
+    far_from_computed = (
+        "The measured peak lies outside the range that is computed from the settings.",
+        "Correct the figure or the settings; if both are right, say so in a note.",
+    )
+    stale_exception = (
+        "An exception excuses nothing, or nothing any more.",
+        "Remove it from ``exceptions.yaml``.",
+    )
+    excused_error = (
+        "An exception is to excuse an error; only warnings can be excused.",
+        "Mend the error, and remove the exception.",
+    )
+
+    def __init__(self, meaning: str, remedy: str) -> None:
+        self.meaning = meaning
+        self.remedy = remedy
+
+    @property
+    def id(self) -> str:
+        """The full code, for example ``verl.unknown_key``."""
+        return f"verl.{self.name}"
+
+
+#: What only ``verl-resources check`` says, of data that a build takes as they are.
+LINT = frozenset(
+    {
+        Code.schema_line,
+        Code.field_order,
+        Code.unquoted_version,
+        Code.repeated_text,
+        Code.gpu_count,
+        Code.impossible_settings,
+        Code.peak_above_capacity,
+        Code.future_date,
+        Code.no_evidence,
+        Code.no_date,
+        Code.no_version,
+        Code.moving_ref,
+        Code.unknown_ref,
+        Code.unknown_path,
+        Code.script_differs,
+        Code.unused_entry,
+        Code.gpu_memory,
+        Code.incomplete_entry,
+        Code.parameter_count,
+        Code.duplicate_run,
+        Code.recommended_below_min,
+        Code.far_from_computed,
+        Code.stale_exception,
+        Code.excused_error,
+    }
+)
+#: What commands say that write run files from launch scripts, logs and pages typed by hand.
+INTAKE = frozenset(
+    {
+        Code.unread,
+        Code.several_runs,
+        Code.out_of_memory,
+        Code.log_differs,
+        Code.left_out,
+        Code.script_place,
+        Code.undecided,
+        Code.page_syntax,
+        Code.page_mended,
+        Code.page_assumed,
+        Code.page_row,
+        Code.page_cell,
+        Code.page_link,
+        Code.page_differs,
+    }
+)
+#: What only the command line can meet: no page reads launch scripts, logs and configs of models, or asks for this much.
+COMMAND_LINE_ONLY = LINT | INTAKE | {Code.not_modelled, Code.shell_syntax}

@@ -1,0 +1,93 @@
+"""A hand-typed page and the data, row by row and cell by cell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..catalog.fields import PAGE_COLUMNS, field_text, heading
+from ..catalog.links import Links
+from ..diagnostics import Code, Diagnostic, Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..catalog.models.run import Run
+    from .page_runs import PageRun
+
+#: Cells that two rows must have in common before they count as the same row, of those that every run has.
+_ALIKE = 4
+_FIRST = ("label", "task", "gpus", "train", "infer", "tag")
+
+
+def differences(page: Sequence[PageRun], runs: Iterable[Run], data: str) -> Iterator[Diagnostic]:
+    """What one has and the other has not.
+
+    Args:
+        page: the rows of the page.
+        runs: those of the data.
+        data: the data as messages name them.
+    """
+    left = sorted(runs, key=lambda run: run.id)
+    pairs = _paired(page, left)
+    for typed, run in pairs:
+        if run is None:
+            message = f"the data have no run like the row {_named(typed.record)}"
+            yield Diagnostic(typed.place, Code.page_differs, message, "import the page, or remove the row")
+            continue
+        left.remove(run)
+        here, there = _cells(typed.record), _cells(run)
+        for name in here:
+            if here[name] != there[name]:
+                message = (
+                    f"{name}: the page has {here[name] or 'nothing'!r}, {run.id} {there[name] or 'nothing'!r}"
+                )
+                yield Diagnostic(typed.place, Code.page_differs, message, "correct the one that is wrong")
+    for run in left:
+        message = f"the page has no row like the run {run.id}, {_named(run)}"
+        place = Location(f"{data}/runs/{run.id}.yaml")
+        yield Diagnostic(
+            place, Code.page_differs, message, "add the row, or let the page be built from the data"
+        )
+
+
+def _paired(page: Sequence[PageRun], runs: Sequence[Run]) -> list[tuple[PageRun, Run | None]]:
+    """Each row of a page with the run that is most like it; the surest pairs are made first."""
+    found: dict[int, Run] = {}
+    free = {run.id: run for run in runs}
+    scores = [
+        (-score, index, run.id)
+        for index, typed in enumerate(page)
+        for run in runs
+        if (score := _likeness(typed.record, run))
+    ]
+    for _, index, run_id in sorted(scores):
+        if index not in found and run_id in free:
+            found[index] = free.pop(run_id)
+    return [(typed, found.get(index)) for index, typed in enumerate(page)]
+
+
+def _likeness(one: Run, other: Run) -> int:
+    """How many cells two rows have in common; 0 where they cannot be the same row."""
+    here, there = _cells(one), _cells(other)
+    same = [name for name in here if here[name] == there[name]]
+    first = sum(here[name] == there[name] for name in map(_heading, _FIRST))
+    return len(same) if one.size == other.size and first >= _ALIKE else 0
+
+
+def _heading(name: str) -> str:
+    return heading("model" if name == "label" else name)
+
+
+def _cells(run: Run) -> dict[str, str]:
+    """What a page shows of a run, by heading; what its links lead to goes by names of its own."""
+    cells = {heading(name): field_text(run, name) for name in PAGE_COLUMNS if name != "model"}
+    cells[heading("model")] = run.short_name
+    cells["Size"] = run.size
+    script, profile = run.script, run.contributor.url if run.contributor else None
+    cells["the address of Link"] = Links().file(script.ref, script.path) if script else ""
+    cells["the address of Contributor"] = profile or ""
+    return cells
+
+
+def _named(run: Run) -> str:
+    return f"{run.short_name}, {run.task} on {run.resource}, under {run.size}"

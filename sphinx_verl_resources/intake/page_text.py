@@ -1,0 +1,89 @@
+"""The bytes of a hand-typed page as text, and headings that docutils would not take for headings."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import TYPE_CHECKING
+
+from docutils.utils import column_width
+
+from ..catalog.yaml_data import MAX_BYTES
+from ..diagnostics import Code, Diagnostic, Location, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..catalog.files import DataFile
+
+#: What a file begins with that says how it is encoded; the longer marks first.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, ""),
+    (codecs.BOM_UTF32_BE, ""),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+#: What a heading says that names a size class.
+SIZE_TITLE = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*B(?!\w)", re.IGNORECASE)
+
+
+class UnreadablePageError(ValueError):
+    """A page that cannot be read at all; ``problem`` says why."""
+
+    def __init__(self, problem: Diagnostic) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def page_text(file: DataFile) -> str:
+    """The text of a page: UTF-8, or UTF-16 with its mark.
+
+    Raises:
+        UnreadablePageError: it is larger than any real page, or in another encoding.
+    """
+    if len(file.content) > MAX_BYTES:
+        message = f"the page is larger than {MAX_BYTES >> 20} MiB"
+        raise UnreadablePageError(
+            Diagnostic(Location(file.shown), Code.file_too_large, message, "import it in parts")
+        )
+    mark, encoding = next(
+        ((mark, name) for mark, name in _MARKS if file.content.startswith(mark)), (b"", "utf-8")
+    )
+    try:
+        if not encoding:
+            raise UnicodeDecodeError("utf-32", file.content[:4], 0, 4, "UTF-32")
+        text = file.content[len(mark) :].decode(encoding)
+    except UnicodeDecodeError as error:
+        line = file.content.count(b"\n", 0, len(mark) + error.start) + 1
+        message = f"the page is not {(encoding or 'utf-8').upper()} text"
+        raise UnreadablePageError(
+            Diagnostic(Location(file.shown, line), Code.encoding, message, "save it as UTF-8")
+        ) from None
+    return re.sub(r"\r\n?", "\n", text)
+
+
+def mend_underlines(lines: list[str], short: Iterable[int], shown: str) -> list[Diagnostic]:
+    """Lengthen, in place, the underlines of headings that name a size class.
+
+    Args:
+        lines: of the page.
+        short: numbers of the lines that docutils takes for underlines, and too short ones.
+        shown: the page as messages name it.
+
+    Returns:
+        A warning for each heading that was mended.
+    """
+    found = []
+    for number in sorted(set(short)):
+        title, underline = (lines[number - 2] if number > 1 else ""), lines[number - 1].rstrip()
+        if not SIZE_TITLE.fullmatch(title.strip()) or title[:1].isspace():
+            continue
+        width = column_width(title.rstrip())
+        lines[number - 1] = underline[0] * width
+        message = f"the underline of the heading {title.strip()!r} has {len(underline)} characters"
+        if number > 2 and lines[number - 3].rstrip() == underline:  # there is a line above the title too
+            lines[number - 3] = lines[number - 1]
+        hint = f"write {width}: docutils takes this one for text; it was read as a heading"
+        found.append(Diagnostic(Location(shown, number), Code.page_mended, message, hint, Severity.WARNING))
+    return found
