@@ -310,5 +310,6 @@ INTAKE = frozenset(
         Code.page_differs,
     }
 )
-#: What only the command line can meet: no page reads launch scripts, logs and configs of models, or asks for this much.
+#: What only the command line can meet: no page reads launch scripts, logs, typed pages and configs of models,
+#: or asks for this much.
 COMMAND_LINE_ONLY = LINT | INTAKE | {Code.not_modelled, Code.shell_syntax}

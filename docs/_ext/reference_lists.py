@@ -10,8 +10,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.catalog.fields import recorded_fields
 from sphinx_verl_resources.catalog.schema import MODELS, schema
+from sphinx_verl_resources.codes import COMMAND_LINE_ONLY, Code
 from sphinx_verl_resources.config import PREFIX, VerlConfig
-from sphinx_verl_resources.diagnostics import COMMAND_LINE_ONLY, Code
 from sphinx_verl_resources.directives.later import imported
 from sphinx_verl_resources.render.runs import COMPUTED
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reference_lists import Generated
 
-from sphinx_verl_resources.diagnostics import LINT
+from sphinx_verl_resources.codes import LINT
 from sphinx_verl_resources.lint.rules import RULES
 
 if TYPE_CHECKING:

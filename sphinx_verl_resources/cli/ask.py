@@ -1,4 +1,4 @@
-"""Questions in a terminal, for a run of which there is no script at hand, or for what a script does not say."""
+"""Questions in a terminal, for a run without a script, or for what a script does not say."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ def _ask(terminal: Terminal, said: Said, found: dict[str, object], facts: Facts)
         terminal.ask("Your profile", "https://…", said.contributor_url or "", _address) if name else None
     )
     chosen = replace(
-        said, model=model, task=task, gpus=gpus or said.gpus, train=train, engine=engine, engine_version=version,
+        said, model=model, task=task, gpus=gpus or said.gpus, train=train, engine=engine,
+        engine_version=version,
         tag=tag, max_batch=batch, evidence=evidence, contributor=name, contributor_url=profile,
     )  # fmt: skip
     run_id = terminal.ask(

@@ -14,8 +14,9 @@ from ..catalog.load import load_catalog
 from ..diagnostics import Code, Severity
 from ..intake.page import Known, UnreadablePageError, read_page
 from ..intake.page_compare import differences
+from ..render.problems import plain_problem
 from .data import data_snapshot, default_paths, facts_of, read_file, read_snapshot
-from .terminal import plain, report
+from .terminal import report
 from .writing import create_file, replace_file
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def _told(
             "rows": page.rows,
             "runs": runs,
             "written": [path.as_posix() for path in written],
-            "problems": [plain(problem) for problem in problems],
+            "problems": [plain_problem(problem) for problem in problems],
         }
         print(json.dumps(result, indent=2))
     else:

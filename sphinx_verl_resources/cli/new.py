@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import re
@@ -11,7 +10,7 @@ import sys
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..catalog.files import RUNS, DataFile, bundled_directory, configured_directory, leads_out, take_snapshot
 from ..catalog.models.base import SLUG
@@ -101,7 +100,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the file although the run ran out of memory",
     )
     told = parser.add_argument_group("what only you know", "stands as TODO otherwise")
-    told.add_argument("--tag", choices=TAGS)
+    told.add_argument(
+        "--tag", choices=TAGS, help="MIN: the least that runs it, RECOMMENDED: the best throughput"
+    )
     told.add_argument("--evidence", metavar="URL", help="where the log can be read")
     told.add_argument("--contributor", metavar="NAME", help="name or handle, never an e-mail address")
     told.add_argument("--contributor-url", metavar="URL", help="a public profile")
@@ -161,7 +162,7 @@ def read_sources(script: str | None, log: str | None) -> tuple[Sources, list[Dia
     return sources, problems
 
 
-def _opened(name: str):  # type: ignore[no-untyped-def]
+def _opened(name: str) -> BinaryIO:
     path = Path(name)
     try:
         if not path.is_file():  # opening a pipe would wait for ever

@@ -111,8 +111,9 @@ def _estimate_lines(new: NewRun) -> list[str]:
         return [f"no estimate: {new.no_estimate}"]
     capacity = f" of {found['capacity_gib']:.1f} GiB" if found["capacity_gib"] else ""
     lines = [
-        f"estimate: {found['peak_gib']:.1f} GiB{capacity} per GPU at the peak, in the phase {found['binding_phase']} "
-        f"(range {found['low_gib']:.1f} to {found['high_gib']:.1f} GiB; {found['verdict']})"
+        f"estimate: {found['peak_gib']:.1f} GiB{capacity} per GPU at the peak, in the phase "
+        f"{found['binding_phase']} (range {found['low_gib']:.1f} to {found['high_gib']:.1f} GiB; "
+        f"{found['verdict']})"
     ]
     counted = f"{found['logged_max_allocated_gib']:.1f} GiB"
     ends = f"range {found['logged_low_gib']:.1f} to {found['logged_high_gib']:.1f} GiB"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-#: Seconds that git may take.
-_PATIENCE = 20
-_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+from ..git import GitError, ask_git
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_COMMIT = re.compile(rb"[0-9a-f]{40,64}")
 
 
 @dataclass(frozen=True)
@@ -35,31 +36,37 @@ def committed(file: Path) -> Committed:
         NotCommittedError: it lies in no checkout of verl, or differs from what is committed there.
     """
     folder, name = file.parent, file.name
-    top = _git(folder, "rev-parse", "--show-toplevel")
-    if not top:
+    prefix = _answer(folder, "rev-parse", "--show-prefix")
+    if prefix is None:
         raise NotCommittedError("it lies in no git checkout")
-    remote = _git(folder, "config", "--get", "remote.origin.url") or ""
+    remote = (_answer(folder, "config", "--get", "remote.origin.url") or b"").decode("utf-8", "replace")
     if remote and remote.rstrip("/").removesuffix(".git").rsplit("/", 1)[-1].rsplit(":", 1)[-1] != "verl":
         raise NotCommittedError("the checkout that it lies in is not one of verl")
-    ref = _git(folder, "rev-parse", "--verify", "HEAD") or ""
+    ref = _answer(folder, "rev-parse", "--verify", "HEAD") or b""
     if not _COMMIT.fullmatch(ref):
         raise NotCommittedError("nothing is committed in the checkout that it lies in")
-    if not _git(folder, "ls-tree", "--name-only", "HEAD", "--", f"./{name}"):
+    path = f"{prefix.decode('utf-8', 'surrogateescape')}{name}"
+    code, content = _ask(folder, "cat-file", "blob", f"HEAD:{path}")
+    if code:
         raise NotCommittedError("it is not committed in the checkout that it lies in")
-    if _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--name-only", "HEAD", "--", f"./{name}") != "":
+    if _lines(content) != _lines(file.read_bytes()):
         raise NotCommittedError("it differs from what is committed")
-    path = (folder.resolve() / name).relative_to(Path(top).resolve()).as_posix()
-    return Committed(ref, path)
+    return Committed(ref.decode(), path)
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
-    """What git prints; None where it fails. No setting of the checkout makes it start another program."""
-    command = ["git", "--no-optional-locks", "--literal-pathspecs", "-c", "core.fsmonitor=false", *arguments]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+def _lines(content: bytes) -> bytes:
+    """The content whatever ends its lines, which git may have changed when it was checked out."""
+    return content.replace(b"\r\n", b"\n")
+
+
+def _answer(folder: Path, *arguments: str) -> bytes | None:
+    """What git prints; None where it fails."""
+    code, output = _ask(folder, *arguments)
+    return None if code else output.strip()
+
+
+def _ask(folder: Path, *arguments: str) -> tuple[int, bytes]:
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, timeout=_PATIENCE, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
+        return ask_git(folder, *arguments)
+    except GitError as error:
+        raise NotCommittedError(str(error)) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.names import ENGINES, TRAIN_BACKENDS
@@ -21,6 +20,8 @@ from .model_names import is_hub_name, nearest_model, recorded_models
 from .tasks import ESTIMATOR, task_of
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from ..estimator.facts import Facts
     from .sources import Said, Sources
 
@@ -300,7 +301,7 @@ def _settings(draft: Draft, sources: Sources, facts: Facts, model: str) -> dict[
 
 
 def _unusual(sources: Sources, facts: Facts) -> dict[str, Any]:
-    """Of a printed configuration without a script: what decides most, and what changes memory and is not usual."""
+    """Of a printed configuration alone: what decides most, and what changes memory and is not usual."""
     usual = facts.defaults(CURRENT)
     return {
         key: value

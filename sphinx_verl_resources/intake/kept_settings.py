@@ -32,7 +32,7 @@ _MAX_KEY, _MAX_TEXT, _MAX_ITEMS = 200, 500, 100
 def kept_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The settings for a run file, and the keys of those that are left out.
 
-    >>> kept_settings({"data.train_files": "/home/a/b.parquet", "trainer.nnodes": 2, "trainer.logger": "wandb"})
+    >>> kept_settings({"data.train_files": "~/a.parquet", "trainer.nnodes": 2, "trainer.logger": "wandb"})
     ({'trainer.nnodes': 2}, ['data.train_files', 'trainer.logger'])
     """
     kept = {key: value for key, value in values.items() if _is_public(key, value)}

@@ -15,7 +15,7 @@ RESPONSE = "response_length/mean"
 #: Two names of the same figure, the better one first.
 STEP_TIME = ("perf/time_per_step", "timing_s/step")
 
-#: Of these the largest counts; of the others the mean over all steps. The ``_gb`` are GiB in spite of their name.
+#: Of these the largest counts; of the others the mean over all steps. The ``_gb`` are GiB all the same.
 PEAKS = (PEAK_ALLOCATED, PEAK_RESERVED, HOST)
 NAMES = (*PEAKS, MFU, THROUGHPUT, RESPONSE, *STEP_TIME)
 

@@ -115,14 +115,19 @@ class PrintedConfig:
 
 
 def _literal(text: str) -> Any:
-    for attempt in (text, _ATOM.sub(_as_literal, text)):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of escapes in texts
-                return ast.literal_eval(attempt)
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            continue
-    raise ValueError("it is no dict of Python")
+    try:
+        return _evaluated(text)
+    except ValueError:
+        return _evaluated(_ATOM.sub(_as_literal, text))
+
+
+def _evaluated(text: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in texts
+            return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ValueError("it is no dict of Python") from None
 
 
 def _as_literal(found: re.Match[str]) -> str:

@@ -22,7 +22,7 @@ COMMAND_LINE = Location("command line")
 
 @dataclass(frozen=True)
 class Said:
-    """What the person says, which goes before all that is found; None or empty for what is left to find out."""
+    """What the person says, which goes before all that is found; None or empty for what is to be found."""
 
     id: str | None = None
     model: str | None = None
@@ -88,7 +88,7 @@ class Sources:
 
     @property
     def has_defaults(self) -> bool:
-        """Whether what is set nowhere has verl's default: of a script that is so, of a log that breaks off not."""
+        """Whether what is set nowhere has verl's default, as in a script; a log may break off."""
         return bool(self.script.values)
 
     def place(self, *keys: str) -> Location:
@@ -115,7 +115,8 @@ class Sources:
         found = []
         for key, value in kept_settings(self.script.values)[0].items():
             if key in self.printed and not _same(value, self.printed[key]):
-                message = f"{key} is {value!r} in the script and {self.printed[key]!r} in the log; the script counts"
+                printed = self.printed[key]
+                message = f"{key} is {value!r} in the script and {printed!r} in the log; the script counts"
                 hint = "give the script and the log of one run, or correct the file"
                 found.append(Diagnostic(self.place(key), Code.log_differs, message, hint, Severity.WARNING))
         return found

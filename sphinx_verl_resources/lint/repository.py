@@ -5,27 +5,15 @@ Nothing is checked out, run, or fetched, and what a repository configures for it
 
 from __future__ import annotations
 
-import os
-import subprocess
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from ..diagnostics import nearest
+from ..git import GitError, ask_git
 
-#: Seconds for one question; each takes some milliseconds.
-_TIMEOUT = 30
 #: Bytes of a file that are read; no launch script comes near.
 _MAX_BYTES = 1 << 20
-#: Nothing is asked of a network, nor of the person at the terminal; nothing is written.
-_ENVIRONMENT = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "LC_ALL": "C",
-}
 
 
 class RepositoryError(OSError):
@@ -95,29 +83,10 @@ class Repository:
             return None
 
     def _ask(self, *arguments: str) -> tuple[int, bytes]:
-        """The exit code and the output of a command of git that only reads."""
-        command = ["git", "-C", str(self.path), "-c", "core.fsmonitor=false", *arguments]
-        # What a hook of git has set names the repository that the hook is in.
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith("GIT_") or name.startswith("GIT_CONFIG_")
-        }
         try:
-            done = subprocess.run(
-                command,
-                env={**kept, **_ENVIRONMENT},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=_TIMEOUT,
-                check=False,
-            )
-        except FileNotFoundError:
-            raise RepositoryError("git is not installed, and --repo needs it") from None
-        except subprocess.TimeoutExpired:
-            raise RepositoryError(f"{self.shown}: git gave no answer in {_TIMEOUT} seconds") from None
-        return done.returncode, done.stdout
+            return ask_git(self.path, *arguments)
+        except GitError as error:
+            raise RepositoryError(f"{self.shown}: {error}, and --repo needs its answers") from None
 
 
 def open_repository(name: str, shown: str) -> Repository:

@@ -19,10 +19,11 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning"}
 
 def problems_json(problems: Iterable[Diagnostic]) -> str:
     """A list of objects, one for each problem."""
-    return json.dumps([_plain(problem) for problem in problems], indent=2)
+    return json.dumps([plain_problem(problem) for problem in problems], indent=2)
 
 
-def _plain(problem: Diagnostic) -> dict[str, Any]:
+def plain_problem(problem: Diagnostic) -> dict[str, Any]:
+    """A problem as an object of JSON."""
     return {
         "path": problem.location.path,
         "line": problem.location.line,

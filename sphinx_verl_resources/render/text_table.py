@@ -97,7 +97,7 @@ def _linked(cell: Cell) -> str:
 
 def _link(text: str, address: str) -> str:
     """A link; an underscore at the end of an address would make a name of it."""
-    shown = re.sub(r"([<>])", r"\\\1", _escape(text))
+    shown = re.sub(r"([\\*`|_:<>])", r"\\\1", text)
     target = re.sub(r"[\\<>`]|_\Z", r"\\\g<0>", address)
     return f"`{shown} <{target}>`__"
 

@@ -41,8 +41,8 @@ def commands(guide) -> list[tuple[str, int]]:
     found = []
     for block in guide:
         if "console" in block["classes"]:
-            for text in re.split(r"^\$ ", block.astext(), flags=re.MULTILINE)[1:]:
-                found.append((text, 1 if "exit-1" in block["classes"] else 0))
+            code = 1 if "exit-1" in block["classes"] else 0
+            found += [(text, code) for text in re.split(r"^\$ ", block.astext(), flags=re.MULTILINE)[1:]]
     return [(text, code) for text, code in found if not text.startswith("pip ")]
 
 

@@ -11,7 +11,7 @@ import pytest
 from sphinx.util.logging import WarningSuppressor, is_suppressed_warning
 
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES
-from sphinx_verl_resources.diagnostics import COMMAND_LINE_ONLY, LINT, Code
+from sphinx_verl_resources.codes import COMMAND_LINE_ONLY, LINT, Code
 
 if TYPE_CHECKING:
     import logging

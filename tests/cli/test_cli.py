@@ -36,12 +36,15 @@ def test_check_bad(data, monkeypatch, capsys):
 
 def test_check_of_cases_and_accuracy(data, monkeypatch, capsys):
     data.good_run("a")
-    data.write("cases/mine.yaml", "- id: x\n  model: Qwen/Qwen2.5-7B\n  gpus: {count: eight}\n  config: {}\n")
+    data.write(
+        "cases/mine.yaml",
+        "# yaml-language-server: $schema=../schema/cases.json\n- id: x\n  model: Qwen/Qwen2.5-7B\n  gpus: {count: eight}\n  config: {}\n",
+    )
     data.write("accuracy.yaml", "accuracy:\n- {name: training, cases: 0.5}\n")
     monkeypatch.chdir(data.path.parent)
     assert main(["check"]) == 1
     places = [line.split(": ERROR: ")[0] for line in capsys.readouterr().err.splitlines()]
-    assert places[-1] == "data/cases/mine.yaml:3:17"
+    assert places[-1] == "data/cases/mine.yaml:4:17"
     assert "data/accuracy.yaml:2:27" in places
     assert main(["check", "data/cases"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -71,6 +71,8 @@ PAGE = """\
      - \\
      - Jane Doe
 """
+#: The run of the page.
+TYPED = {"model": "Qwen/Qwen2.5-7B", "max_batch": 64, "contributor": {"name": "Jane Doe"}}
 AUTHOR = ("-c", "user.name=n", "-c", "user.email=e")
 QWEN = {
     "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584,
@@ -94,8 +96,7 @@ def scratch(tmp_path, monkeypatch, make_good_run_text):
     tmp_path = tmp_path / "here"
     for folder in ("data", "docs/data"):
         (tmp_path / folder / "runs").mkdir(parents=True)
-        for name in ("a", "b"):
-            (tmp_path / folder / "runs" / f"{name}.yaml").write_text(make_good_run_text(id=name), "utf-8")
+        (tmp_path / folder / "runs" / "a.yaml").write_text(make_good_run_text(**TYPED), "utf-8")
     files = {
         "cases.yaml": yaml.safe_dump([CASE]),
         "run.sh": SCRIPT,

@@ -96,7 +96,9 @@ def test_the_hook_in_a_repository(hook, repository, root, make_good_run_text):
     (repository / "README.md").write_text("# Other\n", "utf-8")
     git(repository, "add", ".")
     assert run_hook(repository, hook, config) is None
-    (repository / "docs/data/runs/b.yaml").write_text(make_good_run_text(id="b"), "utf-8")
+    (repository / "docs/data/runs/b.yaml").write_text(
+        make_good_run_text(id="b", gpus={"count": 4, "type": "H100"}), "utf-8"
+    )
     git(repository, "add", ".")
     good = run_hook(repository, hook, config)
     assert (good.returncode, good.stderr) == (0, "")

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from sphinx_verl_resources.diagnostics import LINT
+from sphinx_verl_resources.codes import LINT
 from sphinx_verl_resources.lint.rules import RULES
 
 

@@ -177,7 +177,7 @@ def test_git_that_gives_no_answer(repository, monkeypatch, tmp_path):
     slow.write_text(f"#!{shutil.which('sh')}\nexec {shutil.which('sleep')} 60\n", "utf-8")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", str(slow.parent))
-    monkeypatch.setattr("sphinx_verl_resources.lint.repository._TIMEOUT", 0.2)
+    monkeypatch.setattr("sphinx_verl_resources.git.TIMEOUT", 0.2)
     with pytest.raises(RepositoryError, match="git gave no answer"):
         open_repository(str(repository.path), "verl")
 

@@ -30,8 +30,8 @@ class _Found(NamedTuple):
 def unread_settings(text: str, read: SettingsText, shown: str) -> list[Diagnostic]:
     r"""Every place of a script where a setting stands that is not among those read.
 
-    Settings in a second command, in a function that is never called, in a text that is written to a file, or on
-    the way that was not taken. What stands in a comment does not count, nor what is set twice, which is
+    Settings in a second command, in a function that is never called, in a text that is written to a file, or
+    on the way that was not taken. What stands in a comment does not count, nor what is set twice, which is
     reported elsewhere.
 
     Args:
@@ -41,7 +41,7 @@ def unread_settings(text: str, read: SettingsText, shown: str) -> list[Diagnosti
 
     >>> from .launch_script import read_script
     >>> script = "python3 -m verl.trainer.main_ppo trainer.nnodes=2\npython3 x.py trainer.nnodes=4 # a.b=1\n"
-    >>> [str(problem.location) for problem in unread_settings(script, read_script(script, "run.sh"), "run.sh")]
+    >>> [str(found.location) for found in unread_settings(script, read_script(script, "run.sh"), "run.sh")]
     ['run.sh:2:14']
     """
     found = _settings_in(text.replace("\r\n", "\n"))
@@ -71,15 +71,15 @@ def unread_settings(text: str, read: SettingsText, shown: str) -> list[Diagnosti
 
 
 def _settings_in(text: str) -> list[_Found]:
-    found = []
+    found: list[_Found] = []
     for number, line in enumerate(text.split("\n"), 1):
         if "=" not in line or "." not in line:
             continue
-        for match in _SETTING.finditer(_COMMENT.sub("", line)):
-            if not match["key"].startswith(_HYDRA):
-                found.append(
-                    _Found(match["key"], match["value"].strip(_QUOTES), number, match.start("key") + 1)
-                )
+        found += [
+            _Found(match["key"], match["value"].strip(_QUOTES), number, match.start("key") + 1)
+            for match in _SETTING.finditer(_COMMENT.sub("", line))
+            if not match["key"].startswith(_HYDRA)
+        ]
     return found
 
 

@@ -1,7 +1,7 @@
 """The settings of verl's documentation that matter to an extension, as of August 2026."""
 
 project = "verl"
-copyright = "2026, the authors of this miniature"
+copyright = "2026, the authors of this miniature"  # noqa: A001
 master_doc = "index"
 language = "en"
 extensions = [
