@@ -80,6 +80,24 @@ CONFIG = """{
 "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "tie_word_embeddings": true,
 "vocab_size": 151936, "max_position_embeddings": 40960}
 """
+NEW = ("new", "--script", "a.sh", "--gpus", "1*H100", "--output", "data", "--dry-run")
+LAUNCH = """python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct \\
+ data.train_batch_size=8"""
+PRINTED_CONFIG = "{'data': {'train_batch_size': 16}, 'actor_rollout_ref': {'actor': {'strategy': 'fsdp'}}}"
+STEP = "step:1 - perf/max_memory_allocated_gb:20.5 - timing_s/step:10"
+IMPORT = ("import-rst", "page.rst", "--dry-run")
+PAGE = """Title
+=====
+
+7B
+~~~
+
+=== ========== ==== ======== ======== ===== ========= ================= ===========
+Tag Model      Task Resource MaxBatch Train Infer     Link              Contributor
+=== ========== ==== ======== ======== ===== ========= ================= ===========
+MIN Qwen2.5-7B GRPO 2*H100   64       fsdp  vllm0.8.3                   Jane
+=== ========== ==== ======== ======== ===== ========= ================= ===========
+"""
 #: Arguments of the command and files, for what no page can provoke.
 COMMANDS = {
     "shell_syntax": (
@@ -101,7 +119,31 @@ COMMANDS = {
         {"config.json": CONFIG},
         "config.json:2:19: WARNING: ",
     ),
-}
+    "unread": (
+        NEW, {"a.sh": f"echo > other.yaml data.train_batch_size=2\n{LAUNCH}"}, "a.sh:1:19: WARNING: ",
+    ),
+    "several_runs": (
+        (*NEW, "--log", "a.log"), {"a.sh": LAUNCH, "a.log": f"{STEP}\n{PRINTED_CONFIG}\n{STEP}\n"}, "a.log:1:1: WARNING: ",
+    ),
+    "out_of_memory": (
+        (*NEW, "--log", "a.log"),
+        {"a.sh": LAUNCH, "a.log": "starts\ntorch.OutOfMemoryError: CUDA out of memory.\n"},
+        "a.log:2:1: ERROR: ",
+    ),
+    "log_differs": (
+        (*NEW, "--log", "a.log"), {"a.sh": LAUNCH, "a.log": f"{PRINTED_CONFIG}\n{STEP}\n"}, "a.sh:2:2: WARNING: ",
+    ),
+    "left_out": (NEW, {"a.sh": f"{LAUNCH} trainer.project_name=mine"}, "a.sh:1:1: WARNING: not written, since"),
+    "script_place": (NEW, {"a.sh": LAUNCH}, "a.sh:1:1: WARNING: the script is not linked"),
+    "undecided": (NEW, {"a.sh": LAUNCH}, "a.sh:1:1: WARNING: the rollout engine is not known"),
+    "page_syntax": (IMPORT, {"page.rst": f"{PAGE}\n.. |x|\n"}, "page.rst:"),
+    "page_mended": (IMPORT, {"page.rst": PAGE.replace("~~~", "~")}, "page.rst:5:1: WARNING: "),
+    "page_assumed": (IMPORT, {"page.rst": PAGE}, "page.rst:10:1: WARNING: Model: "),
+    "page_row": (IMPORT, {"page.rst": PAGE.replace("7B\n", "Other\n")}, "page.rst:"),
+    "page_cell": (IMPORT, {"page.rst": PAGE.replace("64  ", "many")}, "page.rst:10:1: ERROR: MaxBatch: "),
+    "page_link": (IMPORT, {"page.rst": PAGE.replace("                   Jane", " `x <ftp://x>`__   Jane")}, "page.rst:10:1: "),
+    "page_differs": ((*IMPORT[:-1], "--check", "--output", "data"), {"page.rst": PAGE, "data/runs/a.yaml": ""}, "page.rst:10:1: ERROR: "),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +239,7 @@ def test_all_are_silenced(project, built):
 def test_command_line(tmp_path, root, name):
     arguments, files, message = COMMANDS[name]
     for file, content in files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(content, "utf-8")
     command = [sys.executable, "-m", "sphinx_verl_resources", *arguments]
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stderr.splitlines()
