@@ -33,6 +33,8 @@ class Links:
         return self.commit_url.format(ref=quote(ref))
 
 
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
+_RELEASE = re.compile(r"v?\d+(\.\d+)+[\w.-]*")
 #: verl's repository under each owner that it has had.
 _REPOSITORY = re.compile(
     r"https?://(?:www\.)?github\.com/(?:verl-project|volcengine)/verl/"
@@ -71,6 +73,15 @@ def repository_place(address: str) -> RepositoryPlace | None:
         return RepositoryPlace(match["commit"])
     lines = match["first"] and "-".join(filter(None, (match["first"], match["last"])))
     return RepositoryPlace(match["ref"], unquote(match["path"]).rstrip("/"), lines or None)
+
+
+def is_fixed_ref(ref: str) -> bool:
+    """Whether a name in a repository is that of a commit or a release, which stay what they are.
+
+    >>> [name for name in ("8446e41", "v0.4.0", "0.3.0.post1", "main") if is_fixed_ref(name)]
+    ['8446e41', 'v0.4.0', '0.3.0.post1']
+    """
+    return bool(_COMMIT.fullmatch(ref) or _RELEASE.fullmatch(ref))
 
 
 def is_address(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,16 +11,17 @@ from .. import __version__
 from ..catalog.yaml_data import printable
 from ..diagnostics import Severity
 from ..lint.judge import Verdict, judge
+from ..lint.repairs import repaired_files
 from ..lint.repository import open_repository
 from ..render.problems import problems_github, problems_json, problems_sarif
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_tree
 from .terminal import report
+from .writing import replace_file
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from ..diagnostics import Diagnostic
     from ..lint.tree import Tree
 
 NAME = "check"
@@ -30,6 +32,7 @@ examples:
   verl-resources check docs/data           check another directory
   verl-resources check data/runs/a.yaml    one file, in the light of all the others
   verl-resources check --repo ../verl      links and scripts too, in a checkout of verl
+  verl-resources check --fix               quotes, ids, order and links, before anything is judged
   verl-resources check --format github     annotations in a workflow of GitHub
   verl-resources check --format sarif > check.sarif
 
@@ -51,12 +54,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a git checkout of verl: commits and paths must exist in it, and scripts agree with the "
         "settings; nothing is fetched or run",
     )
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="repair what needs no knowledge: schema line, id, quotes, order of fields, links; with --repo "
+        "branches are pinned to the commits that they are at there; comments and layout stay",
+    )
     parser.add_argument("--strict", action="store_true", help="warnings fail too")
 
 
 def run(options: argparse.Namespace) -> int:
     """Check and report."""
     tree = _tree(options)
+    if options.fix and _fix(tree, options.paths):
+        tree = _tree(options)
     verdict = _asked_for(judge(tree), options.paths)
     errors = sum(problem.severity is Severity.ERROR for problem in verdict.problems)
     _print(options.format, verdict, _summary(tree, verdict, errors))
@@ -74,11 +85,29 @@ def _tree(options: argparse.Namespace) -> Tree:
     return load_tree(directories, repository)
 
 
+def _fix(tree: Tree, paths: Sequence[str]) -> int:
+    """Write what can be repaired, and say so; returns how much was.
+
+    Raises:
+        OSError: the data are those of the package, or a file cannot be written.
+    """
+    if not tree.is_own:
+        raise PermissionError("the dataset of the package is not changed; name a data directory")
+    count = 0
+    for source, text, repairs in repaired_files(tree):
+        if _is_under(source.shown, paths):
+            replace_file(source.file.path, text)
+            for repair in repairs:
+                print(f"{source.shown}:{repair.line}: repaired: {repair.done}", file=sys.stderr)
+            count += len(repairs)
+    return count
+
+
 def _asked_for(verdict: Verdict, paths: Sequence[str]) -> Verdict:
     """What lies in the files or folders named; everything if none is."""
     return Verdict(
-        tuple(problem for problem in verdict.problems if _is_asked_for(problem, paths)),
-        tuple(item for item in verdict.excused if _is_asked_for(item.problem, paths)),
+        tuple(problem for problem in verdict.problems if _is_under(problem.location.path, paths)),
+        tuple(item for item in verdict.excused if _is_under(item.problem.location.path, paths)),
     )
 
 
@@ -120,10 +149,10 @@ def _data_directory(path: str) -> str:
     return next(iter(enclosing_data_directory(Path.cwd() / path)), path)
 
 
-def _is_asked_for(problem: Diagnostic, paths: Sequence[str]) -> bool:
-    """Whether the problem lies in one of the files or folders named; everything does if none is."""
+def _is_under(shown: str, paths: Sequence[str]) -> bool:
+    """Whether a file is one of those named, or lies in a folder named; every file does if none is."""
     # Not resolved: a file that is a link is asked for where it is linked.
-    place = Path.cwd() / problem.location.path
+    place = Path.cwd() / shown
     return not paths or any(
         _plain_path(place).is_relative_to(_plain_path(Path.cwd() / path)) for path in paths
     )

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from ..catalog.links import repository_place
+from ..catalog.links import is_fixed_ref, repository_place
 from ..diagnostics import Code, Severity
 from .page_cells import CellError
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 Remark = tuple[Code, str, str, Severity]
 Reading = tuple[dict[str, Any], list[Remark]]
 
-_COMMIT = re.compile(r"[0-9a-f]{7,40}")
-_TAG = re.compile(r"v?\d+(\.\d+)+[\w.-]*")
 _EMAIL = re.compile(r"<?[\w.+%-]+@[\w-]+(\.[\w-]+)+>?")
 _DEFAULT_REF = "main"
 
@@ -45,7 +43,7 @@ def script_of(cell: Cell, ref: str | None) -> Reading:
         return _elsewhere(address)
     found, path = typed
     remarks: list[Remark] = []
-    if found is None or not (_COMMIT.fullmatch(found) or _TAG.fullmatch(found)):
+    if found is None or not is_fixed_ref(found):
         remarks.append(_unpinned(found, ref, address))
         found = ref or found or _DEFAULT_REF
     script = {"ref": found, "path": path}

@@ -22,10 +22,14 @@ _BELOW = frozenset({"run", "cases"})
 _VERSIONS: tuple[Loc, ...] = (("infer", "version"), ("versions", "verl"), ("versions", "torch"))
 
 
+def schema_target(kind: str) -> str:
+    """Where the schema of a kind of file lies, seen from such a file."""
+    return f"{'../' if kind in _BELOW else ''}schema/{kind}.json"
+
+
 def schema_line(file: SourceFile) -> Iterator[Finding]:
     """The first line leads editors to the schema."""
-    target = f"{'../' if file.kind in _BELOW else ''}schema/{file.kind}.json"
-    hint = f"the first line is {SCHEMA_LINE.format(target)}"
+    hint = f"the first line is {SCHEMA_LINE.format(schema_target(file.kind))}"
     first = file.document.text.split("\n", 1)[0]
     found = _SCHEMA_LINE.match(first)
     if not found:

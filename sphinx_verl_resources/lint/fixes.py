@@ -12,20 +12,23 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from ..catalog.links import repository_place
+from ..catalog.links import is_fixed_ref, repository_place
 from ..catalog.models.base import SLUG
 from ..catalog.models.run import Run
 from ..catalog.run_text import FIELD_ORDER, RUN_SCHEMA, SCHEMA_LINE
 from ..catalog.validation import models_in
 from ..catalog.yaml_data import read_yaml
-from .yaml_edit import at, plain, quoted, replaced, scalar, values, with_keys_in_order
+from .yaml_edit import at, plain, quoted, replaced, scalar, values, with_keys_in_order, without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pydantic import BaseModel
 
     from .yaml_edit import Path, Value
+
+    #: Branch and file; the commit that the branch is at, if it has the file.
+    CommitOf = Callable[[str, str | None], str | None]
 
 #: Fields whose values look like numbers and are none.
 _QUOTED = frozenset({"version", "verl", "torch", "lines", "ref"})
@@ -41,12 +44,17 @@ class Repair:
     done: str
 
 
-def repaired(text: str, stem: str) -> tuple[str, tuple[Repair, ...]]:
+def _unknown(_ref: str, _path: str | None) -> None:
+    """No commit is known."""
+
+
+def repaired(text: str, stem: str, commit_of: CommitOf = _unknown) -> tuple[str, tuple[Repair, ...]]:
     r"""A run file with everything put right that needs no knowledge: schema line, id, quotes, links, order.
 
     Args:
         text: the file.
         stem: its name without ``.yaml``.
+        commit_of: the commit that a branch is at, if it has the file; None where nobody knows.
 
     Returns:
         The text, and what was changed in it, in the order of the lines. Comments and layout stay.
@@ -63,8 +71,10 @@ def repaired(text: str, stem: str) -> tuple[str, tuple[Repair, ...]]:
     work = _Work(text.replace("\r\n", "\n"))
     if not _leaves(work.text):
         return text, ()
-    for repair in (_identify, _quote, _take_apart, _complete, _order, _add_schema_line):
+    for repair in (_identify, _quote, _take_apart, _complete, _drop_name, _order, _lead_to_schema):
         repair(work, stem)
+        if repair is _take_apart:
+            _pin(work, commit_of)
     return work.text.replace("\n", ends), tuple(sorted(work.done))
 
 
@@ -96,10 +106,26 @@ class _Work:
         return found
 
 
-def _add_schema_line(work: _Work, _stem: str) -> None:
-    if "$schema" not in work.text.split("\n", 1)[0]:
-        new = f"{SCHEMA_LINE.format(RUN_SCHEMA)}\n{work.text}"
-        work.try_text(new, 1, "schema line added", {})
+def with_schema_line(text: str, target: str) -> tuple[str, tuple[Repair, ...]]:
+    """A data file whose first line leads to its schema, and what was changed for that.
+
+    Args:
+        text: the file.
+        target: where the schema lies, seen from the file.
+    """
+    line = SCHEMA_LINE.format(target)
+    first, _, others = text.partition("\n")
+    if not first.startswith(SCHEMA_LINE.format("")):
+        return f"{line}\n{text}", (Repair(1, "schema line added"),)
+    if first.rstrip().rsplit("/", 1)[-1] == target.rsplit("/", 1)[-1]:
+        return text, ()
+    return f"{line}\n{others}", (Repair(1, "schema line corrected"),)
+
+
+def _lead_to_schema(work: _Work, _stem: str) -> None:
+    new, done = with_schema_line(work.text, RUN_SCHEMA)
+    for repair in done:
+        work.try_text(new, repair.line, repair.done, {})
 
 
 def _identify(work: _Work, stem: str) -> None:
@@ -138,6 +164,28 @@ def _take_apart(work: _Work, _stem: str) -> None:
         done = f"{_dotted(path)}: the address taken apart into {', '.join(fields)}"
         gone = () if path[-1] in fields else (path,)
         work.try_text(_with_fields(work.text, value, fields), value.line, done, change, gone)
+
+
+def _pin(work: _Work, commit_of: CommitOf) -> None:
+    """A branch becomes the commit that it is at, for what it shows changes."""
+    for path in work.paths("ref"):
+        value = work.value(path)
+        ref = scalar(value) or ""
+        if path[0] not in {"evidence", "script"} or is_fixed_ref(ref):
+            continue
+        file = at(values(work.text), *path[:-1], "path")
+        commit = commit_of(ref, scalar(file) if file else None)
+        if commit:
+            new = replaced(work.text, value, commit if _is_text(commit) else quoted(commit))
+            work.try_text(new, value.line, f"{_dotted(path)}: {ref!r} pinned to {commit}", {path: commit})
+
+
+def _drop_name(work: _Work, _stem: str) -> None:
+    """The text of a link that is the name of the file goes, since it would be shown anyway."""
+    text, path = (at(values(work.text), "script", name) for name in ("text", "path"))
+    if text and path and scalar(text) == (scalar(path) or "").rsplit("/", 1)[-1]:
+        done = "script.text removed, which is the name of the file"
+        work.try_text(without(work.text, text), text.line, done, {}, (text.path,))
 
 
 def _with_fields(text: str, value: Value, fields: Mapping[str, str]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from ..catalog.links import is_fixed_ref
 from ..diagnostics import Severity
 from ..estimator.case import has_own_rollout_gpus
 from ..estimator.engine import counted_pool
@@ -27,8 +27,6 @@ _ROLLOUT_EACH = (f"{ROLLOUT}.n_gpus_per_node", "rollout.n_gpus_per_node")
 _ENGINE_SIZES = tuple(
     f"{ROLLOUT}.{name}_parallel_size" for name in ("tensor_model", "data", "pipeline_model")
 )
-_COMMIT = re.compile(r"[0-9a-f]{7,40}\Z")
-_RELEASE = re.compile(r"v?\d+(\.\d+)+[\w.-]*\Z")
 
 
 def gpu_count(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
@@ -173,7 +171,7 @@ def no_version(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
 def moving_ref(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
     """Links lead to commits or releases, which stay."""
     for loc, ref, _path in refs_of(entry.run):
-        if not _COMMIT.match(ref) and not _RELEASE.match(ref):
+        if not is_fixed_ref(ref):
             commit = tree.repository.commit(ref) if tree.repository else None
             hint = f"write {commit}" if commit else "write the commit that it is at"
             message = f"{'.'.join(map(str, loc))}: {ref!r} is a branch, and changes"

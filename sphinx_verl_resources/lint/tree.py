@@ -75,6 +75,7 @@ class Tree:
 
     Attributes:
         directories: those whose files the rules look at.
+        bundled: the dataset of the package.
         snapshot: all files that were read, those of the package included.
         found: every problem that a build would name.
         today: the day after which nothing can have happened yet.
@@ -82,6 +83,7 @@ class Tree:
     """
 
     directories: tuple[Directory, ...]
+    bundled: Directory
     snapshot: Snapshot
     catalog: Catalog
     analysis: Analysis
@@ -90,6 +92,11 @@ class Tree:
     found: tuple[Diagnostic, ...]
     today: date
     repository: Repository | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the data are somebody's own, and not those of the package."""
+        return self.directories != (self.bundled,)
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:
@@ -162,7 +169,7 @@ def load_tree(
     cases = load_cases(snapshot.cases)
     found = (*catalog.diagnostics, *analysis_problems(analysis), *of_accuracy, *cases.diagnostics)
     directories = tuple(configured) or (bundled,)
-    return Tree(directories, snapshot, catalog, analysis, cases, facts, found, today, repository)
+    return Tree(directories, bundled, snapshot, catalog, analysis, cases, facts, found, today, repository)
 
 
 def exceptions_file(directory: Directory) -> tuple[DataFile | None, list[Diagnostic]]:

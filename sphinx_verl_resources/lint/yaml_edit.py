@@ -88,6 +88,20 @@ def replaced(text: str, value: Value, new: str) -> str:
     return text[: value.start] + new + text[value.end :]
 
 
+def without(text: str, value: Value) -> str:
+    """The text without a key and its value; as it is where something else stands beside them on a line."""
+    assert value.key is not None
+    start, end = value.key.start_mark.index, value.end
+    line, next_line = text.rfind("\n", 0, start) + 1, text.find("\n", end) + 1 or len(text)
+    if not text[line:start].strip() and not text[end:next_line].strip():
+        return text[:line] + text[next_line:]
+    if comma := re.search(r"\s*,\s*\Z", text[:start]):
+        return text[: comma.start()] + text[end:]
+    if comma := re.match(r"\s*,\s*", text[end:]):
+        return text[:start] + text[end + comma.end() :]
+    return text
+
+
 def with_keys_in_order(text: str, mapping: Value, order: Sequence[str]) -> str:
     """The text with the keys of one mapping in the order given, others behind them as they stand.
 
