@@ -24,8 +24,9 @@ RUN = "qwen2-5-7b-grpo-2xh100"
 FILE = f"data/runs/{RUN}.yaml"
 #: What somebody types, one after the other; the last two take the time.
 COMMANDS = (
-    f"verl-resources new --script {SCRIPT} --log ../run.log --tag MIN --contributor 'Jane Doe' "
-    "--contributor-url https://github.com/janedoe --evidence https://example.org/run.log",
+    f"verl-resources new --script {SCRIPT} --log ../run.log \\\n"
+    "    --tag MIN --evidence https://example.org/run.log \\\n"
+    "    --contributor 'Jane Doe' --contributor-url https://github.com/janedoe",
     f"verl-resources check {FILE}",
     "sphinx-build -q docs docs/_build/html",
     f"grep -o 'id=\"run-{RUN}\"' docs/_build/html/hardware.html",
@@ -40,10 +41,9 @@ class Step(NamedTuple):
     seconds: float
 
 
-def prepare(scratch: Path) -> Path:
-    """A fresh clone, and beside it verl with the script committed, and the log."""
-    clone = scratch / "clone"
-    _git(scratch, "clone", "--quiet", str(ROOT), str(clone))
+def prepare(clone: Path) -> None:
+    """Beside a clone, put verl with the script committed, and the log."""
+    scratch = clone.parent
     script = (clone / SCRIPT).resolve()
     script.parent.mkdir(parents=True)
     script.write_bytes((ROOT / "docs" / "examples" / "run.sh").read_bytes())
@@ -52,12 +52,11 @@ def prepare(scratch: Path) -> Path:
     _git(verl, "init", "--quiet")
     _git(verl, "add", ".")
     _git(verl, "commit", "--quiet", "--message", "A script")
-    return clone
 
 
 def run(command: str, clone: Path) -> Step:
     """One command in the clone, by whose code it is answered."""
-    words = shlex.split(command)
+    words = shlex.split(command.replace("\\\n", ""))
     program = {
         "verl-resources": [sys.executable, "-m", "sphinx_verl_resources"],
         "sphinx-build": [sys.executable, "-m", "sphinx"],
@@ -78,7 +77,10 @@ def run(command: str, clone: Path) -> Step:
 
 def text_of(steps: list[Step]) -> str:
     """The transcript as the page shows it."""
-    shown = [f"$ {step.command}\n{step.output}\n# {step.seconds:.1f} s\n" for step in steps]
+    shown = [
+        "\n".join(filter(None, (f"$ {step.command}", step.output, f"# {step.seconds:.1f} s\n")))
+        for step in steps
+    ]
     total = sum(step.seconds for step in steps)
     return "\n".join(shown) + f"\n# {total:.0f} s of machine time in all, on {os.cpu_count()} processors\n"
 
@@ -101,7 +103,9 @@ _WHO = {"NAME": "Jane Doe", "EMAIL": "", "DATE": "2026-11-20T12:00:00Z"}
 def main() -> None:
     """Write the transcript."""
     with tempfile.TemporaryDirectory() as folder:
-        clone = prepare(Path(folder))
+        clone = Path(folder) / "clone"
+        _git(ROOT, "clone", "--quiet", str(ROOT), str(clone))
+        prepare(clone)
         steps = [run(command, clone) for command in COMMANDS]
     TARGET.write_text(text_of(steps), "utf-8")
 

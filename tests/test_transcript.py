@@ -1,0 +1,49 @@
+"""The two minutes of the page "Contributing a run": what is shown there is what the commands print."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def transcript(root):
+    """The tool that records them."""
+    spec = importlib.util.spec_from_file_location("transcript", root / "tools/transcript.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def recorded(transcript):
+    return transcript.TARGET.read_text("utf-8")
+
+
+def test_the_commands_print_what_is_recorded(transcript, recorded, root, tmp_path):
+    clone = tmp_path / "clone"
+    shutil.copytree(root / "data", clone / "data")
+    transcript.prepare(clone)
+    steps = [
+        transcript.run(command, clone)
+        for command in transcript.COMMANDS
+        if command.startswith("verl-resources")
+    ]
+    assert len(steps) == 2
+    known = transcript.without_times(recorded)
+    for step in steps:
+        assert transcript.without_times(f"$ {step.command}\n{step.output}\n") in known
+
+
+def test_everything_was_typed_and_worked_within_two_minutes(transcript, recorded):
+    assert re.findall(r"(?m)^\$ (\S+)", recorded) == [command.split()[0] for command in transcript.COMMANDS]
+    times = [float(seconds) for seconds in re.findall(r"(?m)^# ([\d.]+) s$", recorded)]
+    (total,) = re.findall(r"# (\d+) s of machine time", recorded)
+    assert len(times) == len(transcript.COMMANDS)
+    assert int(total) == pytest.approx(sum(times), abs=1)
+    assert int(total) < 120
+    assert f'id="run-{transcript.RUN}"' in recorded.splitlines()
+    assert "0 errors, 0 warnings" in recorded
