@@ -129,7 +129,7 @@ class Code(Enum):
         "Fill in what stands as TODO, or give the option that the message names.",
     )
     page_syntax = (
-        "docutils cannot read a part of a hand-typed page.",
+        "A part of a hand-typed page is markup that docutils cannot read.",
         "Mend the markup at the place named.",
     )
     page_mended = (
@@ -179,7 +179,7 @@ class Code(Enum):
         "Correct the one that is wrong: ``gpus``, ``trainer.nnodes`` or ``trainer.n_gpus_per_node``.",
     )
     impossible_settings = (
-        "verl does not start with these settings: sizes that do not divide, or values that do not exist.",
+        "With these settings verl does not start: sizes do not divide, or values do not exist.",
         "Record the settings that really ran; see the message.",
     )
     peak_above_capacity = (

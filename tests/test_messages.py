@@ -202,13 +202,16 @@ def test_no_message_passes_by_the_codes():
     found = [
         f"{path.name}: {match[0]}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        if path.name != "logs.py"
+        # What a typed page is read with logs nothing: docutils hands its remarks over.
+        if path.name != "logs.py" and path.parent.name != "intake"
         for match in [PAST.search(re.sub(r'"""[\s\S]*?"""', "", path.read_text("utf-8")))]
         if match
     ]
     assert found == []
 
 
+#: What no build calls.
+NEVER_CALLED = {"git", "intake", "lint", "testing"}
 #: What the side that Sphinx calls may raise; what else is raised becomes a traceback.
 RAISED = {"OptionError", "AnalysisError", "NotImplementedError", "answer"}
 
@@ -217,7 +220,7 @@ def test_sphinx_gets_no_exception():
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
         layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if layer in {"cli", "catalog", "memory", "estimator", "diagnostics", "units", "words"}:
+        if layer in {"cli", "catalog", "memory", "estimator", "diagnostics", "units", "words", *NEVER_CALLED}:
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Raise) and node.exc is not None:

@@ -6,18 +6,19 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from ...diagnostics import Code, did_you_mean
+from ...codes import INTAKE, Code
+from ...diagnostics import did_you_mean
 from .base import Prose, Record, Text, no_todo, problem, some_distinct
 
+#: What can stand in the way of a command that writes run files is not about data.
+_CODES = tuple(code.name for code in Code if code not in INTAKE)
 #: The words of the shortest reason that says something.
 _WORDS = 4
 
 
 def _code(name: str) -> str:
-    if name not in Code.__members__:
-        raise problem(
-            "unknown_value", f"there is no code {name[:80]!r}", did_you_mean(name, Code.__members__)
-        )
+    if name not in _CODES:
+        raise problem("unknown_value", f"there is no code {name[:80]!r}", did_you_mean(name, _CODES))
     return name
 
 
@@ -32,9 +33,9 @@ def _reason(text: str) -> str:
 class Excuse(Record):
     """One kind of warning, where it is excused, and why."""
 
-    code: Annotated[
-        str, AfterValidator(_code), WithJsonSchema({"type": "string", "enum": list(Code.__members__)})
-    ] = Field(description="The code of the warning, without ``verl.`` before it.")
+    code: Annotated[str, AfterValidator(_code), WithJsonSchema({"type": "string", "enum": list(_CODES)})] = (
+        Field(description="The code of the warning, without ``verl.`` before it.")
+    )
     files: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] = Field(
         description="The files, seen from the data directory: runs/a.yaml."
     )

@@ -66,7 +66,8 @@ def unread_settings(text: str, read: SettingsText, shown: str) -> list[Diagnosti
         rest = len(problems) - MAX_PROBLEMS
         message = f"{rest} more lines look like settings and were not read"
         place = problems[MAX_PROBLEMS].location
-        problems[MAX_PROBLEMS:] = [Diagnostic(place, Code.unread, message, "", Severity.WARNING)]
+        hint = "look through the script from here on"
+        problems[MAX_PROBLEMS:] = [Diagnostic(place, Code.unread, message, hint, Severity.WARNING)]
     return problems
 
 
