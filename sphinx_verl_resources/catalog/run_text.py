@@ -60,13 +60,22 @@ def run_text(fields: Mapping[str, Any], remarks: Mapping[str, str] | None = None
     return "\n".join(lines) + "\n"
 
 
+def on_one_line(name: str, value: Any) -> str:
+    """A field on one line, whatever it holds.
+
+    >>> on_one_line("infer", {"engine": "vllm", "version": "0.8.3"})
+    'infer: {engine: vllm, version: "0.8.3"}'
+    """
+    return f"{name}: {_value(name, value)}"
+
+
 def _field(name: str, value: Any) -> list[str]:
     """The lines of one field."""
     if name in _LISTS and value:
         return [f"{name}:", *(line for item in value for line in _item(item))]
     if not isinstance(value, Mapping):
-        return [f"{name}: {_value(name, value)}"]
-    flow = f"{name}: {_flow(value)}"
+        return [on_one_line(name, value)]
+    flow = on_one_line(name, value)
     if not value or (name not in _BLOCKS and len(flow) <= _WIDTH):
         return [flow]
     return [f"{name}:", *(f"  {_scalar(key)}: {_value(key, inner)}" for key, inner in value.items())]

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean, nearest
 from .models.base import FORMS, SLUG, slug
+from .run_text import on_one_line
 from .yaml_data import MAX_PROBLEMS, Document, Loc, printable, read_yaml
 
 if TYPE_CHECKING:
@@ -313,8 +313,7 @@ def _example(model: type[BaseModel], loc: Loc) -> str:
     field = _field_at(model, loc)
     if not field or not field.examples:
         return ""
-    flow = yaml.safe_dump(field.examples[0], default_flow_style=True, sort_keys=False, width=200)
-    return f"for example {loc[-1]}: {flow.strip()}"
+    return f"for example {on_one_line(str(loc[-1]), field.examples[0])}"
 
 
 def _literals(model: type[BaseModel], loc: Loc) -> list[str]:

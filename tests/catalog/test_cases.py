@@ -165,7 +165,7 @@ def case_with(lines: str) -> str:
 ERRORS = {
     "no model": (
         "- id: a\n  config: {}\n",
-        "1:3: ERROR: the key 'model' is missing; Checkpoint: a name of an entry of architectures.yaml [verl.missing_key]",
+        "1:3: ERROR: the key 'model' is missing; Checkpoint: a name of an entry of architectures.yaml; for example model: Qwen/Qwen2.5-7B-Instruct [verl.missing_key]",
     ),
     "misspelt model": (
         "- id: a\n  modle: m\n  config: {}\n",

@@ -201,7 +201,7 @@ class Run(Record):
         examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
     )
     task: Text = Field(
-        description="Algorithm and variant, for example GRPO or GRPO-LoRA.",
+        description="Algorithm and variant.",
         examples=["GRPO", "GRPO-LoRA", "PPO", "DAPO"],
     )
     gpus: Gpus = Field(
