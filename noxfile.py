@@ -74,7 +74,7 @@ def extras(without: list[str]) -> list[str]:
     """The requirements of the documentation, of what is optional and of the tests, save some."""
     listed = nox.project.load_toml("pyproject.toml")["project"]["optional-dependencies"]
     left_out = {"sphinx-verl-resources", *ONCE, *without}
-    texts = [text for name in ("docs", "fix", "completion", "test") for text in listed[name]]
+    texts = [text for name in ("docs", "completion", "test") for text in listed[name]]
     return [text for text in texts if Requirement(text).name not in left_out]
 
 

@@ -36,8 +36,8 @@ CASES = {
     ),
     "missing key": (
         replaced("task: GRPO\n", ""),
-        "data/runs/a.yaml:1:1: ERROR: the key 'task' is missing; Algorithm and variant, for example GRPO or "
-        "GRPO-LoRA [verl.missing_key]",
+        "data/runs/a.yaml:1:1: ERROR: the key 'task' is missing; Algorithm and variant; for example "
+        "task: GRPO [verl.missing_key]",
     ),
     "missing key inside": (
         replaced("count: 2, ", ""),
