@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sphinx.util.docutils import SphinxDirective
+from reference_lists import Generated
 
 from sphinx_verl_resources.cli.main import COMMANDS, build_parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from docutils import nodes
     from sphinx.application import Sphinx
 
 #: Whom each command is for, in the order of the page.
@@ -79,19 +78,16 @@ def _example(line: str) -> tuple[str, str]:
     return command, meaning
 
 
-class Commands(SphinxDirective):
+class Commands(Generated):
     """The commands of a group, a section each."""
 
     required_arguments = 1
 
-    def run(self) -> list[nodes.Node]:
+    def lines(self) -> Iterator[str]:
         modules = {module.NAME: module for module in COMMANDS}
         parsers = build_parser()[1]
-        lines: list[str] = []
         for name in GROUPS[self.arguments[0]]:
-            if name in modules:
-                lines += _command(modules[name], parsers[name])
-        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+            yield from _command(modules[name], parsers[name])
 
 
 def _command(module: Any, parser: argparse.ArgumentParser) -> Iterator[str]:

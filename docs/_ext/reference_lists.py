@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+import sphinx_verl_resources
 from sphinx_verl_resources.catalog.fields import recorded_fields
 from sphinx_verl_resources.catalog.schema import MODELS, schema
 from sphinx_verl_resources.codes import COMMAND_LINE_ONLY, Code
@@ -19,14 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
 
     from sphinx_verl_resources.directives.options import Option
+
+
+def note_code(env: BuildEnvironment) -> None:
+    """Let the page be read again after the code has changed that it is made from."""
+    for path in Path(sphinx_verl_resources.__file__).parent.rglob("*.py"):
+        env.note_dependency(path)
 
 
 class ReferenceList(SphinxDirective):
     """A definition list of names and what they mean."""
 
     def run(self) -> list[nodes.Node]:
+        note_code(self.env)
         result = nodes.definition_list()
         for name, note, meaning in self.items():
             term = nodes.term("", "", nodes.literal("", name))
@@ -65,6 +75,7 @@ class Generated(SphinxDirective):
     """Content that is written as reStructuredText and parsed in place."""
 
     def run(self) -> list[nodes.Node]:
+        note_code(self.env)
         return self.parse_text_to_nodes("\n".join(self.lines()), allow_section_headings=True)
 
     def lines(self) -> Iterable[str]:
