@@ -17,6 +17,7 @@ from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.main import COMMANDS, build_parser
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "docs/_ext"))
 _spec = importlib.util.spec_from_file_location("docs_command_line", ROOT / "docs/_ext/command_line.py")
 command_line = importlib.util.module_from_spec(_spec)
 sys.modules[_spec.name] = command_line  # where its dataclass looks its names up
