@@ -63,6 +63,8 @@ OTHERS = [
 ]
 STRICT = {"PYTHONWARNINGS": ",".join(["error", *OTHERS])}
 QUIET = ("-q", "-n", "2", "-p", "no:cacheprovider")
+#: Property tests have tried much already, in `make test`.
+FEW = "--hypothesis-profile=few"
 
 
 def module(name: str) -> str:
@@ -104,7 +106,7 @@ def suite(session: nox.Session, pins: list[str], without: list[str]) -> None:
     session.chdir(session.create_tmp())
     absent = [f"--without={module(name)}" for name in without]
     options = ("-m", "not matrix and not browser", *absent)
-    session.run("pytest", *QUIET, *options, str(ROOT / "tests"), *session.posargs, env=STRICT)
+    session.run("pytest", *QUIET, FEW, *options, str(ROOT / "tests"), *session.posargs, env=STRICT)
 
 
 @nox.session(requires=["build"])

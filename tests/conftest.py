@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from hypothesis import settings
 from sphinx.testing.util import SphinxTestApp
 
 from sphinx_verl_resources.catalog.files import bundled_directory, configured_directory, take_snapshot
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from sphinx_verl_resources.catalog.catalog import Catalog
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A machine that is busy is no error.
+settings.register_profile("many", deadline=None)
+#: For the environments of `make matrix`, after `make test` has tried more: --hypothesis-profile=few
+settings.register_profile("few", deadline=None, max_examples=20)
+settings.load_profile("many")
 
 #: A run with the required fields only.
 MINIMAL: dict[str, Any] = {

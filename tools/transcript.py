@@ -19,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "contributing-a-run.txt"
 
-SCRIPT = "../verl/examples/tuning/run_qwen2_5-7b_fsdp.sh"
+SCRIPT = "../verl/examples/tuning/run_7b_fsdp.sh"
 RUN = "qwen2-5-7b-grpo-2xh100"
 FILE = f"data/runs/{RUN}.yaml"
 #: What somebody types, one after the other; the last two take the time.

@@ -482,7 +482,7 @@ anything = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(anything, words)
 def test_no_content_stops_the_loader(items, tail):
     text = yaml.safe_dump([*items, yaml.safe_load(GOOD)[0] | {"id": "certainly good"}], allow_unicode=True)

@@ -288,7 +288,7 @@ likely = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(likely)
 def test_any_mapping_gives_a_run_or_problems(fields):
     with tempfile.TemporaryDirectory() as name:
@@ -296,7 +296,6 @@ def test_any_mapping_gives_a_run_or_problems(fields):
         check_outcome(Path(name))
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass"))
 )
@@ -308,7 +307,6 @@ def test_any_bytes_give_a_run_or_problems(content):
         check_outcome(Path(name))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_any_cut_or_damage_gives_a_run_or_problems(data):
     content = (bundled_directory().path / "runs/qwen2-5-32b-grpo-8xh20.yaml").read_bytes()

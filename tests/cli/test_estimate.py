@@ -548,7 +548,7 @@ def refuse(word):
     raise AssertionError(f"{word} is no JSON")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_no_settings_crash_it(estimate, data):
     cases = [data.draw(any_case(f"c{index}")) for index in range(4)]
@@ -561,7 +561,7 @@ def test_no_settings_crash_it(estimate, data):
     assert all(line.startswith("cases.yaml:") and line.endswith("]") for line in err.splitlines())
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.text(max_size=40), max_size=5), st.text(max_size=200))
 def test_no_arguments_and_no_script_crash_it(estimate, tmp_path, words, script):
     (tmp_path / "run.sh").write_text(script, "utf-8", errors="replace")
