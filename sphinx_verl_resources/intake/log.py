@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.yaml_data import MAX_PROBLEMS
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from . import log_facts
-from .log_lines import pieces_of
-from .log_metrics import PEAK_ALLOCATED, STEP, Figures, names_in, read_metrics
+from .log_lines import MAX_LINE, pieces_of
+from .log_metrics import NAMES, PEAK_ALLOCATED, STEP, Figures, names_in, read_metrics
 from .printed_config import PrintedConfig
 
 if TYPE_CHECKING:
@@ -29,6 +29,12 @@ _WORDS = (
     *(start.encode() for start in _CONFIG_STARTS), b"step:", b"_memory_", b"perf/", b"timing_s/step",
     b"response_length/mean", *log_facts.WORDS,
 )  # fmt: skip
+#: What is named even where it stands behind all that is looked at of a line.
+_WEIGHTY = (
+    *(name.encode() for name in NAMES),
+    *(start.encode() for start in _CONFIG_STARTS),
+    b"OutOfMemoryError",
+)
 #: Workers whose figures are kept apart.
 _MAX_WORKERS = 256
 #: What more than one line says differently is listed this often.
@@ -83,7 +89,7 @@ def read_log(stream: BinaryIO, shown: str) -> LogText:
     (1, 71.3)
     """
     reader = _Reader(shown)
-    for piece in pieces_of(stream, _WORDS, reader.collects):
+    for piece in pieces_of(stream, _WORDS, reader.collects, _WEIGHTY):
         reader.take(piece)
     return reader.result()
 
@@ -110,6 +116,12 @@ class _Reader:
 
     def take(self, piece: Piece) -> None:
         """Take one line."""
+        if piece.lost:
+            message = (
+                f"{piece.text} stands here behind the first {MAX_LINE:,} bytes of a line, and was not read"
+            )
+            self._warn(Location(self._shown, piece.line, piece.column), Code.unread, message, _UNREAD_HINT)
+            return
         if self._collecting:
             # Each of them counts how many lines of others there are.
             taken = [config.add(piece) for config in self._collecting.values()]

@@ -273,6 +273,38 @@ def test_lines_across_blocks(monkeypatch):
         assert (found.settings, found.figures, found.place) == (whole.settings, whole.figures, whole.place)
 
 
+BAR = "\rProcessed prompts: 100 of 1000 [00:01<00:02, 12.1it/s]"
+
+
+def test_a_progress_bar_of_any_length_hides_no_figure(monkeypatch):
+    text = (
+        f"{BAR * 2000}\r{step(1, gib=71.3)}\n{BAR * 9}\r(WorkerDict pid=3) torch.OutOfMemoryError: CUDA out\n"
+    )
+    for size in (log_lines.BLOCK, 1000):
+        monkeypatch.setattr(log_lines, "BLOCK", size)
+        found = read_log(io.BytesIO(text.encode()), "run.log")
+        assert found.figures.peaks == {"perf/max_memory_allocated_gb": 71.3}
+        assert (str(found.out_of_memory), found.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
+
+
+@pytest.mark.parametrize("size", [1 << 10, 1 << 16, 1 << 20])
+@pytest.mark.parametrize("filling", [1 << 16, (1 << 16) - 9, 3 << 20])
+def test_what_stands_behind_all_that_is_read_of_a_line_is_listed(monkeypatch, size, filling):
+    monkeypatch.setattr(log_lines, "BLOCK", size)
+    text = f"noise\n{'x' * filling} perf/max_memory_allocated_gb:99 perf/max_memory_allocated_gb:98\n{step(1, gib=71.3)}\n"
+    found = read_log(io.BytesIO(text.encode()), "run.log")
+    assert found.figures.peaks == {"perf/max_memory_allocated_gb": 71.3}
+    assert [problem.code.id for problem in found.problems] == ["verl.unread"]
+    assert str(found.problems[0].location).startswith("run.log:2:")
+
+
+def test_zero_bytes_count_as_nothing():
+    text = f"{step(1, gib=70.5)}\n{step(2, gib=71.3)}\n"
+    for content in (b"\0" * (3 << 20) + text.encode(), text.encode("utf-16")):
+        found = read_log(io.BytesIO(content), "run.log")
+        assert (found.figures.peaks["perf/max_memory_allocated_gb"], found.problems) == (71.3, ())
+
+
 PIECES = st.sampled_from(
     [
         WHO, "step:1 - ", "step:0 - ", "perf/max_memory_allocated_gb:", "np.float64(", "71.3", ")", " - ", "\r",
