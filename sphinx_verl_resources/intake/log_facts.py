@@ -35,13 +35,16 @@ _NEAR = re.compile(
 
 _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError: |(?:CUDA|HIP|NPU) out of memory\. Tried|CUDA error: out of memory"
-    r"|No available memory for the cache blocks"
+    r"|No available memory for the cache blocks|KV cache is needed, which is larger than the available"
+    r"|on startup is less than desired GPU memory utilization"
+    r"|Not enough memory\. Please try to increase --mem-fraction"
 )
 
 #: One of them is in every line that the functions of this module find something in.
 WORDS = (
     b" version", b"LLM engine (", b"torch==", b"verl==", b"vllm==", b"sglang==", b"torch ", b"NVIDIA",
     b"Instinct", b"Tesla", b"OutOfMemoryError", b"out of memory", b"No available memory",
+    b"larger than the available", b"less than desired GPU", b"Not enough memory",
 )  # fmt: skip
 
 

@@ -180,6 +180,15 @@ def test_out_of_memory():
     later = read(*printed(), step(1, gib=1), *printed(), OOM)
     assert later.out_of_memory is None
     assert [problem.code for problem in later.problems] == [Code.several_runs]
+    assert is_out_of_memory(
+        "Free memory on device (7.1/79.1 GiB) on startup is less than desired GPU memory utilization"
+    )
+    assert read(
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
+    ).out_of_memory
+    assert read(
+        "(4.00 GiB KV cache is needed, which is larger than the available KV cache memory"
+    ).out_of_memory
     assert not is_out_of_memory("lower gpu_memory_utilization to avoid running out of memory")
 
 
