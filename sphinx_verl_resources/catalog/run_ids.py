@@ -15,14 +15,14 @@ _MAX_LENGTH = 80
 
 
 def suggested_id(
-    model: str, task: str, gpus: int, card: str | None, more: str = "", taken: Container[str] = ()
+    model: str, task: str, gpus: int | None, card: str | None, more: str = "", taken: Container[str] = ()
 ) -> str:
     """The id of a run, made as those of the recorded ones are.
 
     Args:
         model: the checkpoint, with or without its owner; a variant such as ``-Instruct`` is left out.
         task: algorithm and variant.
-        gpus: how many.
+        gpus: how many, None where that is not known.
         card: which, None where that is not known.
         more: what tells it from another run of the same kind, such as its backend.
         taken: ids that others have; ``more`` is used, and then a number, until the id is free.
@@ -31,9 +31,13 @@ def suggested_id(
     'qwen2-5-7b-grpo-lora-1xh100'
     >>> suggested_id("m", "GRPO", 8, None, "megatron", {"m-grpo-8-gpus", "m-grpo-8-gpus-megatron"})
     'm-grpo-8-gpus-megatron-2'
+    >>> suggested_id("m", "GRPO", None, "H100"), suggested_id("m", "GRPO", None, None)
+    ('m-grpo-h100', 'm-grpo')
     """
     name = slug(model.rsplit("/", 1)[-1].removesuffix("-Instruct"))
-    ending = slug(f"{task}-{gpus}x{slug(card)}" if card and slug(card) else f"{task}-{gpus}-gpus")
+    kind = slug(card or "")
+    known = f"{gpus}x{kind}" if kind else f"{gpus}-gpus"
+    ending = slug(f"{task}-{kind if gpus is None else known}")
     first = f"{name[: _MAX_LENGTH - 30 - len(ending)].strip('-') or 'run'}-{ending}"[:_MAX_LENGTH].strip("-")
     longer = f"{first}-{slug(more)}"[:_MAX_LENGTH].strip("-") if slug(more) else first
     numbered = (f"{longer[: _MAX_LENGTH - 6].strip('-')}-{number}" for number in count(2))

@@ -122,6 +122,7 @@ def _ask(terminal: Terminal, said: Said, found: dict[str, object], facts: Facts)
         "Rollout engine", ", ".join(ENGINES), _known(found, "infer", "engine"), _one_of(ENGINES)
     )
     version = terminal.ask("Its version", "as 0.8.3", _known(found, "infer", "version"), _version)
+    verl = terminal.ask("Version of verl", "release or commit", _known(found, "versions", "verl"), _version)
     tag = terminal.ask("Tag", ", ".join(TAGS), said.tag or "", _one_of(TAGS))
     batch = terminal.ask("Largest batch that fits", "prompts per step", _known(found, "max_batch"), _whole)
     evidence = terminal.ask("Where can the log be read", "https://…", said.evidence or "", _address)
@@ -131,7 +132,7 @@ def _ask(terminal: Terminal, said: Said, found: dict[str, object], facts: Facts)
     )
     chosen = replace(
         said, model=model, task=task, gpus=gpus or said.gpus, train=train, engine=engine,
-        engine_version=version,
+        engine_version=version, verl_version=verl,
         tag=tag, max_batch=batch, evidence=evidence, contributor=name, contributor_url=profile,
     )  # fmt: skip
     run_id = terminal.ask(

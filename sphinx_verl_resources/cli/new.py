@@ -16,14 +16,13 @@ from ..catalog.files import RUNS, DataFile, bundled_directory, configured_direct
 from ..catalog.models.base import SLUG
 from ..catalog.models.run import Run
 from ..catalog.names import ENGINES, KINDS, TAGS, TRAIN_BACKENDS
-from ..catalog.run_ids import suggested_id
 from ..catalog.run_text import run_text
 from ..catalog.settings.launch_script import read_script
 from ..catalog.settings.unread import unread_settings
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable
 from ..diagnostics import Code, Diagnostic, Location, Severity
-from ..intake.draft import TODO, draft_run
+from ..intake.draft import TODO, draft_run, id_of
 from ..intake.log import read_log
 from ..intake.sources import Said, Sources
 from .ask import NoAnswerError, ask_for_run
@@ -273,12 +272,9 @@ def _write(target: Target, text: str, draft: Draft, options: argparse.Namespace)
     try:
         create_file(target.path, text)
     except FileExistsError:
-        fields = draft.fields
         taken = {path.stem for path in target.path.parent.glob("*.yaml")}
-        card = fields["gpus"]["type"]
-        other = suggested_id(
-            fields["model"], fields["task"], fields["gpus"]["count"], card, fields["train"], taken
-        )
+        train = draft.fields["train"]
+        other = id_of(draft.fields, "" if train == TODO else train, taken)
         raise FileExistsError(
             f"{target.shown}: exists already; --force replaces it, --id {other} writes another"
         ) from None

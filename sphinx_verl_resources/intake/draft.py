@@ -20,6 +20,7 @@ from .model_names import is_hub_name, nearest_model, recorded_models
 from .tasks import ESTIMATOR, task_of
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
     from datetime import date
 
     from ..estimator.facts import Facts
@@ -100,18 +101,33 @@ def draft_run(sources: Sources, said: Said, facts: Facts, today: date) -> Draft:
         "contributor": _contributor(said),
         "kind": said.kind or "tested",
         "added": today,
-        **versions_of(sources.log, said),
+        **_versions(draft, sources, said),
         "settings": _settings(draft, sources, facts, model),
         **measured_of(sources.log),
         "evidence": [{"kind": _evidence_kind(said.evidence), "url": said.evidence or TODO}],
     }
-    count = gpus["count"] if isinstance(gpus["count"], int) else 1
-    card = gpus["type"] if gpus["type"] != TODO else None
-    fields["id"] = said.id or suggested_id(model if model != TODO else "run", task, count, card)
+    fields["id"] = said.id or id_of(fields)
     draft.fields = {key: value for key, value in fields.items() if value not in ({}, [])}
     if said.tag is None:
         draft.remarks["tag"] = _REMARKS["tag"]
     return draft
+
+
+def id_of(fields: Mapping[str, Any], more: str = "", taken: Container[str] = ()) -> str:
+    """The id of a run of which something may still be TODO, which then is no part of it.
+
+    Args:
+        fields: by name, as in the file.
+        more: what tells it from another run of the same kind.
+        taken: ids that others have.
+
+    >>> id_of({"model": "TODO", "task": "GRPO", "gpus": {"count": "TODO", "type": "H100"}})
+    'run-grpo-h100'
+    """
+    known = {key: None if value == TODO else value for key, value in {**fields, **fields["gpus"]}.items()}
+    return suggested_id(
+        known["model"] or "run", known["task"] or "", known["count"], known["type"], more, taken
+    )
 
 
 def _model(draft: Draft, sources: Sources, said: Said, facts: Facts) -> str:
@@ -256,6 +272,16 @@ def _infer(draft: Draft, sources: Sources, said: Said, named: str | None) -> dic
         )
         return {"engine": engine}
     return {"engine": engine, "version": version}
+
+
+def _versions(draft: Draft, sources: Sources, said: Said) -> dict[str, Any]:
+    found = versions_of(sources.log, said)
+    if "verl" not in found.get("versions", {}):
+        message = "the version of verl is not known, and left out"
+        draft.warn(
+            sources.place(), Code.undecided, message, "give it with --verl-version, a release or a commit"
+        )
+    return found
 
 
 def _max_batch(draft: Draft, sources: Sources, said: Said) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def answer(monkeypatch, capsys, *lines):
 
 
 def test_defaults_come_from_script_and_log(here, monkeypatch, capsys):
-    code, out, err = answer(monkeypatch, capsys, "run.sh", "run.log", *[""] * 12)
+    code, out, err = answer(monkeypatch, capsys, "run.sh", "run.log", *[""] * 13)
     assert code == 0
     assert "Model (Hugging Face name) [Qwen/Qwen2.5-7B-Instruct]: " in err
     assert "GPUs (number and card, as 8*H100) [2*H100]: " in err
@@ -45,14 +45,14 @@ def test_defaults_come_from_script_and_log(here, monkeypatch, capsys):
 def test_without_a_script(here, monkeypatch, capsys):
     code, _, err = answer(
         monkeypatch, capsys, "no.sh", "", "", "nonsense", "data.train_batch_size=64", "trainer.nnodes=1", "",
-        "Qwen2.5-7B", "GRPO", "eight", "8*H1000", "8*H100", "deepspeed", "FSDP2", "vllm", "0.8.3", "best",
+        "Qwen2.5-7B", "GRPO", "eight", "8*H1000", "8*H100", "deepspeed", "FSDP2", "vllm", "0.8.3", "0.5.0", "best",
         "min", "many", "64", "example.org", "https://example.org/log", "jane@example.org", "Jane", "", "No Id", "mine",
     )  # fmt: skip
     assert code == 0, err
     assert yaml.safe_load((here.path / "runs/mine.yaml").read_text()) == {
         "id": "mine", "size": "7B", "tag": "MIN", "model": "Qwen/Qwen2.5-7B", "task": "GRPO",
         "gpus": {"count": 8, "type": "H100", "nodes": 1}, "train": "fsdp2",
-        "infer": {"engine": "vllm", "version": "0.8.3"}, "max_batch": 64, "contributor": {"name": "Jane"},
+        "infer": {"engine": "vllm", "version": "0.8.3"}, "versions": {"verl": "0.5.0"}, "max_batch": 64, "contributor": {"name": "Jane"},
         "kind": "tested", "added": __import__("datetime").date.today(),
         "settings": {"data.train_batch_size": 64, "trainer.nnodes": 1},
         "evidence": [{"kind": "log", "url": "https://example.org/log"}],
@@ -61,7 +61,7 @@ def test_without_a_script(here, monkeypatch, capsys):
     assert here.problems() == []
 
 
-@pytest.mark.parametrize("lines", [(), ("run.sh",), ("run.sh", "run.log", *[""] * 10), ("no.sh",) * 30])
+@pytest.mark.parametrize("lines", [(), ("run.sh",), ("run.sh", "run.log", *[""] * 11), ("no.sh",) * 30])
 def test_going_away_leaves_nothing(here, monkeypatch, capsys, lines):
     code, out, err = answer(monkeypatch, capsys, *lines)
     assert (code, out) == (2, "")

@@ -109,6 +109,36 @@ def test_nothing_is_overwritten_without_force(here, capsys):
     assert names(here.path / "runs") == [PATH.removeprefix("runs/")]
 
 
+def test_what_is_not_known_is_no_part_of_an_id(here, capsys):
+    (here.path.parent / "run.sh").write_text(f"{RUN} trainer.nnodes=$N actor_rollout_ref.rollout.name=vllm\n")
+    assert new(capsys, "--script", "run.sh", "--task", "GRPO")[0] == 0
+    assert names(here.path / "runs") == ["run-grpo.yaml"]
+    code, _, err = new(capsys, "--script", "run.sh", "--task", "GRPO")
+    assert (code, err.splitlines()[-1].partition("--force")[2]) == (
+        2, " replaces it, --id run-grpo-fsdp writes another",
+    )  # fmt: skip
+
+
+def test_the_check_asks_for_nothing_that_was_not_said(here, capsys):
+    asked = ("the version of verl is not known", "the version of vllm is not known")
+    arguments = (
+        "--script",
+        "run.sh",
+        "--gpus",
+        "H100",
+        *GIVEN,
+        "--ref",
+        "a" * 40,
+        "--path",
+        "examples/run.sh",
+    )
+    _, _, err = new(capsys, *arguments, "--dry-run")
+    assert all(text in err for text in asked)
+    assert new(capsys, *arguments, "--verl-version", "0.8.0", "--infer-version", "0.11.0")[0] == 0
+    assert main(["check", "data"]) == 0
+    assert capsys.readouterr() == ("data: 1 run, 0 errors, 0 warnings\n", "")
+
+
 @pytest.mark.parametrize("name", ["../x", "a/b", "A", "a.yaml", "", "a--b", "-a", "a" * 81, "..", "a\n"])
 def test_ids_that_are_none(here, capsys, name):
     with pytest.raises(SystemExit, match="2"):
