@@ -28,6 +28,9 @@ def unread(text):
         ("curl https://a.example/b?c.d=1\n", ""),
         ("python3 x.py --some.option=1 trainer.nnodes=2\n", ""),
         ("python3 x.py hydra.run.dir=x\n", ""),
+        ("cat > c.yaml <<EOF\ntrainer:\n  nnodes: 4\nEOF\n", "3:1"),
+        ("cat > c.yaml <<EOF\n  data.seed: 1  # why\nEOF\n", "3:3"),
+        ("echo data: 4\necho 'trainer: x'\n", ""),
     ],
 )
 def test_below_the_command(more, place):
@@ -44,6 +47,12 @@ def test_what_comes_through_variables_counts_as_read():
 def test_the_way_that_is_not_taken():
     text = "X=a\nif [ $X = b ]; then\n  ARGS=(data.seed=1)\nelse\n  ARGS=(data.seed=2)\nfi\n"
     assert unread(text + 'python3 -m verl.trainer.main_ppo "${ARGS[@]}"\n') == ["run.sh:3:9"]
+
+
+def test_what_is_reported_hides_nothing_else():
+    text = f"{TRAIN.rstrip()} data.seed=1 data.seed=$X; python3 x.py data.shuffle=True\npython3 y.py data.seed=4\n"
+    column = text.index("data.shuffle") + 1
+    assert unread(text) == [f"run.sh:1:{column}", "run.sh:2:14"]
 
 
 def test_windows_line_ends():

@@ -9,12 +9,20 @@ from ...diagnostics import Code, Diagnostic, Location, Severity
 from ..yaml_data import MAX_PROBLEMS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from .result import SettingsText
 
 #: A dotted key, in small letters as verl's are, with something behind its equals sign.
 _SETTING = re.compile(
     r"(?<![\w./~$@?&{}-])(?:\+\+?|~)?(?P<key>[a-z_]\w*(?:\.[a-z_]\w*)+)=(?!=)(?P<value>[^\s\\;|&]*)"
 )
+#: Where a part of verl's configuration begins as YAML, or one of its keys stands in it.
+_YAML = re.compile(
+    r"\A\s*(?P<key>(?:actor_rollout_ref|algorithm|critic|data|trainer|reward_model|ray_kwargs)(?:\.[a-z_]\w*)*)\s*:"
+    r"(?:\s+(?P<value>\S.*?))?\s*\Z"
+)
+_TWICE = re.compile(r"(?P<key>\S+) is set twice; this value replaces that of line (?P<line>\d+)")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 _HYDRA = ("hydra.",)
 _QUOTES = "'\""
@@ -30,9 +38,9 @@ class _Found(NamedTuple):
 def unread_settings(text: str, read: SettingsText, shown: str) -> list[Diagnostic]:
     r"""Every place of a script where a setting stands that is not among those read.
 
-    Settings in a second command, in a function that is never called, in a text that is written to a file, or
-    on the way that was not taken. What stands in a comment does not count, nor what is set twice, which is
-    reported elsewhere.
+    Settings in a second command, in a function that is never called, in a text that is written to a file
+    (as YAML too), or on the way that was not taken. What stands in a comment does not count, nor what is set
+    twice, which is reported elsewhere.
 
     Args:
         text: the script.
@@ -48,18 +56,12 @@ def unread_settings(text: str, read: SettingsText, shown: str) -> list[Diagnosti
     written: dict[str, list[_Found]] = {}
     for item in found:
         written.setdefault(item.key, []).append(item)
-    replaced = {
-        problem.message.partition(" is set twice")[0]
-        for problem in read.problems
-        if problem.code is Code.duplicate_key
-    }
-    reported = {problem.location.line for problem in read.problems}
+    reported = set(_reported(read.problems))
     problems = [
         _problem(item, shown)
-        for key, items in written.items()
-        if key not in replaced
+        for items in written.values()
         for item in _not_read(items, read)
-        if item.line not in reported
+        if not {(item.key, item.line), (item.column, item.line)} & reported
     ]
     problems.sort(key=lambda problem: problem.sort_key)
     if len(problems) > MAX_PROBLEMS:
@@ -71,9 +73,22 @@ def unread_settings(text: str, read: SettingsText, shown: str) -> list[Diagnosti
     return problems
 
 
+def _reported(problems: Iterable[Diagnostic]) -> Iterator[tuple[str | int, int | None]]:
+    """What is reported already: keys, and columns, each with its line."""
+    for problem in problems:
+        line = problem.location.line
+        yield from ((word, line) for word in problem.message.replace(";", " ").split())
+        if problem.location.column:
+            yield problem.location.column, line
+        if twice := _TWICE.match(problem.message):
+            yield twice["key"], int(twice["line"])
+
+
 def _settings_in(text: str) -> list[_Found]:
     found: list[_Found] = []
     for number, line in enumerate(text.split("\n"), 1):
+        if part := _YAML.match(_COMMENT.sub("", line)):
+            found.append(_Found(part["key"], part["value"] or "", number, part.start("key") + 1))
         if "=" not in line or "." not in line:
             continue
         found += [
