@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit:  # --help and --version
         _write(output.getvalue())
         raise
+    except KeyboardInterrupt:
+        print("\nverl-resources: interrupted", file=sys.stderr)
+        return 2
     except OSError as error:
         print(f"verl-resources: {error}", file=sys.stderr)
         return 2

@@ -24,12 +24,13 @@ from ..catalog.yaml_data import printable
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from ..intake.draft import TODO, draft_run, id_of
 from ..intake.log import read_log
+from ..intake.log_lines import BLOCK
 from ..intake.sources import Said, Sources
 from .ask import NoAnswerError, ask_for_run
 from .data import default_paths, facts_of, holds_data
 from .new_report import report_text, result_of_new
 from .question import gpus_argument, read_text
-from .terminal import report
+from .terminal import progress, report
 from .writing import create_file, replace_file
 
 if TYPE_CHECKING:
@@ -157,8 +158,20 @@ def read_sources(script: str | None, log: str | None) -> tuple[Sources, list[Dia
         sources = Sources(read, text, shown, Path(script))
     if log:
         with _opened(log) as stream:
-            sources = replace(sources, log=read_log(stream, printable(log)))
+            sources = replace(sources, log=read_log(_Watched(stream), printable(log)))
     return sources, problems
+
+
+class _Watched:
+    """A log of which a terminal shows how much is read."""
+
+    def __init__(self, log: BinaryIO) -> None:
+        size = os.fstat(log.fileno()).st_size
+        self._blocks = progress(iter(lambda: log.read(BLOCK), b""), -(-size // BLOCK), "MiB of the log")
+
+    def read(self, _: int) -> bytes:
+        """The next block, empty at the end."""
+        return next(self._blocks, b"")
 
 
 def _opened(name: str) -> BinaryIO:

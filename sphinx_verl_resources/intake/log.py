@@ -17,9 +17,8 @@ from .printed_config import PrintedConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import BinaryIO
 
-    from .log_lines import Piece
+    from .log_lines import Blocks, Piece
 
 #: How a configuration begins, by the key that comes first in it.
 _CONFIG_STARTS = tuple(
@@ -75,7 +74,7 @@ class _Run:
     out_of_memory: Location | None = None
 
 
-def read_log(stream: BinaryIO, shown: str) -> LogText:
+def read_log(stream: Blocks, shown: str) -> LogText:
     r"""Read a log; no bytes raise.
 
     Args:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import BinaryIO
-
 #: Bytes that are read at once.
 BLOCK = 1 << 20
 #: Bytes of a line that are looked at; a line of metrics has a tenth of this.
@@ -47,6 +45,13 @@ class Piece:
     lost: bool = False
 
 
+class Blocks(Protocol):
+    """Whatever a log is read from, a part at a time."""
+
+    def read(self, size: int, /) -> bytes:
+        """No more than so many bytes; none at the end."""
+
+
 class _Place(NamedTuple):
     """Where in a log a block begins."""
 
@@ -62,7 +67,7 @@ class _Place(NamedTuple):
 
 
 def pieces_of(
-    stream: BinaryIO, words: Sequence[bytes], wants_all: Callable[[], bool], weighty: Sequence[bytes] = ()
+    stream: Blocks, words: Sequence[bytes], wants_all: Callable[[], bool], weighty: Sequence[bytes] = ()
 ) -> Iterator[Piece]:
     r"""The pieces of the lines that hold one of ``words``, in their order.
 

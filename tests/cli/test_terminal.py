@@ -202,3 +202,22 @@ def test_what_can_take_long_is_watched(words, errors, data, monkeypatch):
     stream = errors(tty=True)
     main([*words, "--color", "never"])
     assert re.search(r"\r\x1b\[K(cases|run files): 0 of 1\r\x1b\[K", stream.getvalue())
+
+
+def test_a_long_log_is_watched_and_can_be_left(errors, data, monkeypatch):
+    log = data.path.parent / "run.log"
+    log.write_bytes(b"step:1 - perf/max_memory_allocated_gb:71.3\n" + b"nothing\n" * (1 << 19))
+    monkeypatch.chdir(data.path.parent)
+    monkeypatch.setattr(terminal, "PATIENCE", 0)
+    stream = errors(tty=True)
+    main(["new", "--log", "run.log", "--id", "x", "--dry-run", "--color", "never"])
+    assert "\r\x1b[KMiB of the log: 0 of 5\r\x1b[K" in stream.getvalue()
+
+    def leave(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sphinx_verl_resources.cli.new.read_log", leave)
+    stream = errors(tty=True)
+    assert main(["new", "--log", "run.log", "--id", "x"]) == 2
+    assert stream.getvalue().endswith("\nverl-resources: interrupted\n")
+    assert list((data.path / "runs").iterdir()) == []
