@@ -49,6 +49,10 @@ def test_the_way_that_is_not_taken():
     assert unread(text + 'python3 -m verl.trainer.main_ppo "${ARGS[@]}"\n') == ["run.sh:3:9"]
 
 
+def test_a_mapping_is_read_by_its_keys():
+    assert unread(f"{TRAIN.rstrip()} '+data.more={{a: 1, b: 2}}'\n") == []
+
+
 def test_what_is_reported_hides_nothing_else():
     text = f"{TRAIN.rstrip()} data.seed=1 data.seed=$X; python3 x.py data.shuffle=True\npython3 y.py data.seed=4\n"
     column = text.index("data.shuffle") + 1

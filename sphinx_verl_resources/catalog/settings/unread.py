@@ -103,8 +103,9 @@ def _not_read(items: list[_Found], read: SettingsText) -> list[_Found]:
     """Of the places where one key stands, those that what was read does not come from."""
     key = items[0].key
     place = read.places.get(key)
-    if place is None:
-        return items
+    if place is None:  # or it is a mapping, of which the keys are read
+        inside = {where.line for name, where in read.places.items() if name.startswith(f"{key}.")}
+        return [item for item in items if item.line not in inside]
     if any(item.line == place.line for item in items):
         return [item for item in items if item.line != place.line and not _says(item, key, read)]
     # It came through a variable, and so from the last place that says it.
