@@ -14,7 +14,7 @@ from ..estimator.parameters import count_parameters
 from ..estimator.versions import CURRENT
 from .cards import recorded_card
 from .checkout import NotCommittedError, committed
-from .kept_settings import is_private, kept_settings
+from .kept_settings import is_private, kept_settings, tells_of_a_machine
 from .measured import measured_of, versions_of
 from .model_names import is_hub_name, nearest_model, recorded_models
 from .tasks import ESTIMATOR, task_of
@@ -320,9 +320,15 @@ def _settings(draft: Draft, sources: Sources, facts: Facts, model: str) -> dict[
     left = list(dict.fromkeys([*left, *sorted(filter(is_private, sources.open))]))
     if model != TODO:
         left = [key for key in left if key != _MODEL]  # which a field of its own says
-    if left:
-        message = f"not written, since they name files, accounts or machines: {', '.join(left)}"
-        draft.warn(sources.place(), Code.left_out, message, "add by hand what others need")
+    private = [key for key in left if tells_of_a_machine(key, values.get(key))]
+    odd = [key for key in left if key not in private]
+    for keys, why in (
+        (private, "they name files, accounts or machines"),
+        (odd, "a run file holds no such values or keys"),
+    ):
+        if keys:
+            message = f"not written, since {why}: {', '.join(keys)}"
+            draft.warn(sources.place(), Code.left_out, message, "add by hand what others need")
     return kept
 
 

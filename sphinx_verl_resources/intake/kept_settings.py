@@ -39,6 +39,12 @@ def kept_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
     return kept, [key for key in values if key not in kept]
 
 
+def tells_of_a_machine(key: str, value: Any) -> bool:
+    """Whether a setting is left out for what it names, and not since a run file cannot hold it."""
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    return is_private(key) or any(isinstance(item, str) and _PRIVATE_VALUE.search(item) for item in items)
+
+
 def is_private(key: str) -> bool:
     """Whether a key tells of a machine, or of what a field of its own says, whatever it is set to."""
     return _PRIVATE.match(key) is not None

@@ -229,6 +229,15 @@ def test_a_log_alone():
     assert found.fields["task"] == found.fields["train"] == TODO  # the configuration does not say
 
 
+def test_why_something_is_left_out_is_said():
+    found = draft(command("data.seed=1 'data.a=x\ny' data.b=~/x"))
+    said = [problem.message for problem in found.problems if problem.code is Code.left_out]
+    assert said == [
+        "not written, since they name files, accounts or machines: data.b",
+        "not written, since a run file holds no such values or keys: data.a",
+    ]
+
+
 def test_what_is_left_out_is_said():
     found = draft(command("data.train_files=$HOME/x trainer.logger=console data.shuffle=True"))
     (said,) = [problem for problem in found.problems if problem.code is Code.left_out]
