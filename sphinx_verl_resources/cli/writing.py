@@ -51,16 +51,23 @@ def _written_beside(path: Path, text: str) -> Iterator[Path]:
         # A name that begins with a dot is not read as data.
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     except OSError as error:
-        raise OSError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise _not_written(path, error) from None
     try:
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
+        try:
+            with open(descriptor, "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:  # a disk that is full
+            raise _not_written(path, error) from None
         Path(name).chmod(0o666 & ~_umask())
         yield Path(name)
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def _not_written(path: Path, error: OSError) -> OSError:
+    return OSError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}")
 
 
 def _umask() -> int:

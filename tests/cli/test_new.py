@@ -15,8 +15,13 @@ from random import Random
 import pytest
 import yaml
 
+from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.cli.data import facts_of
+from sphinx_verl_resources.diagnostics import Code, Location
+from sphinx_verl_resources.estimator.case import request_of_run
+from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.estimator.result import result_of
 
 RUN = "python3 -m verl.trainer.main_ppo"
 GIVEN = ("--tag", "MIN", "--contributor", "Jane Doe", "--evidence", "https://example.org/run.log")
@@ -172,6 +177,18 @@ def test_a_folder_that_cannot_be_written(here, capsys, monkeypatch):
     assert err.splitlines()[-1].endswith("cannot be written: permission denied")
 
 
+def test_a_full_disk_leaves_nothing(here, capsys, monkeypatch):
+    def refuse(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", refuse)
+    code, _, err = new(capsys, "--script", "run.sh", "--gpus", "H100")
+    assert (code, err.splitlines()[-1]) == (
+        2, f"verl-resources: data/{PATH}: cannot be written: no space left on device",
+    )  # fmt: skip
+    assert names(here.path / "runs") == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -204,6 +221,28 @@ def test_no_data_directory(tmp_path, monkeypatch, capsys):
     assert new(capsys, "--script", "run.sh", "--output", "own")[0] == 0
     assert len(names(tmp_path / "own" / "runs")) == 1
 
+
+ARCHITECTURE = """\
+# yaml-language-server: $schema=schema/architectures.json
+architectures:
+  - name: Acme-7B
+    hf_id: acme/Acme-7B
+    model_type: qwen2
+    hidden_size: 3584
+    num_hidden_layers: 28
+    intermediate_size: 18944
+    num_attention_heads: 28
+    num_key_value_heads: 4
+    head_dim: 128
+    vocab_size: 152064
+    tie_word_embeddings: false
+    qkv_bias: true
+    qk_norm: false
+    norms_per_layer: 2
+    max_position_embeddings: 131072
+    parameters: 7615616512
+    verified: false
+"""
 
 OOM = "(WorkerDict pid=1) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.32 GiB\n"
 
@@ -285,6 +324,29 @@ def test_scripts_by_hand(here, root, capsys, name):
     assert "TODO" not in run["model"]
 
 
+def test_a_model_of_ones_own(here, capsys):
+    (here.path / "architectures.yaml").write_text(ARCHITECTURE, "utf-8")
+    script = here.path.parent / "run.sh"
+    script.write_text(script.read_text().replace("Qwen2.5-7B-Instruct", "Acme-7B"), "utf-8")
+    code, out, err = new(capsys, "--script", "run.sh", "--gpus", "H100", "--format", "json")
+    found = json.loads(out)
+    assert (code, found["id"], found["no_estimate"]) == (0, "acme-7b-grpo-2xh100", None)
+    assert yaml.safe_load(found["text"])["model"] == "acme/Acme-7B"
+    assert "verl.unknown_model" not in err
+    (here.path / "architectures.yaml").write_text(ARCHITECTURE.replace("head_dim", "heads_dim"), "utf-8")
+    code, out, err = new(capsys, "--script", "run.sh", "--gpus", "H100", "--id", "x")
+    assert (code, out, "architectures.yaml:11:5: ERROR: unknown key 'heads_dim'" in err) == (1, "", True)
+
+
+def test_the_estimate_is_that_of_the_file(here, capsys):
+    arguments = ("--script", "run.sh", "--gpus", "H100", *GIVEN, "--format", "json")
+    found = json.loads(new(capsys, *arguments)[1])["estimate"]
+    catalog = here.load()
+    facts = facts_of(take_snapshot(bundled_directory(), [], Location("test")))[0]
+    run = catalog.runs["qwen2-5-7b-grpo-2xh100"]
+    assert found == result_of(run.id, estimate(request_of_run(run, facts), facts))
+
+
 def test_two_at_once(here):
     command = [sys.executable, "-m", "sphinx_verl_resources", "new", "--script", "run.sh", "--gpus", "H100"]
     with_tags = [[*command, "--tag", tag] for tag in ("MIN", "RECOMMENDED") * 2]
@@ -331,6 +393,41 @@ def test_killed_while_writing(data):
     assert len(seen) > 1
     left = [name for name in names(path.parent) if name != "a.yaml"]
     assert all(name.startswith(".a.yaml.") and name.endswith(".tmp") for name in left)
+
+
+KILLED = """
+import os, resource, signal, sys
+from pathlib import Path
+from sphinx_verl_resources.cli.writing import create_file, replace_file
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+owner, name = {"fsync": (os, "fsync"), "link": (os, "link"), "replace": (Path, "replace"),
+               "unlink": (Path, "unlink")}.get(sys.argv[2], (None, ""))
+if owner:
+    setattr(owner, name, die)
+else:  # the system ends it in the middle of writing
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+write = replace_file if os.path.exists(sys.argv[1]) else create_file
+write(Path(sys.argv[1]), "new" * 1000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "old", "found"),
+    [
+        ("write", None, None), ("fsync", None, None), ("link", None, None), ("unlink", None, "new" * 1000),
+        ("write", "old", "old"), ("fsync", "old", "old"), ("replace", "old", "old"),
+        ("unlink", "old", "new" * 1000),
+    ],
+)  # fmt: skip
+def test_killed_at_every_point(data, point, old, found):
+    path = data.path / "runs" / "a.yaml"
+    if old:
+        path.write_text(old)
+    process = subprocess.run([sys.executable, "-c", KILLED, str(path), point], check=False)
+    assert process.returncode in (-signal.SIGKILL, -signal.SIGXFSZ)
+    assert (path.read_text() if path.exists() else None) == found
 
 
 def test_what_a_killed_process_leaves_is_not_data(data):
