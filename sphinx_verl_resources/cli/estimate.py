@@ -1,4 +1,4 @@
-"""``verl-resources estimate``: the memory of cases, or of a run of one's own."""
+"""``verl-resources estimate``: the memory of cases and recorded runs, or of a run of one's own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..catalog.cases import BrokenCase, load_cases
-from ..catalog.yaml_data import printable
+from ..catalog.models.run import Run
+from ..catalog.validation import load
+from ..catalog.yaml_data import printable, read_yaml
 from ..diagnostics import Code, Location, Severity
-from ..estimator.case import estimate_case
+from ..estimator.case import estimate_case, request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.request import EstimateError
 from ..estimator.result import failed, result_of
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..catalog.cases import CaseEntry
+    from ..catalog.files import DataFile
     from ..diagnostics import Diagnostic
     from ..estimator.estimate import Estimate
     from ..estimator.facts import Facts
@@ -38,11 +41,12 @@ if TYPE_CHECKING:
     from ..estimator.training import TrainingEstimate
 
 NAME = "estimate"
-HELP = "estimate the GPU memory of cases, or of a run of your own"
+HELP = "estimate the GPU memory of cases and recorded runs, or of a run of your own"
 EXAMPLES = """\
 examples:
   verl-resources estimate cases.yaml                 every case of a file
   verl-resources estimate cases.yaml --format json   the same for programs
+  verl-resources estimate data/runs/a.yaml           a recorded run, as the page shows it
   verl-resources estimate --model Qwen/Qwen2.5-7B --gpus 8*H100 data.train_batch_size=256
   verl-resources estimate --gpus 8*H100 --script run.sh
   verl-resources estimate --model own/model --config config.json --gpus H100 --settings run.yaml
@@ -68,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "settings",
         nargs="*",
-        metavar="CASES.yaml | KEY=VALUE",
-        help="files of cases; of a run of your own, overrides as verl takes them",
+        metavar="FILE.yaml | KEY=VALUE",
+        help="files of cases, and run files; of a run of your own, overrides as verl takes them",
     )
     own = parser.add_argument_group("a run of your own")
     own.add_argument(
@@ -92,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     if any((options.model, options.gpus, options.script, options.file, options.config)):
         answers, found, code = _own_run(options, facts)
     else:
-        answers, found, code = _cases(options.settings, facts)
+        answers, found, code = _recorded(options.settings, facts)
     problems += found
     report(problems)
     if options.format == "json":
@@ -127,27 +131,63 @@ def _own_run(options: argparse.Namespace, facts: Facts) -> tuple[list[Answer], l
     return [Answer(name, computed)], found + question.diagnostics(computed.issues), 0
 
 
-def _cases(names: Sequence[str], facts: Facts) -> tuple[list[Answer], list[Diagnostic], int]:
+def _recorded(names: Sequence[str], facts: Facts) -> tuple[list[Answer], list[Diagnostic], int]:
     """The answers in the order of files and cases, what is wrong, and the exit code if there are none."""
     if not names:
-        raise OSError("name a file of cases, or a model with --model")
+        raise OSError("name a file of cases or a run file, or a model with --model")
     settings = next((name for name in names if "=" in name and not os.path.lexists(name)), None)
     if settings:
         raise OSError(f"{printable(settings)}: no such file; a setting needs --model, --script or --settings")
     answers: list[Answer] = []
     problems: list[Diagnostic] = []
     # Each file for itself: a case is answered wherever it stands, and be it in two files.
-    for cases in [load_cases([read_file(name)]) for name in names]:
-        found = list(cases.diagnostics)
-        for entry in progress(cases.entries, len(cases.entries), "cases"):
-            if isinstance(entry, BrokenCase):
-                answers.append(Answer(entry.id, None, entry.error.text))
-                continue
-            answer, about = _case(entry, facts)
-            answers.append(answer)
-            found += about
+    for file in [read_file(name) for name in names]:
+        answered, found = _run_file(file, facts) if _is_run(file) else _cases(file, facts)
+        answers += answered
         problems += sorted(found, key=lambda problem: problem.sort_key)
     return answers, problems, 0 if answers or not problems else 2
+
+
+def _is_run(file: DataFile) -> bool:
+    """Whether a file is meant to be that of a run: files of cases are lists."""
+    data = read_yaml(file.content).data
+    return isinstance(data, dict) and bool(data.keys() & {"size", "tag", "train", "infer"})
+
+
+def _run_file(file: DataFile, facts: Facts) -> tuple[list[Answer], list[Diagnostic]]:
+    run, document, problems = load(file, Run)
+    if run is None:
+        return [Answer(file.path.stem, None, _text(problems))], problems
+    issues: tuple[Issue, ...]
+    try:
+        found: Estimate | None = estimate(request_of_run(run, facts), facts)
+        issues = found.issues if found else ()
+    except EstimateError as error:
+        found, issues = None, error.issues
+    about = [
+        diagnostic_of(issue, Location(file.shown, *document.value_place(_loc(issue.key)))) for issue in issues
+    ]
+    return [Answer(run.id, found, "" if found else _text(about))], [*problems, *about]
+
+
+def _loc(key: str) -> tuple[str, ...]:
+    """Where a run file has what the estimator calls by this key."""
+    fields = {"model": ("model",), "gpus": ("gpus", "type"), "config": ("settings",)}
+    return fields.get(key, ("settings", key))
+
+
+def _cases(file: DataFile, facts: Facts) -> tuple[list[Answer], list[Diagnostic]]:
+    cases = load_cases([file])
+    answers: list[Answer] = []
+    problems = list(cases.diagnostics)
+    for entry in progress(cases.entries, len(cases.entries), "cases"):
+        if isinstance(entry, BrokenCase):
+            answers.append(Answer(entry.id, None, entry.error.text))
+            continue
+        answer, about = _case(entry, facts)
+        answers.append(answer)
+        problems += about
+    return answers, problems
 
 
 def _case(entry: CaseEntry, facts: Facts) -> tuple[Answer, list[Diagnostic]]:

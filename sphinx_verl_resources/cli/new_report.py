@@ -15,7 +15,6 @@ from ..estimator.result import result_of
 from ..intake.draft import TODO
 from ..intake.rough import rough_run
 from ..render.text_table import runs_text
-from ..units import percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,9 +120,10 @@ def _estimate_lines(new: NewRun) -> list[str]:
         lines.append(f"perf/max_memory_allocated_gb: computed {counted} ({ends}), not measured")
         return lines
     inside = found["logged_low_gib"] <= new.measured <= found["logged_high_gib"]
+    off = f"{abs(new.difference):.1%} {'more' if new.difference > 0 else 'less'}".replace("%", " %")
     lines.append(
-        f"perf/max_memory_allocated_gb: computed {counted} ({ends}), measured {new.measured:.1f} GiB: "
-        f"{percent(new.difference)}, measured {'within' if inside else 'OUTSIDE'} the range"
+        f"perf/max_memory_allocated_gb: measured {new.measured:.1f} GiB, "
+        f"{'within' if inside else 'OUTSIDE'} the {ends}; computed {counted}, {off}"
     )
     if not inside:
         lines.append("  is it the log of this script? If so, a note in the file can say why it differs")

@@ -183,7 +183,7 @@ def test_a_broken_run_leaves_a_box_under_its_size_and_the_others_stay(own, data)
     data.write("runs/c.yaml", "c: [")
     build = own.page(".. verl-runs::").build()
     assert build.warnings[0] == (
-        "../data/runs/b.yaml:1:1: ERROR: the key 'gpus' is missing; How many GPUs, and which; for example gpus: {count: 4, type: H800} [verl.missing_key]"
+        "../data/runs/b.yaml:1:1: ERROR: the key 'gpus' is missing; How many GPUs over all nodes, and which; for example gpus: {count: 4, type: H800} [verl.missing_key]"
     )
     assert any(
         line.startswith("../data/runs/c.yaml:1:5: ERROR: a value is missing") for line in build.warnings

@@ -242,7 +242,7 @@ def test_files_that_are_not_there(estimate):
     )
     assert estimate(".")[0] == 2
     assert estimate("a\0b")[0] == 2
-    assert estimate()[2] == "verl-resources: name a file of cases, or a model with --model\n"
+    assert estimate()[2] == "verl-resources: name a file of cases or a run file, or a model with --model\n"
 
 
 def test_no_cases_at_all(estimate):
@@ -577,3 +577,23 @@ def test_every_recorded_case_has_a_result(answers, root):
     entries = load_cases(read_snapshot([]).cases).entries
     _, found, _ = answers(*files)
     assert [item["id"] for item in found] == [entry.case.id for entry in entries]
+
+
+def test_a_run_file(estimate, tmp_path, make_good_run_text):
+    """The same as the page shows, with problems at the places of the file."""
+    settings = {"data.train_batch_size": 64, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 1}
+    (tmp_path / "a.yaml").write_text(make_good_run_text(settings=settings), "utf-8")
+    code, out, err = estimate("a.yaml", "--format", "json")
+    (found,) = json.loads(out)
+    assert (code, found["id"], found["peak_gib"] > 0, err) == (0, "a", True, "")
+    assert estimate("a.yaml")[1].splitlines()[2].startswith("a ")
+    (tmp_path / "b.yaml").write_text(make_good_run_text(id="b", settings={**settings, "a.b": 1}), "utf-8")
+    line = (tmp_path / "b.yaml").read_text("utf-8").splitlines().index("  a.b: 1") + 1
+    code, out, err = estimate("b.yaml", [case()], "--format", "json")
+    assert [item["id"] for item in json.loads(out)] == ["b", case()["id"]]
+    assert f"b.yaml:{line}:" in err
+    (tmp_path / "c.yaml").write_text(make_good_run_text(tag="X"), "utf-8")
+    code, out, err = estimate("c.yaml", "--format", "json")
+    assert code == 1
+    assert "c.yaml:4:6: ERROR: tag: unknown value 'X'" in err
+    assert "unknown value 'X'" in json.loads(out)[0]["error"]
