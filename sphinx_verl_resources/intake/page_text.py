@@ -24,6 +24,10 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+#: What docutils takes for the end of a line, and no editor does: numbers of lines would differ.
+_SEPARATORS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+#: Columns of a line with which docutils reads a page; with one more it reads nothing of it.
+_MAX_LINE = 10_000
 #: What a heading says that names a size class.
 SIZE_TITLE = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*B(?!\w)", re.IGNORECASE)
 
@@ -37,10 +41,10 @@ class UnreadablePageError(ValueError):
 
 
 def page_text(file: DataFile) -> str:
-    """The text of a page: UTF-8, or UTF-16 with its mark.
+    """The text of a page: UTF-8, or UTF-16 with its mark; lines end as docutils counts them.
 
     Raises:
-        UnreadablePageError: it is larger than any real page, or in another encoding.
+        UnreadablePageError: it is larger than any real page, in another encoding, or not for docutils.
     """
     if len(file.content) > MAX_BYTES:
         message = f"the page is larger than {MAX_BYTES >> 20} MiB"
@@ -60,7 +64,21 @@ def page_text(file: DataFile) -> str:
         raise UnreadablePageError(
             Diagnostic(Location(file.shown, line), Code.encoding, message, "save it as UTF-8")
         ) from None
-    return re.sub(r"\r\n?", "\n", text)
+    lines = _SEPARATORS.sub(" ", re.sub(r"\r\n?", "\n", text)).split("\n")
+    for number, line in enumerate(lines, 1):
+        if "\0" in line:
+            message = "a NUL character, as text has it that is UTF-16 without a byte order mark"
+            raise UnreadablePageError(
+                Diagnostic(Location(file.shown, number), Code.encoding, message, "save it as UTF-8")
+            )
+        if len(line.expandtabs()) > _MAX_LINE:
+            message = (
+                f"the line is longer than {_MAX_LINE} characters; docutils reads no page with such a line"
+            )
+            raise UnreadablePageError(
+                Diagnostic(Location(file.shown, number), Code.page_syntax, message, "break the line")
+            )
+    return "\n".join(lines)
 
 
 def mend_underlines(lines: list[str], short: Iterable[int], shown: str) -> list[Diagnostic]:
@@ -77,11 +95,12 @@ def mend_underlines(lines: list[str], short: Iterable[int], shown: str) -> list[
     found = []
     for number in sorted(set(short)):
         title, underline = (lines[number - 2] if number > 1 else ""), lines[number - 1].rstrip()
-        if not SIZE_TITLE.fullmatch(title.strip()) or title[:1].isspace():
+        if not SIZE_TITLE.match(title):
             continue
         width = column_width(title.rstrip())
         lines[number - 1] = underline[0] * width
-        message = f"the underline of the heading {title.strip()!r} has {len(underline)} characters"
+        long = f"{len(underline)} character{'' if len(underline) == 1 else 's'}"
+        message = f"the underline of the heading {title.strip()!r} has {long}"
         if number > 2 and lines[number - 3].rstrip() == underline:  # there is a line above the title too
             lines[number - 3] = lines[number - 1]
         hint = f"write {width}: docutils takes this one for text; it was read as a heading"

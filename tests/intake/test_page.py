@@ -286,12 +286,18 @@ def test_the_day_of_the_page(line, added):
     assert places == ([4] if "Last" in line else [])
 
 
-@pytest.mark.parametrize(("underline", "mended"), [("~~~", True), ("~~", True), ("~~~~", False)])
-def test_underlines_that_are_too_short(underline, mended):
-    page = read(page_of(listed(COLUMNS.values()), f"1.5B\n{underline}"))
+@pytest.mark.parametrize(
+    ("underline", "mended"), [("~~~", "3 characters"), ("~", "1 character"), ("~~~~", "")]
+)
+@pytest.mark.parametrize("title", ["1.5B", "1.5B models"])
+def test_underlines_that_are_too_short(underline, mended, title):
+    page = read(page_of(listed(COLUMNS.values()), f"{title}\n{underline}"))
     assert page.runs[0].fields["size"] == "1.5B"
     found = [problem for problem in page.problems if problem.code is Code.page_mended]
-    assert [problem.location.line for problem in found] == ([5] if mended else [])
+    if title == "1.5B":
+        assert bool(found) == bool(mended)
+    message = f"the underline of the heading {title!r} has {mended or '4 characters'}"
+    assert [(problem.location.line, problem.message) for problem in found] == [(5, message)] * len(found)
 
 
 def test_what_only_sphinx_knows_is_no_obstacle():
@@ -335,7 +341,17 @@ def test_encodings(encoding, ends):
     assert read(text.encode(encoding)).runs[0].fields["contributor"] == {"name": "Zoë 张"}
 
 
+@pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_lines_are_counted_as_an_editor_counts_them(separator):
+    text = f"Title\n=====\n\na{separator}b\n\n1.5B\n~~~\n\n{listed(COLUMNS.values())}"
+    page = read(text)
+    assert [(run.fields["size"], run.place.line) for run in page.runs] == [("1.5B", 21)]
+    assert [problem.location.line for problem in page.problems] == [7, 21]
+
+
 @pytest.mark.parametrize(("content", "said"), [
+    ("7B\n".encode("utf-16-le"), "page.rst:1:1: ERROR: a NUL character, as text has it that is UTF-16 without a byte order mark; save it as UTF-8 [verl.encoding]"),
+    (b"a\n" + b"\t" * 1251, "page.rst:2:1: ERROR: the line is longer than 10000 characters; docutils reads no page with such a line; break the line [verl.page_syntax]"),
     (b"ok\n\xff", "page.rst:2:1: ERROR: the page is not UTF-8 text; save it as UTF-8 [verl.encoding]"),
     ("7B".encode("utf-32"), "page.rst:1:1: ERROR: the page is not UTF-8 text; save it as UTF-8 [verl.encoding]"),
     (b"\xff\xfea", "page.rst:1:1: ERROR: the page is not UTF-16-LE text; save it as UTF-8 [verl.encoding]"),
@@ -366,7 +382,7 @@ def test_any_text_gives_a_page_or_a_reason(text):
         assert all(str(problem).startswith("page.rst:") for problem in page.problems)
 
 
-@given(st.lists(st.text(max_size=30), min_size=9, max_size=9))
+@given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=30), min_size=9, max_size=9))
 def test_any_cells_give_a_row_or_a_reason(cells):
     row = [" ".join(cell.split()) for cell in cells]
     page = read(page_of(listed(row, COLUMNS.values())))
