@@ -133,7 +133,7 @@ class Code(Enum):
         "Mend the markup at the place named.",
     )
     page_mended = (
-        "A hand-typed page is read other than docutils reads it.",
+        "Something of a hand-typed page is read, or written out, other than it stands there.",
         "Nothing, if it was meant so; see the message.",
     )
     page_assumed = (

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from .page_tables import Cell
 
 #: As in ``4*H800``, ``4 x H800`` and ``8*GPU 80 GB``.
-RESOURCE = re.compile(r"(?P<count>\d{1,6})\s*[*x×]\s*(?P<card>[A-Za-z][^*]*)", re.IGNORECASE)
+RESOURCE = re.compile(r"(?P<count>[0-9]{1,6})\s*[*x×]\s*(?P<card>[A-Za-z][^*]*)", re.IGNORECASE)
 #: As in ``vllm0.8.3``, ``vLLM 0.8.3`` and ``sglang==0.4.6.post5``.
-INFER = re.compile(rf"(?P<engine>{'|'.join(ENGINES)})(?:[\s=:_-]*v?(?P<version>\d[\w.+-]*))?", re.IGNORECASE)
-_UNNAMED_CARD = re.compile(r"GPUs?(?:\s+(?P<memory>[\d.]+)\s*GB)?", re.IGNORECASE)
+INFER = re.compile(
+    rf"(?P<engine>{'|'.join(ENGINES)})(?:[\s=:_-]*v?(?P<version>[0-9][\w.+-]*))?", re.IGNORECASE
+)
+_UNNAMED_CARD = re.compile(r"GPUs?(?:\s+(?P<memory>[0-9]{1,5}(?:\.[0-9]{1,3})?)\s*GB)?", re.IGNORECASE)
 #: How a page marks rows that nobody tested.
 _WITH_KIND = re.compile(
     r"(?P<tag>.*?)\s*\(?(?P<kind>tested|measured|stated|script[ -]default)\)?", re.IGNORECASE

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from ..catalog.links import is_fixed_ref, repository_place
+from ..catalog.links import Links, is_address, is_fixed_ref, repository_place
 from ..diagnostics import Code, Severity
 from .page_cells import CellError
 
@@ -33,7 +33,10 @@ def script_of(cell: Cell, ref: str | None) -> Reading:
     """
     if cell.broken or (not cell.links and not _is_path(cell.text)):
         said = f"the link {cell.text!r} leads nowhere" if cell.broken else f"{cell.text!r} is no link"
-        raise CellError(said, "link the script at its commit, or remove the text", Code.page_link)
+        hint = "link the script at its commit, or remove the text"
+        if re.search(r"<[^<>]+>$", cell.text):
+            hint = "end it with an underscore, as in `text <address>`_"
+        raise CellError(said, hint, Code.page_link)
     if len(cell.links) > 1:
         message = "there are several links in a cell"
         raise CellError(message, "keep the one to the launch script", Code.page_link)
@@ -46,11 +49,14 @@ def script_of(cell: Cell, ref: str | None) -> Reading:
     if found is None or not is_fixed_ref(found):
         remarks.append(_unpinned(found, ref, address))
         found = ref or found or _DEFAULT_REF
+    elif (written := Links().file(found, path)) != address:
+        hint = f"the page has {address[:200]}; see that both lead to the same file"
+        remarks.append((Code.page_mended, f"the link is written as {written}", hint, Severity.WARNING))
     script = {"ref": found, "path": path}
     name = path.rsplit("/", 1)[-1]
-    if cell.text not in (name, path, address):
+    if cell.text == path or cell.text not in (name, address):
         script["text"] = cell.text
-    if cell.text.removesuffix(".sh") != name.removesuffix(".sh") and "text" in script:
+    if cell.text != path and cell.text.removesuffix(".sh") != name.removesuffix(".sh") and "text" in script:
         message = f"the text {cell.text!r} differs from the name of the file that it links to, {name!r}"
         hint = "both are kept; look which file is meant"
         remarks.append((Code.page_link, message, hint, Severity.WARNING))
@@ -64,8 +70,10 @@ def contributor_of(cell: Cell) -> Reading:
         CellError: there is no name.
     """
     remarks: list[Remark] = []
-    name = " ".join(_EMAIL.sub("", cell.text).split()).strip(" ,;()")
-    if name != cell.text or any(link.lower().startswith("mailto:") for link in cell.links):
+    name, mails = _EMAIL.subn("", cell.text)
+    if mails:
+        name = " ".join(re.sub(r"\(\s*\)", "", name).split()).strip(" ,;")
+    if mails or any(link.lower().startswith("mailto:") for link in cell.links):
         hint = "add a public profile to the run file if the person wants one"
         message = "an e-mail address is left out, for it would be published"
         remarks.append((Code.email_address, message, hint, Severity.WARNING))
@@ -75,7 +83,7 @@ def contributor_of(cell: Cell) -> Reading:
         )
     contributor = {"name": name}
     others = [link for link in cell.links if not link.lower().startswith("mailto:")]
-    profiles = [link for link in others if re.match(r"https?://", link, re.IGNORECASE) and "@" not in link]
+    profiles = [link for link in others if is_address(link) and not _EMAIL.search(unquote(link))]
     if profiles:
         contributor["url"] = profiles[0]
     if len(others) > len(profiles[:1]) or cell.broken:

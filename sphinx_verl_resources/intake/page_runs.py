@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.fields import heading
+from ..catalog.fields import field_text, heading
 from ..catalog.files import DataFile
 from ..catalog.models.run import Run
 from ..catalog.run_ids import suggested_id
@@ -20,7 +20,7 @@ from .page_links import contributor_of, script_of
 from .page_models import checkpoint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ..catalog.catalog import Registry
     from ..catalog.models.architecture import Architecture
@@ -113,7 +113,7 @@ def run_of(
     run = _finished(row, place, fields, known, taken)
     if isinstance(run, PageRun):
         taken.add(run.record.id)
-        return run, problems
+        return run, [*problems, *_respelled(row, run, {problem.code for problem in problems})]
     return None, [*problems, *run]
 
 
@@ -137,6 +137,18 @@ def _read(name: str, row: TypedRow, known: Known) -> tuple[dict[str, Any], list[
         hint = suggest_or(card, known.gpus.names, "add it to gpus.yaml")
         remarks.append((Code.unknown_gpu, f"unknown GPU {card!r}; it is kept", hint, Severity.ERROR))
     return found, remarks
+
+
+def _respelled(row: TypedRow, run: PageRun, told: set[Code]) -> Iterator[Diagnostic]:
+    """Cells that a page built from the run shows in other characters than the typed one."""
+    for name, cell in row.cells.items():
+        shown = field_text(run.record, name)
+        is_told = (
+            Code.email_address in told if name == "contributor" else name == "tag" and "kind" in run.fields
+        )
+        if name in run.fields and shown != cell.text and not is_told:
+            remark = f"{cell.text!r} is written as {shown!r}", "nothing, if both mean the same"
+            yield _problem(run.place, name, (Code.page_mended, *remark, Severity.WARNING))
 
 
 def _problem(place: Location, name: str, remark: Remark) -> Diagnostic:

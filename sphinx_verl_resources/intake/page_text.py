@@ -66,18 +66,14 @@ def page_text(file: DataFile) -> str:
         ) from None
     lines = _SEPARATORS.sub(" ", re.sub(r"\r\n?", "\n", text)).split("\n")
     for number, line in enumerate(lines, 1):
+        place = Location(file.shown, number)
         if "\0" in line:
             message = "a NUL character, as text has it that is UTF-16 without a byte order mark"
-            raise UnreadablePageError(
-                Diagnostic(Location(file.shown, number), Code.encoding, message, "save it as UTF-8")
-            )
+            raise UnreadablePageError(Diagnostic(place, Code.encoding, message, "save it as UTF-8"))
         if len(line.expandtabs()) > _MAX_LINE:
-            message = (
-                f"the line is longer than {_MAX_LINE} characters; docutils reads no page with such a line"
-            )
-            raise UnreadablePageError(
-                Diagnostic(Location(file.shown, number), Code.page_syntax, message, "break the line")
-            )
+            message = f"the line is longer than {_MAX_LINE} characters"
+            hint = "break it: docutils reads no page with such a line"
+            raise UnreadablePageError(Diagnostic(place, Code.page_syntax, message, hint))
     return "\n".join(lines)
 
 
