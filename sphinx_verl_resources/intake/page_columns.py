@@ -54,7 +54,7 @@ def rows_of_runs(table: TypedTable, shown: str) -> Iterator[TypedRow | LostRow |
     A table with other headings that stands under no size class is none of runs, and gives nothing.
     """
     first = table.rows[0] if table.rows else None
-    texts = [" ".join(cell.text.split()) for cell in first or ()]
+    texts = [] if isinstance(first, int) else [cell.text for cell in first or ()]
     columns = [_COLUMNS.get(fold(text)) for text in texts]
     known = [name for name in columns if name]
     alike = len(set(known)) >= _ALIKE
@@ -77,17 +77,19 @@ def rows_of_runs(table: TypedTable, shown: str) -> Iterator[TypedRow | LostRow |
             yield Diagnostic(place, Code.page_row, message, f"the size classes are {', '.join(SIZES)}")
         else:
             message = f"a table of runs stands under {table.title!r}, which is no size class"
+            if len(set(SIZE_TITLE.findall(table.title))) > 1:
+                message = f"a table of runs stands under {table.title!r}, which names several sizes"
             yield Diagnostic(place, Code.unknown_size, message, sizes_hint(table.title))
         return
     before = table.line
     for cells in table.rows[1:]:
-        line = min((cell.line for cell in cells or () if cell.line), default=before)
-        before = line
-        if cells is None:
+        if isinstance(cells, int):
             message = "a row of the list is no list of cells"
-            hint = "begin its cells with '* -', '  -'"
-            yield LostRow(Diagnostic(Location(shown, line), Code.page_row, message, hint))
-        elif all(cell.is_empty for cell in cells):
+            hint = "begin its first cell with '* -', and let the hyphens of all others stand below that one's"
+            yield LostRow(Diagnostic(Location(shown, cells or before), Code.page_row, message, hint))
+            continue
+        line = before = min((cell.line for cell in cells if cell.line), default=before)
+        if all(cell.is_empty for cell in cells):
             continue
         elif len(cells) != len(columns):
             yield LostRow(_other_length(cells, columns, texts, Location(shown, line)))
@@ -97,9 +99,9 @@ def rows_of_runs(table: TypedTable, shown: str) -> Iterator[TypedRow | LostRow |
 
 
 def _size(title: str | None) -> str | None:
-    """The size class that a heading begins with, None if it is none."""
-    match = SIZE_TITLE.match(title) if title else None
-    size = f"{match[1]}B" if match else ""
+    """The size class that a heading names, None if it names none or several."""
+    named = set(SIZE_TITLE.findall(title or ""))
+    size = f"{named.pop()}B" if len(named) == 1 else ""
     return size if size in SIZES else None
 
 
@@ -110,8 +112,9 @@ def _about_columns(
     for index, (text, name) in enumerate(zip(texts, columns, strict=True)):
         if name is None:
             free = [heading(column) for column in PAGE_COLUMNS if column not in columns]
-            message = f"the column {text!r} is not known; it is left out"
-            yield Diagnostic(place, Code.page_cell, message, did_you_mean(text, free))
+            what = f"the column {text!r} is not known" if text else f"column {index + 1} has no heading"
+            hint = did_you_mean(text, free) if text else "write one, or remove the column"
+            yield Diagnostic(place, Code.page_cell, f"{what}; it is left out", hint)
         elif name in columns[:index]:
             message = f"the column {text!r} stands there twice; the first is read"
             yield Diagnostic(place, Code.page_cell, message, "remove one of the two")
@@ -122,13 +125,14 @@ def _other_length(
 ) -> Diagnostic:
     """What a row lacks whose cells are more or fewer than the headings: told, not filled in."""
     pairs = _aligned(cells[:_MOST], columns[:_MOST])
-    said = ", ".join(f"{texts[column]} {cells[cell].text!r}" for cell, column in pairs)
+    said = ", ".join(f"{texts[column]} {cells[cell].text or 'nothing'!r}" for cell, column in pairs)
     missing = [text for index, text in enumerate(texts) if index not in {column for _, column in pairs}]
     taken = {cell for cell, _ in pairs}
     over = [repr(cell.text) for index, cell in enumerate(cells) if index not in taken]
     parts = [f"{_words(missing)} {'is' if len(missing) == 1 else 'are'} missing"] if missing else []
     parts += [f"{_words(over)} {'goes' if len(over) == 1 else 'go'} with no heading"] if over else []
-    message = f"{len(cells)} cells under {len(columns)} headings: {', and '.join(parts)}"
+    count = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+    message = f"{count} under {len(columns)} headings: {', and '.join(parts)}"
     hint = (
         f"no run file is written; the cells that are there read as {said}" if said else "type the row again"
     )

@@ -54,7 +54,7 @@ def script_of(cell: Cell, ref: str | None) -> Reading:
         remarks.append((Code.page_mended, f"the link is written as {written}", hint, Severity.WARNING))
     script = {"ref": found, "path": path}
     name = path.rsplit("/", 1)[-1]
-    if cell.text == path or cell.text not in (name, address):
+    if cell.text != name and (cell.text == path or cell.text != address):
         script["text"] = cell.text
     if cell.text != path and cell.text.removesuffix(".sh") != name.removesuffix(".sh") and "text" in script:
         message = f"the text {cell.text!r} differs from the name of the file that it links to, {name!r}"

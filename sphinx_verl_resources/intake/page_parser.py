@@ -141,6 +141,12 @@ class _LenientListTable(ListTable):
         rows = ListedRows()
         rows.line = self.lineno
         self.state.nested_parse(self.content, self.content_offset, rows)
+        shapes = [
+            type(child) for child in rows if not isinstance(child, (nodes.system_message, nodes.comment))
+        ]
+        if shapes != [nodes.bullet_list]:
+            message = "The list-table holds something else than one list"
+            return [self.reporter.error(message, line=self.lineno)]
         return [rows]
 
 

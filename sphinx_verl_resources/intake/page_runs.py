@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 #: Columns without which a row is no run.
 _NEEDED = ("tag", "model", "task", "gpus", "train", "infer")
 _TODO = "TODO"
+#: What follows is the day of a page; of a sentence with these words it is none.
+_LAST_UPDATED = re.compile(r"\W{0,9}last\s+updated?\b(?:\W{0,5}:\W{0,5}|\W{1,5}(?=[0-9]))(.*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -186,15 +188,13 @@ def _finished(
 def last_updated(lines: list[str], shown: str) -> tuple[date | None, Diagnostic | None]:
     """The day of the page's "Last updated" line, and what there is to say about it."""
     for number, line in enumerate(lines, 1):
-        match = re.search(
-            r"last\s+updated\W{1,5}([0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4})", line, re.IGNORECASE
-        )
+        match = _LAST_UPDATED.match(line)
         if not match:
             continue
         place = Location(shown, number)
         day = _day(match[1])
         if day is None:
-            message = f"the page's date {match[1]!r} is not understood; no run is dated"
+            message = f"the page's date {match[1].strip(' .*_|')!r} is not understood; no run is dated"
             return None, Diagnostic(place, Code.page_cell, message, "write it as 06/25/2025, month first")
         message = f"all runs are dated {day.isoformat()}, the day of the page's last update"
         hint = "correct 'added' where a row is older"
@@ -204,7 +204,8 @@ def last_updated(lines: list[str], shown: str) -> tuple[date | None, Diagnostic 
 
 def _day(text: str) -> date | None:
     """A day, with the year or, as verl's pages have it, the month first."""
-    parts = re.split(r"[-/.]", text)
+    match = re.match(r"([0-9]{1,4})([-/.])([0-9]{1,2})\2([0-9]{1,4})\b", text)
+    parts = match.group(1, 3, 4) if match else ("", "", "")
     try:
         if len(parts[0]) == 4:
             return date(int(parts[0]), int(parts[1]), int(parts[2]))

@@ -50,12 +50,12 @@ class TypedTable:
     Attributes:
         title: of the section that it stands in and that names a size class, None if there is none.
         line: where it begins.
-        rows: all of them, with that of the headings; None for one that is no list of cells.
+        rows: all of them, with that of the headings; the line of one that is no list of cells.
     """
 
     title: str | None
     line: int
-    rows: tuple[tuple[Cell, ...] | None, ...]
+    rows: tuple[tuple[Cell, ...] | int, ...]
 
 
 def tables_of(document: nodes.document) -> Iterator[TypedTable]:
@@ -63,24 +63,24 @@ def tables_of(document: nodes.document) -> Iterator[TypedTable]:
     for node in document.findall(lambda node: isinstance(node, (nodes.table, ListedRows))):
         assert isinstance(node, nodes.Element)
         rows = _listed(node) if isinstance(node, ListedRows) else _typed(node)
-        lines = [cell.line for row in rows for cell in row or () if cell.line]
+        lines = [cell.line for row in rows if not isinstance(row, int) for cell in row if cell.line]
         yield TypedTable(_title_of(node), node.line or min(lines, default=1), rows)
 
 
-def _listed(node: Element) -> tuple[tuple[Cell, ...] | None, ...]:
+def _listed(node: Element) -> tuple[tuple[Cell, ...] | int, ...]:
     """The rows of a list of lists."""
     lists = [child for child in node if isinstance(child, nodes.bullet_list)]
-    rows: list[tuple[Cell, ...] | None] = []
+    rows: list[tuple[Cell, ...] | int] = []
     for item in (item for outer in lists for item in outer):
         inner = _without_messages(item)
         if len(inner) == 1 and isinstance(inner[0], nodes.bullet_list):
             rows.append(tuple(map(_cell, inner[0].children)))
         else:
-            rows.append(None)
+            rows.append(_cell(item).line)
     return tuple(rows)
 
 
-def _typed(node: Element) -> tuple[tuple[Cell, ...] | None, ...]:
+def _typed(node: Element) -> tuple[tuple[Cell, ...] | int, ...]:
     """The rows of a table that docutils has read; a table within a cell is one of its own."""
     groups = (group for group in node if isinstance(group, nodes.tgroup))
     parts = (part for group in groups for part in group if isinstance(part, (nodes.thead, nodes.tbody)))

@@ -59,11 +59,9 @@ def page_text(file: DataFile) -> str:
             raise UnicodeDecodeError("utf-32", file.content[:4], 0, 4, "UTF-32")
         text = file.content[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
-        line = file.content.count(b"\n", 0, len(mark) + error.start) + 1
+        place = Location(file.shown, file.content.count(b"\n", 0, len(mark) + error.start) + 1)
         message = f"the page is not {(encoding or 'utf-8').upper()} text"
-        raise UnreadablePageError(
-            Diagnostic(Location(file.shown, line), Code.encoding, message, "save it as UTF-8")
-        ) from None
+        raise UnreadablePageError(Diagnostic(place, Code.encoding, message, "save it as UTF-8")) from None
     lines = _SEPARATORS.sub(" ", re.sub(r"\r\n?", "\n", text)).split("\n")
     for number, line in enumerate(lines, 1):
         place = Location(file.shown, number)

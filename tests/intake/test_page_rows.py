@@ -31,7 +31,7 @@ def listed(*rows) -> str:
     (("MIN", "GRPO", "2*H800", "\\", "fsdp", "vllm0.8.2"), "6 cells under 9 headings: Model, Link and Contributor are missing"),
     (("MIN", "Qwen2-7B", "GRPO", "2*H800", "16", "fsdp", "vllm0.8.2", "a.sh"), "8 cells under 9 headings: Contributor is missing"),
     (("MIN", "Qwen2-7B", "GRPO", "16", "fsdp", "vllm0.8.2", "a.sh", "Jane"), "8 cells under 9 headings: Resource is missing"),
-    (("Qwen2-7B",), "1 cells under 9 headings: Tag, Task, Resource, MaxBatch, Train, Infer, Link and Contributor are missing"),
+    (("Qwen2-7B",), "1 cell under 9 headings: Tag, Task, Resource, MaxBatch, Train, Infer, Link and Contributor are missing"),
     (("MIN", "Qwen2-7B", "GRPO", "2*H800", "16", "fsdp", "8*H20", "vllm0.8.2", "a.sh", "Jane"), "10 cells under 9 headings: '8*H20' goes with no heading"),
 ])  # fmt: skip
 def test_what_is_missing(cells, words):
