@@ -6,26 +6,28 @@ import json
 import os
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..catalog.files import RUNS
+from ..catalog.files import RUNS, bundled_directory
+from ..catalog.links import is_fixed_ref
 from ..catalog.load import load_catalog
-from ..diagnostics import Code, Severity
+from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean, suggest_or
 from ..intake.page import Known, UnreadablePageError, read_page
 from ..intake.page_compare import differences
+from ..intake.page_leftovers import leftovers
 from ..render.problems import plain_problem
-from .data import data_snapshot, default_paths, facts_of, read_file, read_snapshot
+from .data import data_snapshot, default_paths, facts_of, holds_data, read_file, read_snapshot
 from .terminal import report
 from .writing import create_file, replace_file
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..catalog.catalog import Catalog
     from ..catalog.files import Snapshot
-    from ..diagnostics import Diagnostic
     from ..intake.page import Page
 
 NAME = "import-rst"
@@ -76,16 +78,18 @@ def run(options: argparse.Namespace) -> int:
     models = dict(_pair(text) for text in options.model)
     unknown = [name for name in models.values() if name not in facts.architectures]
     if unknown:
-        return _refused(f"--model: there is no checkpoint {unknown[0]!r}; add it to architectures.yaml first")
+        near = suggest_or(unknown[0], facts.architectures.names, "add it to architectures.yaml first")
+        return _refused(f"--model: there is no checkpoint {unknown[0]!r}; {near}")
     known = Known(facts.gpus, facts.architectures, models, options.ref)
     try:
         page = read_page(read_file(options.page), known)
     except UnreadablePageError as error:
         report([error.problem])
         return 2
+    page = replace(page, problems=(*_labels_without_rows(page, models), *page.problems))
     if options.check:
         return _compared(page, load_catalog(snapshot), options)
-    return _written(page, options)
+    return _written(page, snapshot, options)
 
 
 def _wrong_options(options: argparse.Namespace) -> str:
@@ -94,6 +98,8 @@ def _wrong_options(options: argparse.Namespace) -> str:
         return "name the data directory to write to with --output DIR, or look first with --dry-run"
     if any("=" not in text for text in options.model):
         return "--model: expected LABEL=CHECKPOINT, as in Qwen2-70B=Qwen/Qwen2-72B-Instruct"
+    if options.ref is not None and not is_fixed_ref(options.ref):
+        return f"--ref: {options.ref[:80]!r} is neither a commit nor a release, which stay what they are"
     return ""
 
 
@@ -105,6 +111,22 @@ def _refused(message: str) -> int:
 def _pair(text: str) -> tuple[str, str]:
     label, _, checkpoint = text.partition("=")
     return label.strip(), checkpoint.strip()
+
+
+def _labels_without_rows(page: Page, models: Mapping[str, str]) -> list[Diagnostic]:
+    """What ``--model`` names and no row that is read has, which is mostly a slip of the pen."""
+    labels = {run.record.short_name for run in page.runs}
+    return [
+        Diagnostic(
+            Location("command line"),
+            Code.unknown_model,
+            f"--model: no row of the page has the model {label!r}",
+            did_you_mean(label, labels),
+            Severity.WARNING,
+        )
+        for label in models
+        if label not in labels
+    ]
 
 
 def _snapshot(options: argparse.Namespace) -> Snapshot:
@@ -119,7 +141,8 @@ def _snapshot(options: argparse.Namespace) -> Snapshot:
 
 
 def _compared(page: Page, catalog: Catalog, options: argparse.Namespace) -> int:
-    data = options.output or next(iter(default_paths()), "the dataset of the package")
+    usual = [name for name in default_paths() if holds_data(name)]
+    data = options.output or next(iter(usual), bundled_directory().shown)
     found = [*differences(page.runs, catalog.runs.values(), data)]
     broken = [problem for problem in catalog.diagnostics if problem.severity is Severity.ERROR]
     about_page = [problem for problem in page.problems if problem.code not in _OF_WRITING]
@@ -128,25 +151,41 @@ def _compared(page: Page, catalog: Catalog, options: argparse.Namespace) -> int:
     return _told(page, problems, f"{counted}, {_counted(len(found), 'difference')}", [], options)
 
 
-def _written(page: Page, options: argparse.Namespace) -> int:
+def _written(page: Page, snapshot: Snapshot, options: argparse.Namespace) -> int:
     """Write what is not there yet; nothing at all where something else is in the way."""
     paths = [Path(options.output or "", RUNS, f"{run.record.id}.yaml") for run in page.runs]
     if options.dry_run:
         return _told(page, page.problems, f"{_counted(page.rows, 'row')}, nothing written", [], options)
     texts = dict(zip(paths, (run.text for run in page.runs), strict=True))
     new = [path for path, text in texts.items() if _read(path) != text]
-    in_the_way = [path for path in new if os.path.lexists(path)]
-    if in_the_way and not options.force:
-        for path in in_the_way:
-            print(f"verl-resources: {path}: exists already; --force replaces it", file=sys.stderr)
+    in_the_way = [path for path in new if path.is_dir() or (not options.force and os.path.lexists(path))]
+    for path in in_the_way:
+        what = "is a directory; remove it" if path.is_dir() else "exists already; --force replaces it"
+        print(f"verl-resources: {path}: {what}", file=sys.stderr)
+    if in_the_way:
+        print("verl-resources: no run file was written", file=sys.stderr)
         return 2
-    for path in new:
-        (replace_file if options.force else create_file)(path, texts[path])
+    _write(new, texts, replace_file if options.force else create_file)
+    folder = os.path.realpath(Path(options.output, RUNS))
+    there = [file for file in snapshot.runs if os.path.realpath(file.path.parent) == folder]
+    page = replace(page, problems=(*page.problems, *leftovers(page.runs, there)))
     counted = f"{_counted(page.rows, 'row')}, {_counted(len(new), 'run file')} written"
     unchanged = len(texts) - len(new)
     return _told(
         page, page.problems, counted + (f", {unchanged} unchanged" if unchanged else ""), new, options
     )
+
+
+def _write(paths: Sequence[Path], texts: Mapping[Path, str], write: Callable[[Path, str], None]) -> None:
+    """Write the files one by one; where one cannot be written, how many were is said with it."""
+    done = 0
+    try:
+        for path in paths:
+            write(path, texts[path])
+            done += 1
+    except OSError as error:
+        before = f"; {done} of {len(paths)} run files were written before it" if done else ""
+        raise OSError(f"{error}{before}") from None
 
 
 def _read(path: Path) -> str | None:

@@ -1,0 +1,204 @@
+"""``import-rst`` as a command: what it writes and where, what is in its way, and what it is told."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sphinx_verl_resources.cli import main, writing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADINGS = ("Tag", "Model", "Task", "Resource", "Train", "Infer")
+ROWS = (
+    ("MIN", "Qwen/Qwen2.5-7B-Instruct", "GRPO", "2*H800", "fsdp", "vllm0.8.2"),
+    ("MIN", "Qwen2-14B", "GRPO", "4*H800", "fsdp", "vllm0.8.2"),
+    ("MIN", "Qwen/Qwen2-7B-Instruct", "PPO", "8*H100", "fsdp", "vllm0.8.2"),
+)
+NAMES = ["qwen2-14b-grpo-4xh800.yaml", "qwen2-5-7b-grpo-2xh800.yaml", "qwen2-7b-ppo-8xh100.yaml"]
+FULL_ID = "qwen2-5-coder-14b-grpo-4xh800"
+MODEL = "Qwen2-14B=Qwen/Qwen2.5-Coder-14B-Instruct"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A folder with a page of three rows, one of them of a model that has to be named."""
+    lines = ["7B", "~~", "", ".. list-table::", ""]
+    for row in (HEADINGS, *ROWS):
+        lines += [f"   {'  -' if index else '* -'} {cell}" for index, cell in enumerate(row)]
+    (tmp_path / "page.rst").write_text("\n".join(lines) + "\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def imported(folder, capsys):
+    """A function: the command on the page; its exit code, output and what it said."""
+
+    def run(*options: str, output: str = "data") -> tuple[int, str, str]:
+        code = main(["import-rst", "page.rst", "--output", output, *options])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def written(folder: Path) -> dict[str, str]:
+    return {
+        path.name: path.read_text("utf-8") for path in sorted(folder.glob("data/runs/*")) if path.is_file()
+    }
+
+
+def test_a_folder_that_is_not_there_is_made(folder, imported):
+    code, out, err = imported()
+    assert (code, sorted(written(folder))) == (1, NAMES)
+    assert out.splitlines()[-1] == "page.rst: 3 rows, 3 run files written, 1 error, 0 warnings"
+    assert err.count("\n") == 1
+    assert "there is no checkpoint called 'Qwen2-14B'" in err
+    assert imported("--check")[1].startswith("page.rst: 3 rows, data: 2 runs, 1 difference, 2 errors")
+
+
+def test_other_files_of_the_folder_stay(folder, imported):
+    (folder / "data").mkdir()
+    (folder / "data/README").write_text("hello")
+    imported()
+    assert (folder / "data/README").read_text() == "hello"
+
+
+def test_nothing_is_written_where_one_of_several_is_in_the_way(folder, imported):
+    path = folder / "data/runs" / NAMES[1]
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    code, out, err = imported()
+    assert (code, out, written(folder)) == (2, "", {NAMES[1]: "mine"})
+    assert f"data/runs/{NAMES[1]}: exists already; --force replaces it" in err
+    assert err.endswith("verl-resources: no run file was written\n")
+    assert imported("--force")[0] == 1
+    whole = written(folder)
+    assert sorted(whole) == NAMES
+    path.unlink()
+    assert "1 run file written, 2 unchanged" in imported()[1]
+    assert written(folder) == whole
+
+
+def test_a_directory_in_the_way_is_not_replaced(folder, imported):
+    (folder / "data/runs" / NAMES[2]).mkdir(parents=True)
+    code, _, err = imported("--force")
+    assert (code, written(folder)) == (2, {})
+    assert f"data/runs/{NAMES[2]}: is a directory; remove it" in err
+
+
+@pytest.mark.parametrize("name", ["file", "file/data"])
+def test_a_file_where_the_folder_belongs(folder, imported, name):
+    (folder / "file").write_text("")
+    code, _, err = imported(output=name)
+    assert (code, (folder / "file").read_text()) == (2, "")
+    assert err.splitlines()[-1].endswith(": cannot be written: not a directory")
+
+
+def test_a_folder_that_cannot_be_written(folder, imported, monkeypatch):
+    def refuse(**_options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(writing.tempfile, "mkstemp", refuse)
+    code, _, err = imported()
+    assert (code, written(folder)) == (2, {})
+    assert "2-5-7b-grpo-2xh800.yaml: cannot be written: permission denied\n" in err
+
+
+def test_how_much_was_written_before_the_disk_was_full(folder, imported, monkeypatch):
+    real, calls = writing.os.fsync, []
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) == 3:
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.os, "fsync", full)
+        code, _, err = imported()
+    assert (code, len(written(folder))) == (2, 2)
+    assert err.splitlines()[-1].endswith("No space left on device; 2 of 3 run files were written before it")
+    assert "1 run file written, 2 unchanged" in imported()[1]
+
+
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_killed_while_writing(folder, imported, options):
+    program = (
+        "import os, sys, signal\n"
+        "real, calls = os.fsync, []\n"
+        "def killed(descriptor):\n"
+        "    calls.append(descriptor)\n"
+        "    len(calls) == 2 and os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    real(descriptor)\n"
+        "os.fsync = killed\n"
+        "from sphinx_verl_resources.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    words = ["import-rst", "page.rst", "--output", "data", *options]
+    done = subprocess.run([sys.executable, "-c", program, *words], cwd=folder, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [name for name in written(folder) if not name.startswith(".")] == [NAMES[1]]
+    assert "2 run files written, 1 unchanged" in imported()[1]
+    fresh = folder / "fresh"
+    imported(output="fresh")
+    assert {path.name: path.read_text("utf-8") for path in fresh.glob("runs/*")} == {
+        name: text for name, text in written(folder).items() if not name.startswith(".")
+    }
+
+
+def test_files_of_rows_whose_checkpoint_was_not_known_before_are_named(folder, imported):
+    imported()
+    code, _, err = imported("--model", MODEL)
+    assert code == 1
+    assert err.splitlines() == [
+        f"data/runs/{NAMES[0]}:1:1: ERROR: the row is imported as {FULL_ID} now that its checkpoint is known; "
+        "delete this file [verl.todo]"
+    ]
+    (folder / "data/runs" / NAMES[0]).unlink()
+    assert imported("--model", MODEL)[::2] == (0, "")
+    assert imported("--check", "--model", MODEL)[::2] == (0, "")
+
+
+def test_files_of_other_rows_are_not_named(folder, imported):
+    imported()
+    path = folder / "data/runs" / NAMES[0]
+    path.write_text(path.read_text("utf-8").replace("count: 4", "count: 16"), "utf-8")
+    assert imported("--model", MODEL)[::2] == (0, "")
+
+
+def test_a_label_that_no_row_has(imported):
+    code, _, err = imported("--model", MODEL, "--model", "Qwen2-41B=Qwen/Qwen2-7B")
+    assert code == 0
+    assert err == (
+        "command line:1:1: WARNING: --model: no row of the page has the model 'Qwen2-41B'; did you mean "
+        "'Qwen2-14B'? [verl.unknown_model]\n"
+    )
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    (("--ref", "main"), "--ref: 'main' is neither a commit nor a release, which stay what they are"),
+    (("--ref", "x y"), "--ref: 'x y' is neither a commit nor a release, which stay what they are"),
+    (("--model", "Qwen2-14B=Qwen/Qwen2.5-Codr-14B-Instruct"),
+     "--model: there is no checkpoint 'Qwen/Qwen2.5-Codr-14B-Instruct'; did you mean "
+     "'Qwen/Qwen2.5-Coder-14B-Instruct'? If not, add it to architectures.yaml first"),
+    (("--model", "Qwen2-14B"), "--model: expected LABEL=CHECKPOINT, as in Qwen2-70B=Qwen/Qwen2-72B-Instruct"),
+])  # fmt: skip
+def test_options_that_cannot_be_meant(folder, imported, options, said):
+    assert imported(*options) == (2, "", f"verl-resources: {said}\n")
+    assert not (folder / "data").exists()
+
+
+def test_without_a_folder_the_page_is_compared_with_the_usual_data(folder, capsys):
+    (folder / "data").mkdir()  # of another kind
+    main(["import-rst", "page.rst", "--check", "--format", "json"])
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    others = {problem["path"] for problem in problems} - {"page.rst"}
+    assert others
+    assert all(path.startswith("sphinx_verl_resources/data/runs/") for path in others)
