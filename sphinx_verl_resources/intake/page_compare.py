@@ -9,14 +9,14 @@ from ..catalog.links import Links
 from ..diagnostics import Code, Diagnostic, Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ..catalog.models.run import Run
     from .page_runs import PageRun
 
 #: Cells that two rows must have in common before they count as the same row, of those that every run has.
 _ALIKE = 4
-_FIRST = ("label", "task", "gpus", "train", "infer", "tag")
+_FIRST = tuple(map(heading, ("model", "task", "gpus", "train", "infer", "tag")))
 
 
 def differences(page: Sequence[PageRun], runs: Iterable[Run], data: str) -> Iterator[Diagnostic]:
@@ -27,22 +27,22 @@ def differences(page: Sequence[PageRun], runs: Iterable[Run], data: str) -> Iter
         runs: those of the data.
         data: the data as messages name them.
     """
-    left = sorted(runs, key=lambda run: run.id)
-    pairs = _paired(page, left)
+    there = {run.id: run for run in sorted(runs, key=lambda run: run.id)}
+    pairs = _paired(page, there)
     for typed, run in pairs:
         if run is None:
             message = f"the data have no run like the row {_named(typed.record)}"
             yield Diagnostic(typed.place, Code.page_differs, message, "import the page, or remove the row")
             continue
-        left.remove(run)
-        here, there = _cells(typed.record), _cells(run)
-        for name in here:
-            if here[name] != there[name]:
-                message = (
-                    f"{name}: the page has {here[name] or 'nothing'!r}, {run.id} {there[name] or 'nothing'!r}"
+        del there[run.id]
+        shown, recorded = _cells(typed.record), _cells(run)
+        for name in shown:
+            if shown[name] != recorded[name]:
+                both = f"the page has {shown[name] or 'nothing'!r}, {run.id} {recorded[name] or 'nothing'!r}"
+                yield Diagnostic(
+                    typed.place, Code.page_differs, f"{name}: {both}", "correct the one that is wrong"
                 )
-                yield Diagnostic(typed.place, Code.page_differs, message, "correct the one that is wrong")
-    for run in left:
+    for run in there.values():
         message = f"the page has no row like the run {run.id}, {_named(run)}"
         place = Location(f"{data}/runs/{run.id}.yaml")
         yield Diagnostic(
@@ -50,15 +50,16 @@ def differences(page: Sequence[PageRun], runs: Iterable[Run], data: str) -> Iter
         )
 
 
-def _paired(page: Sequence[PageRun], runs: Sequence[Run]) -> list[tuple[PageRun, Run | None]]:
+def _paired(page: Sequence[PageRun], runs: Mapping[str, Run]) -> list[tuple[PageRun, Run | None]]:
     """Each row of a page with the run that is most like it; the surest pairs are made first."""
     found: dict[int, Run] = {}
-    free = {run.id: run for run in runs}
+    free = dict(runs)
+    recorded = [(run_id, _cells(run)) for run_id, run in runs.items()]
     scores = [
-        (-score, index, run.id)
-        for index, typed in enumerate(page)
-        for run in runs
-        if (score := _likeness(typed.record, run))
+        (-score, index, run_id)
+        for index, shown in enumerate(_cells(typed.record) for typed in page)
+        for run_id, cells in recorded
+        if (score := _likeness(shown, cells))
     ]
     for _, index, run_id in sorted(scores):
         if index not in found and run_id in free:
@@ -66,16 +67,11 @@ def _paired(page: Sequence[PageRun], runs: Sequence[Run]) -> list[tuple[PageRun,
     return [(typed, found.get(index)) for index, typed in enumerate(page)]
 
 
-def _likeness(one: Run, other: Run) -> int:
+def _likeness(one: Mapping[str, str], other: Mapping[str, str]) -> int:
     """How many cells two rows have in common; 0 where they cannot be the same row."""
-    here, there = _cells(one), _cells(other)
-    same = [name for name in here if here[name] == there[name]]
-    first = sum(here[name] == there[name] for name in map(_heading, _FIRST))
-    return len(same) if one.size == other.size and first >= _ALIKE else 0
-
-
-def _heading(name: str) -> str:
-    return heading("model" if name == "label" else name)
+    if one["Size"] != other["Size"] or sum(one[name] == other[name] for name in _FIRST) < _ALIKE:
+        return 0
+    return sum(one[name] == other[name] for name in one)
 
 
 def _cells(run: Run) -> dict[str, str]:

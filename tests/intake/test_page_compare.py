@@ -1,0 +1,80 @@
+"""A typed page beside the data: every difference is named, in both directions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sphinx_verl_resources.catalog.files import DataFile
+from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.intake import page_compare
+from sphinx_verl_resources.intake.page import Known, read_page
+
+LINK = "`a.sh <https://github.com/verl-project/verl/blob/2239fd0/examples/{}.sh>`__"
+ROW = {
+    "Tag": "MIN", "Model": "Qwen/Qwen2.5-7B", "Task": "GRPO", "Resource": "2*H800", "MaxBatch": "16",
+    "Train": "fsdp", "Infer": "vllm0.8.2", "Link": LINK.format("a"), "Contributor": "Jane",
+}  # fmt: skip
+
+
+def rows(*changes, size="7B"):
+    """What is read of a page with a row for each of these changes."""
+    lines = [size, "~~~~", "", ".. list-table::", ""]
+    for row in (ROW, *(({**ROW, **change}.values()) for change in changes)):
+        lines += [f"   {'  -' if index else '* -'} {cell}" for index, cell in enumerate(row)]
+    facts = load_facts([])
+    file = DataFile(Path("page.rst"), "page.rst", "\n".join(lines).encode())
+    return read_page(file, Known(facts.gpus, facts.architectures)).runs
+
+
+def said(page, data) -> list[str]:
+    found = page_compare.differences(page, [row.record for row in data], "data")
+    return [f"{problem.location.path}: {problem.message}" for problem in found]
+
+
+def test_a_page_is_like_itself_in_any_order():
+    changes = [{}, {"Tag": "RECOMMENDED"}, {"Resource": "4*H800"}, {"MaxBatch": "\\"}, {"Link": ""}]
+    assert said(rows(*changes), rows(*changes[::-1])) == []
+
+
+RUN = "qwen2-5-7b-grpo-2xh800"
+
+
+@pytest.mark.parametrize(("change", "messages"), [
+    ({"MaxBatch": "17"}, [f"page.rst: MaxBatch: the page has '17', {RUN} '16'"]),
+    ({"MaxBatch": ""}, [f"page.rst: MaxBatch: the page has 'nothing', {RUN} '16'"]),
+    ({"Tag": "RECOMMENDED", "Infer": "sglang"}, [
+        f"page.rst: Tag: the page has 'RECOMMENDED', {RUN} 'MIN'", f"page.rst: Infer: the page has 'sglang', {RUN} 'vllm0.8.2'",
+    ]),
+    ({"Link": LINK.format("b").replace("a.sh", "b.sh")}, [
+        f"page.rst: Link: the page has 'b.sh', {RUN} 'a.sh'",
+        "page.rst: the address of Link: the page has 'https://github.com/verl-project/verl/blob/2239fd0/examples/b.sh', "
+        f"{RUN} 'https://github.com/verl-project/verl/blob/2239fd0/examples/a.sh'",
+    ]),
+    ({"Task": "PPO", "Resource": "8*H20", "Train": "megatron"}, [
+        "page.rst: the data have no run like the row Qwen/Qwen2.5-7B, PPO on 8*H20, under 7B",
+        f"data/runs/{RUN}.yaml: the page has no row like the run {RUN}, Qwen/Qwen2.5-7B, GRPO on 2*H800, under 7B",
+    ]),
+])  # fmt: skip
+def test_differences_are_named(change, messages):
+    assert said(rows(change), rows({})) == messages
+
+
+def test_rows_of_another_size_are_not_the_same():
+    assert len(said(rows({}, size="14B"), rows({}))) == 2
+
+
+def test_the_surest_pairs_are_made_first():
+    page = rows({"MaxBatch": "17"}, {"Infer": "sglang"})
+    assert said(page, rows({"Infer": "sglang"}, {})) == [
+        "page.rst: MaxBatch: the page has '17', qwen2-5-7b-grpo-2xh800-fsdp '16'"
+    ]
+
+
+def test_cells_are_made_once_for_each_row(monkeypatch):
+    page = rows(*({"MaxBatch": str(number)} for number in range(1, 21)))
+    real, calls = page_compare._cells, []
+    monkeypatch.setattr(page_compare, "_cells", lambda run: calls.append(run) or real(run))
+    assert said(page, page) == []
+    assert len(calls) <= 4 * len(page)
