@@ -125,7 +125,7 @@ def _other_length(
 ) -> Diagnostic:
     """What a row lacks whose cells are more or fewer than the headings: told, not filled in."""
     pairs = _aligned(cells[:_MOST], columns[:_MOST])
-    said = ", ".join(f"{texts[column]} {cells[cell].text or 'nothing'!r}" for cell, column in pairs)
+    said = ", ".join(f"{texts[column]} {_quoted(cells[cell])}" for cell, column in pairs)
     missing = [text for index, text in enumerate(texts) if index not in {column for _, column in pairs}]
     taken = {cell for cell, _ in pairs}
     over = [repr(cell.text) for index, cell in enumerate(cells) if index not in taken]
@@ -137,6 +137,10 @@ def _other_length(
         f"no run file is written; the cells that are there read as {said}" if said else "type the row again"
     )
     return Diagnostic(place, Code.page_row, message, hint, Severity.ERROR)
+
+
+def _quoted(cell: Cell) -> str:
+    return repr(cell.text) if cell.text else "nothing"
 
 
 def _aligned(cells: Sequence[Cell], columns: Sequence[str | None]) -> list[tuple[int, int]]:
