@@ -37,7 +37,7 @@ def blocks(guide, language: str, *classes: str) -> list[str]:
 
 
 def commands(guide) -> list[tuple[str, int]]:
-    """The commands of the page but the one that needs an index, and the exit code of each."""
+    """The commands of the page but those that need an index, and the exit code of each."""
     found = []
     for block in guide:
         if "console" in block["classes"]:
@@ -149,16 +149,17 @@ def followed(guide, shell, needs):
 
 
 def test_the_page_shows_the_commands_that_are_run(followed):
-    names = [re.match(r"(for|sphinx-build|verl-resources \S+)", text)[1] for text, _ in followed["steps"]]
+    names = [re.match(r"(\{|for|sphinx-build|verl-resources \S+)", text)[1] for text, _ in followed["steps"]]
     imported = "verl-resources import-rst"
     assert names == [
-        imported, imported, "verl-resources schema", "verl-resources check", imported, "sphinx-build", "for",
+        imported, imported, "verl-resources schema", "verl-resources check", "{", "verl-resources check",
+        imported, "sphinx-build", "for",
     ]  # fmt: skip
 
 
 def test_what_the_page_says_is_what_the_commands_print(guide, followed):
     shown = [line for text in blocks(guide, "text", "said") for line in text.splitlines()]
-    assert len(shown) == 4
+    assert len(shown) == 9
     for line in shown:
         assert line in followed["said"]
 
