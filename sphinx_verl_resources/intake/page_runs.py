@@ -149,7 +149,7 @@ def _respelled(row: TypedRow, run: PageRun, told: set[Code]) -> Iterator[Diagnos
             Code.email_address in told if name == "contributor" else name == "tag" and "kind" in run.fields
         )
         if name in run.fields and shown != cell.text and not is_told:
-            remark = f"{cell.text!r} is written as {shown!r}", "nothing, if both mean the same"
+            remark = f"{cell.text!r} is written as {shown!r}", "correct the run file if that is not meant"
             yield _problem(run.place, name, (Code.page_mended, *remark, Severity.WARNING))
 
 
