@@ -15,6 +15,8 @@ from .models.run import Run
 from .yaml_data import read_yaml
 
 SCHEMA_LINE = "# yaml-language-server: $schema={}"
+#: The same as it is read: the group is the address of the schema, and what follows a blank is a remark.
+SCHEMA_LINE_READ = re.compile(re.escape(SCHEMA_LINE.format("")) + r"(\S+)(?=\s|\Z)")
 #: Where the schema lies, seen from the folder of run files.
 RUN_SCHEMA = "../schema/run.json"
 

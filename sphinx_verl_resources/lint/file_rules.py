@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..catalog.run_text import FIELD_ORDER, SCHEMA_LINE
+from ..catalog.run_text import FIELD_ORDER, SCHEMA_LINE, SCHEMA_LINE_READ
 from ..diagnostics import Location
 from .rule import Finding, at_key, at_value
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ..catalog.yaml_data import Loc
     from .tree import SourceFile
 
-_SCHEMA_LINE = re.compile(re.escape(SCHEMA_LINE.format("")) + r"(\S+)\s*\Z")
 #: Kinds whose files lie in a folder of their own, a level below the schemas.
 _BELOW = frozenset({"run", "cases"})
 #: Values of a run that can look like numbers and are none.
@@ -31,7 +30,7 @@ def schema_line(file: SourceFile) -> Iterator[Finding]:
     """The first line leads editors to the schema."""
     hint = f"the first line is {SCHEMA_LINE.format(schema_target(file.kind))}"
     first = file.document.text.split("\n", 1)[0]
-    found = _SCHEMA_LINE.match(first)
+    found = SCHEMA_LINE_READ.match(first)
     if not found:
         yield Finding(Location(file.shown, 1, 1), "the first line does not name the schema", hint)
     elif found[1].rsplit("/", 1)[-1] != f"{file.kind}.json":

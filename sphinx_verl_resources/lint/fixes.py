@@ -15,7 +15,7 @@ import yaml
 from ..catalog.links import is_fixed_ref, repository_place
 from ..catalog.models.base import SLUG
 from ..catalog.models.run import Run
-from ..catalog.run_text import FIELD_ORDER, RUN_SCHEMA, SCHEMA_LINE
+from ..catalog.run_text import FIELD_ORDER, RUN_SCHEMA, SCHEMA_LINE, SCHEMA_LINE_READ
 from ..catalog.validation import models_in
 from ..catalog.yaml_data import read_yaml
 from .yaml_edit import at, plain, quoted, replaced, scalar, values, with_keys_in_order, without
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Fields whose values look like numbers and are none.
 _QUOTED = frozenset({"version", "verl", "torch", "lines", "ref"})
+#: A line above the data: a comment, nothing, or a mark of YAML.
+_ABOVE_DATA = re.compile(r"#.*|\s*|---|%.*")
 #: An address without its scheme.
 _BARE_ADDRESS = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.){1,5}[a-z]{2,12}/[^\s\"'{}\[\],#]*")
 
@@ -67,15 +69,43 @@ def repaired(text: str, stem: str, commit_of: CommitOf = _unknown) -> tuple[str,
     >>> [repair.done for repair in repairs]
     ['fields brought into order', 'schema line added', "id 'b' made 'a', as the file is called"]
     """
-    ends = "\r\n" if "\r\n" in text else "\n"
-    work = _Work(text.replace("\r\n", "\n"))
-    if not _leaves(work.text):
+
+    def change(plain: str) -> tuple[str, tuple[Repair, ...]]:
+        work = _Work(plain)
+        if not _leaves(plain):
+            return plain, ()
+        for repair in (_identify, _quote, _take_apart, _complete, _drop_name, _order, _lead_to_schema):
+            repair(work, stem)
+            if repair is _take_apart:
+                _pin(work, commit_of)
+        return work.text, tuple(sorted(work.done))
+
+    return _with_line_ends(text, change)
+
+
+def with_schema_line(text: str, target: str) -> tuple[str, tuple[Repair, ...]]:
+    """A data file whose first line leads to its schema, and what was changed for that.
+
+    Args:
+        text: the file.
+        target: where the schema lies, seen from the file.
+    """
+    return _with_line_ends(text, lambda plain: _led_to_schema(plain, target))
+
+
+def _with_line_ends(
+    text: str, change: Callable[[str], tuple[str, tuple[Repair, ...]]]
+) -> tuple[str, tuple[Repair, ...]]:
+    r"""Change a text as if its lines ended in ``\n``; the result has the ends that most of them have.
+
+    A text with a carriage return alone is left as it is, for its lines are not those that an editor shows.
+    """
+    plain = text.replace("\r\n", "\n")
+    if "\r" in plain:
         return text, ()
-    for repair in (_identify, _quote, _take_apart, _complete, _drop_name, _order, _lead_to_schema):
-        repair(work, stem)
-        if repair is _take_apart:
-            _pin(work, commit_of)
-    return work.text.replace("\n", ends), tuple(sorted(work.done))
+    ends = "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
+    new, repairs = change(plain)
+    return (new.replace("\n", ends), repairs) if repairs else (text, ())
 
 
 @dataclass
@@ -106,26 +136,29 @@ class _Work:
         return found
 
 
-def with_schema_line(text: str, target: str) -> tuple[str, tuple[Repair, ...]]:
-    """A data file whose first line leads to its schema, and what was changed for that.
-
-    Args:
-        text: the file.
-        target: where the schema lies, seen from the file.
-    """
-    line = SCHEMA_LINE.format(target)
-    first, _, others = text.partition("\n")
-    if not first.startswith(SCHEMA_LINE.format("")):
-        return f"{line}\n{text}", (Repair(1, "schema line added"),)
-    if first.rstrip().rsplit("/", 1)[-1] == target.rsplit("/", 1)[-1]:
-        return text, ()
-    return f"{line}\n{others}", (Repair(1, "schema line corrected"),)
+def _led_to_schema(text: str, target: str) -> tuple[str, tuple[Repair, ...]]:
+    """The same for lines that end in one way."""
+    lines = text.split("\n")
+    top = next((row for row, line in enumerate(lines) if not _ABOVE_DATA.fullmatch(line)), len(lines))
+    row = next((row for row in range(top) if SCHEMA_LINE_READ.match(lines[row])), None)
+    if row is None:
+        return f"{SCHEMA_LINE.format(target)}\n{text}", (Repair(1, "schema line added"),)
+    done = []
+    found = SCHEMA_LINE_READ.match(lines[row])
+    if found and found[1].rsplit("/", 1)[-1] != target.rsplit("/", 1)[-1]:
+        lines[row] = SCHEMA_LINE.format(target) + lines[row][found.end() :]
+        done.append(Repair(row + 1, "schema line corrected"))
+    if row:  # another one above it would give editors two
+        lines.insert(0, lines.pop(row))
+        done.append(Repair(row + 1, "schema line moved to the top"))
+    return "\n".join(lines), tuple(done)
 
 
 def _lead_to_schema(work: _Work, _stem: str) -> None:
-    new, done = with_schema_line(work.text, RUN_SCHEMA)
-    for repair in done:
-        work.try_text(new, repair.line, repair.done, {})
+    new, done = _led_to_schema(work.text, RUN_SCHEMA)
+    if done:
+        work.try_text(new, done[0].line, done[0].done, {})
+        work.done += done[1:]
 
 
 def _identify(work: _Work, stem: str) -> None:
@@ -134,7 +167,7 @@ def _identify(work: _Work, stem: str) -> None:
         value = work.value(path)
         if path == ("id",) and re.fullmatch(SLUG, stem):
             done = f"id {scalar(value)!r} made {stem!r}, as the file is called"
-            work.try_text(replaced(work.text, value, stem), value.line, done, {path: stem})
+            work.try_text(replaced(work.text, value, _typed(stem)), value.line, done, {path: stem})
 
 
 def _quote(work: _Work, _stem: str) -> None:
@@ -142,8 +175,13 @@ def _quote(work: _Work, _stem: str) -> None:
     for path in work.paths(*_QUOTED):
         value = work.value(path)
         word = plain(value)
-        # A commit that is text as it stands stays so.
-        if not word or path[0] == "settings" or (path[-1] == "ref" and _is_text(word)):
+        # A commit that is text as it stands stays so; null and true are no versions.
+        if (
+            not word
+            or path[0] == "settings"
+            or _is_word_of_yaml(word)
+            or (path[-1] == "ref" and _is_text(word))
+        ):
             continue
         new = replaced(work.text, value, quoted(word))
         work.try_text(new, value.line, f"{_dotted(path)} put in quotes", {path: word})
@@ -176,7 +214,7 @@ def _pin(work: _Work, commit_of: CommitOf) -> None:
         file = at(values(work.text), *path[:-1], "path")
         commit = commit_of(ref, scalar(file) if file else None)
         if commit:
-            new = replaced(work.text, value, commit if _is_text(commit) else quoted(commit))
+            new = replaced(work.text, value, _typed(commit))
             work.try_text(new, value.line, f"{_dotted(path)}: {ref!r} pinned to {commit}", {path: commit})
 
 
@@ -194,7 +232,7 @@ def _with_fields(text: str, value: Value, fields: Mapping[str, str]) -> str:
     start = value.key.start_mark.index
     before = text[text.rfind("\n", 0, start) + 1 : start]
     between = ", " if "{" in before else "\n" + " " * len(before)
-    pairs = (f"{name}: {word if name != 'lines' else quoted(word)}" for name, word in fields.items())
+    pairs = (f"{name}: {_typed(word) if name != 'lines' else quoted(word)}" for name, word in fields.items())
     return text[:start] + between.join(pairs) + text[value.end :]
 
 
@@ -233,6 +271,17 @@ def _orders(text: str) -> Iterator[tuple[Path, tuple[str, ...]]]:
 
 def _is_text(word: str) -> bool:
     return isinstance(read_yaml(word.encode()).data, str)
+
+
+def _is_word_of_yaml(word: str) -> bool:
+    """Whether a scalar without quotes is true, false or null."""
+    value = read_yaml(word.encode()).data
+    return value is None or isinstance(value, bool)
+
+
+def _typed(word: str) -> str:
+    """A text as it stands in YAML: in quotes where it would be something else without."""
+    return word if read_yaml(word.encode()).data == word else quoted(word)
 
 
 def _dotted(path: Path) -> str:

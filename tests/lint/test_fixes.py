@@ -6,13 +6,13 @@ import re
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.files import bundled_directory
 from sphinx_verl_resources.catalog.run_text import FIELD_ORDER
 from sphinx_verl_resources.catalog.yaml_data import read_yaml
-from sphinx_verl_resources.lint.fixes import repaired
+from sphinx_verl_resources.lint.fixes import repaired, with_schema_line
 
 LINE = "# yaml-language-server: $schema=../schema/run.json\n"
 COMMIT = "2239fd0ff7210c80ad63e20581924d1f66167429"
@@ -28,6 +28,7 @@ CASES = {
         ["2: infer.version put in quotes", "3: versions.verl put in quotes"],
     ),
     "a commit": ("script: {ref: 1234567, path: a.sh}\n", 'script: {ref: "1234567", path: a.sh}\n', ["2: script.ref put in quotes"]),
+    "no version at all": ("infer: {engine: vllm, version: ~}\nversions: {verl: null, torch: true}\n", None, []),
     "a commit that is text": ("script: {ref: 8446e41, path: a.sh}\n", None, []),
     "lines of evidence": (
         "evidence:\n- {kind: log, ref: v1, path: a, lines: 40}\n",
@@ -39,6 +40,11 @@ CASES = {
         f"script:\n  path: https://github.com/volcengine/verl/blob/{COMMIT}/examples/a%20b.sh#L7   # here\n",
         f"script:\n  ref: {COMMIT}\n  path: examples/a b.sh   # here\n",
         ["3: script.path: the address taken apart into ref, path"],
+    ),
+    "a link to a commit of digits": (
+        "evidence:\n  - kind: commit\n    url: https://github.com/volcengine/verl/commit/1234567\n",
+        'evidence:\n  - kind: commit\n    ref: "1234567"\n',
+        ["4: evidence.0.url: the address taken apart into ref"],
     ),
     "a link to lines": (
         "evidence:\n  - kind: document\n    url: http://github.com/verl-project/verl/tree/v0.4/docs/a.md?plain=1#L3-L5\n",
@@ -97,6 +103,32 @@ def test_schema_line():
     assert repaired("# yaml-language-server: $schema=https://example.org/run.json\nid: a\n", "a")[1] == ()
 
 
+def test_a_remark_behind_the_schema_stays():
+    wrong = LINE.replace("run.json\n", "gpus.json  # keep me\n")
+    text, repairs = repaired(f"{wrong}id: a\n", "a")
+    assert text == LINE.replace("\n", "  # keep me\n") + "id: a\n"
+    assert [repair.done for repair in repairs] == ["schema line corrected"]
+    assert repaired(text, "a") == (text, ())
+
+
+@pytest.mark.parametrize("above", ["# Licence\n", "---\n", "%YAML 1.1\n# b\n\n---\n"])
+def test_a_schema_line_below_others_is_moved_and_not_doubled(above):
+    text, repairs = repaired(f"{above}{LINE}id: a\n", "a")
+    assert text == f"{LINE}{above}id: a\n"
+    assert [repair.done for repair in repairs] == ["schema line moved to the top"]
+
+
+def test_a_schema_line_that_is_wrong_in_two_ways():
+    wrong = LINE.replace("run.json", "gpus.json")
+    text, repairs = repaired(f"# Licence\n{wrong}id: a\n", "a")
+    assert text == f"{LINE}# Licence\nid: a\n"
+    assert [repair.done for repair in repairs] == ["schema line corrected", "schema line moved to the top"]
+
+
+def test_a_file_name_of_digits():
+    assert repaired(f"{LINE}id: b\n", "2025")[0] == f'{LINE}id: "2025"\n'
+
+
 def test_a_file_name_that_is_no_id():
     assert repaired(f"{LINE}id: b\n", "A b") == (f"{LINE}id: b\n", ())
 
@@ -106,12 +138,32 @@ def test_line_ends_stay():
     assert text == (LINE + "id: a\nsize: 7B\n").replace("\n", "\r\n")
 
 
+def test_line_ends_of_both_kinds_become_those_of_most_lines():
+    text, _repairs = repaired(f"{LINE}size: 7B\r\nid: a\n# end\n", "a")
+    assert text == f"{LINE}id: a\nsize: 7B\n# end\n"
+
+
+@pytest.mark.parametrize("text", ["size: 7B\rid: b\r", f"{LINE}# a\rb\nsize: 7B\nid: b\n"])
+def test_lines_that_end_in_carriage_returns_are_left_alone(text):
+    assert repaired(text, "a") == (text, ())
+
+
+def test_schema_lines_of_other_files():
+    line = "# yaml-language-server: $schema=schema/gpus.json"
+    other = line.replace("gpus", "run")
+    assert with_schema_line("gpus: []\r\n", "schema/gpus.json")[0] == f"{line}\r\ngpus: []\r\n"
+    assert with_schema_line(f"{other}\r\ngpus: []\r\n", "schema/gpus.json")[0] == f"{line}\r\ngpus: []\r\n"
+    old = f"{other}\rgpus: []\r"
+    assert with_schema_line(old, "schema/gpus.json") == (old, ()), "nothing but its first line would be left"
+
+
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_recorded_runs_need_none(path):
     text = path.read_text("utf-8")
     assert repaired(text, path.stem) == (text, ())
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_any_order_comes_back(data):
     """Blocks of recorded files, mixed, with a comment above and behind each: all of them find their places."""
@@ -128,6 +180,7 @@ def _remarked(block: str) -> str:
     return f"{first}  # behind\n{rest}"
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=200) | st.sampled_from(sorted(CASES)).map(lambda name: CASES[name][0]))
 def test_repairs_are_done_once_and_change_no_other_value(text):
     once, _repairs = repaired(text, "a")
