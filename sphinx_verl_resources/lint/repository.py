@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from ..catalog.links import is_fixed_ref
 from ..diagnostics import nearest
 from ..git import GitError, ask_git
 
@@ -32,8 +33,8 @@ class Repository:
     def commit(self, ref: str) -> str | None:
         """The full name of the commit that a commit, tag or branch stands for; None where there is none."""
         if ref not in self._commits:
-            # A clone has branches of its own for few of those of where it comes from.
-            names = (ref, f"refs/remotes/origin/{ref}")
+            # A clone has few of the branches of where it comes from, and may be ahead of those.
+            names = (ref,) if is_fixed_ref(ref) else (f"refs/remotes/origin/{ref}", ref)
             self._commits[ref] = next(filter(None, map(self._resolved, names)), None)
         return self._commits[ref]
 

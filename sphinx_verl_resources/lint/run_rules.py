@@ -173,6 +173,8 @@ def moving_ref(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
     for loc, ref, _path in refs_of(entry.run):
         if not is_fixed_ref(ref):
             commit = tree.repository.commit(ref) if tree.repository else None
+            if tree.repository and not commit:
+                continue  # the checkout has nothing of this name, which is said as such
             hint = f"write {commit}" if commit else "write the commit that it is at"
             message = f"{'.'.join(map(str, loc))}: {ref!r} is a branch, and changes"
             yield at_value(entry.source, loc, message, hint)

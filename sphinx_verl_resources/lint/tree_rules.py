@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..units import GIB, MIB, gib_number
+from ..units import GIB, gib_number
 from .rule import Finding, at_value
 
 if TYPE_CHECKING:
@@ -21,19 +21,32 @@ _ABOUT_MEMORY = re.compile(r"memory|measured|computed|estimate|peak|\bgib\b|\bgb
 
 def duplicate_run(tree: Tree) -> Iterator[Finding]:
     """No two runs are the same."""
-    first: dict[Any, RunEntry] = {}
+    alike: dict[Any, list[RunEntry]] = {}
     for entry in tree.runs:
         run = entry.run
         settings = tuple(sorted((key, repr(value)) for key, value in run.settings.items()))
         card = tree.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
         gpus = run.gpus.count, card.name if card else None, run.gpus.nodes, run.gpus.memory_gb
-        earlier = first.setdefault((run.model, gpus, run.task, run.train, run.infer, settings), entry)
-        if earlier is not entry:
+        others = alike.setdefault((run.model, gpus, run.task, run.train, run.infer, settings), [])
+        earlier = next((other for other in others if not _told_apart(run, other.run)), None)
+        others.append(entry)
+        if earlier:
             message = (
                 f"the run is the same as {earlier.run.id!r}: model, GPUs, task, backend, engine and settings"
             )
             hint = "keep one of the two, or record what tells them apart"
             yield at_value(entry.source, ("id",), message, hint)
+
+
+def _told_apart(one: Run, other: Run) -> bool:
+    """Whether both name a version or a script, and not the same; settings may stand in the script alone."""
+    pairs = [(one.script and one.script.path, other.script and other.script.path)]
+    if one.versions and other.versions:
+        pairs += [
+            (one.versions.verl, other.versions.verl),
+            (one.versions.torch, other.versions.torch),
+        ]
+    return any(first and second and first != second for first, second in pairs)
 
 
 def recommended_below_min(tree: Tree) -> Iterator[Finding]:
@@ -55,16 +68,20 @@ def recommended_below_min(tree: Tree) -> Iterator[Finding]:
 
 
 def _takes_less(one: Run, other: Run, tree: Tree) -> bool:
-    """Whether the memory of all GPUs is less; where a card is not known, whether it is fewer of the same."""
+    """Whether the memory of all GPUs is less; where it is not known, whether they are fewer of the same."""
     sizes = [_memory(run, tree) for run in (one, other)]
     if sizes[0] is not None and sizes[1] is not None:
         return sizes[0] < sizes[1]
-    return one.gpus.type == other.gpus.type and one.gpus.count < other.gpus.count
+    return (
+        one.gpus.type is not None and one.gpus.type == other.gpus.type and one.gpus.count < other.gpus.count
+    )
 
 
 def _memory(run: Run, tree: Tree) -> float | None:
+    """The memory of all GPUs in GB as sold; what drivers report differs between cards of 80 GB."""
     card = tree.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
-    return float(run.gpus.count * card.memory_mib * MIB) if card else None
+    each = card.memory_gb if card else run.gpus.memory_gb
+    return run.gpus.count * each if each else None
 
 
 def far_from_computed(tree: Tree) -> Iterator[Finding]:

@@ -99,6 +99,22 @@ def test_a_branch_is_given_as_the_commit_that_it_is_at(checked, repository):
     assert f"'main' is a branch, and changes; write {repository.commit('main')} [verl.moving_ref]" in found
 
 
+def test_a_branch_that_is_nowhere_is_said_to_be_missing_and_nothing_else(checked, repository):
+    checked.run(script=script(ref="nowhere"))
+    assert checked.codes(repository) == ["unknown_ref"]
+    assert checked.codes() == ["moving_ref"]
+
+
+def test_a_branch_is_where_others_see_it(repository, verl_git, tmp_path):
+    """A commit that was never pushed has no page to link."""
+    verl_git(tmp_path, "clone", "-q", str(repository.path), "clone")
+    clone = open_repository(str(tmp_path / "clone"), "clone")
+    verl_git(clone.path, "commit", "-q", "--allow-empty", "-m", "Mine")
+    assert clone.commit("main") == clone.commit("HEAD") == repository.commit("main")
+    verl_git(clone.path, "branch", "mine")
+    assert clone.commit("mine") == verl_git(clone.path, "rev-parse", "mine") != repository.commit("main")
+
+
 def test_branches_of_where_the_clone_comes_from(repository, verl_git, tmp_path):
     verl_git(repository.path, "branch", "feature")
     verl_git(tmp_path, "clone", "-q", str(repository.path), "clone")

@@ -118,6 +118,63 @@ def test_the_same_run_twice(checked, changes, found):
     assert checked.codes() == found
 
 
+PATH = "examples/tuning/{}.sh"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        ({"versions": {"verl": "0.7.0"}}, {"versions": {"verl": "0.8.0"}}, []),
+        ({"versions": {"verl": "0.8.0"}}, {"versions": {"verl": "0.8.0"}}, ["duplicate_run"]),
+        ({"versions": {"verl": "0.8.0", "torch": "2.6.0"}}, {"versions": {"torch": "2.8.0"}}, []),
+        (
+            {"script": {"ref": "v0.4.0", "path": PATH.format("a")}},
+            {"script": {"ref": "v0.5.0", "path": PATH.format("b")}},
+            [],
+        ),
+        (
+            {"script": {"ref": "v0.4.0", "path": PATH.format("a")}},
+            {"script": {"ref": "v0.5.0", "path": PATH.format("a")}},
+            ["duplicate_run"],
+        ),
+        ({"script": {"ref": "v0.4.0", "path": PATH.format("a")}}, {}, ["duplicate_run"]),
+    ],
+)
+def test_runs_are_not_the_same_where_both_say_what_tells_them_apart(checked, one, other, found):
+    stated = {"tag": None, "kind": "stated"}
+    checked.run(**{**stated, **one})
+    checked.run("b", **{**stated, **other})
+    assert [code for code in checked.codes() if code == "duplicate_run"] == found
+
+
+def test_the_same_run_three_times_is_said_of_two(checked):
+    for name, version in (("a", "0.7.0"), ("b", "0.8.0"), ("c", "0.8.0")):
+        checked.run(name, versions={"verl": version})
+    (found,) = checked.problems()
+    assert found.startswith("data/runs/c.yaml:2:5: WARNING: the run is the same as 'b'")
+
+
+@pytest.mark.parametrize(
+    ("least", "recommended", "found"),
+    [
+        ({"count": 8, "type": "A100"}, {"count": 8, "type": "H100"}, []),
+        ({"count": 8, "type": "H100"}, {"count": 8, "type": None, "memory_gb": 80}, []),
+        ({"count": 16, "type": None, "memory_gb": 24}, {"count": 8, "type": None, "memory_gb": 80}, []),
+        (
+            {"count": 16, "type": None, "memory_gb": 80},
+            {"count": 8, "type": "H100"},
+            ["recommended_below_min"],
+        ),
+        ({"count": 16, "type": None}, {"count": 8, "type": None}, []),
+    ],
+)
+def test_cards_are_compared_as_they_are_sold(checked, least, recommended, found):
+    """Drivers report 81920 MiB of an A100 and 81559 of an H100, both of 80 GB."""
+    checked.run(gpus=least, kind="stated")
+    checked.run("b", tag="RECOMMENDED", gpus=recommended, kind="stated")
+    assert [code for code in checked.codes() if code == "recommended_below_min"] == found
+
+
 @pytest.mark.parametrize(
     ("gpus", "found"),
     [
