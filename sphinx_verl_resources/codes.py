@@ -232,7 +232,8 @@ class Code(Enum):
         "Compare the shape with config.json; the count follows from it exactly.",
     )
     duplicate_run = (
-        "Two runs record the same: model, GPUs, task, backend, engine and settings.",
+        "Two runs record the same model, GPUs, task, backend, engine and settings, and no different versions "
+        "or scripts.",
         "Keep one, or record what tells them apart.",
     )
     recommended_below_min = (

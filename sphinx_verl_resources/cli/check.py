@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import __version__
+from ..catalog.files import REGISTRIES
 from ..catalog.yaml_data import printable
 from ..diagnostics import Severity
 from ..lint.judge import Verdict, judge
@@ -15,6 +16,7 @@ from ..lint.repairs import repaired_files
 from ..lint.repository import open_repository
 from ..render.problems import problems_github, problems_json, problems_sarif
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_tree
+from .result import add_result_options
 from .terminal import report
 from .writing import replace_file
 
@@ -34,11 +36,12 @@ examples:
   verl-resources check --repo ../verl      links and scripts too, in a checkout of verl
   verl-resources check --fix               quotes, ids, order and links, before anything is judged
   verl-resources check --format github     annotations in a workflow of GitHub
-  verl-resources check --format sarif > check.sarif
+  verl-resources check --format sarif --output check.sarif
 
-Each problem is a line on standard error: path:line:col: LEVEL: message [code]. Other formats are
-written to standard output. What is right in spite of a warning is excused, with the reason, in the
-file exceptions.yaml of the data directory. Every rule is explained in the documentation.
+Each problem is a line on standard error: path:line:col: LEVEL: message [code]. In other formats the
+problems are the result; what --fix has done stands on standard error in all of them. What is right in
+spite of a warning is excused, with the reason, in the file exceptions.yaml of the data directory. Every
+rule is explained in the documentation.
 Exit codes: 0 no error, 1 errors found, 2 could not run. Warnings fail with --strict only."""
 
 FORMATS = ("text", "json", "github", "sarif")
@@ -46,8 +49,7 @@ FORMATS = ("text", "json", "github", "sarif")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    add_path_argument(parser, "data directory, or a file or folder in one")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="how problems are printed")
+    add_path_argument(parser, "data directory, or a file or folder in one", "where it exists")
     parser.add_argument(
         "--repo",
         metavar="DIR",
@@ -61,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "branches are pinned to the commits that they are at there; comments and layout stay",
     )
     parser.add_argument("--strict", action="store_true", help="warnings fail too")
+    add_result_options(parser, FORMATS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -81,7 +84,7 @@ def _tree(options: argparse.Namespace) -> Tree:
         OSError: a path is no data, or the checkout is none.
     """
     directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
-    repository = open_repository(options.repo, printable(options.repo)) if options.repo else None
+    repository = None if options.repo is None else open_repository(options.repo, printable(options.repo))
     return load_tree(directories, repository)
 
 
@@ -94,7 +97,7 @@ def _fix(tree: Tree, paths: Sequence[str]) -> int:
     if not tree.is_own:
         raise PermissionError("the dataset of the package is not changed; name a data directory")
     count = 0
-    for source, text, repairs in repaired_files(tree):
+    for source, text, repairs in list(repaired_files(tree)):  # nothing is written where git fails at one
         if _is_under(source.shown, paths):
             replace_file(source.file.path, text)
             for repair in repairs:
@@ -126,7 +129,7 @@ def _print(form: str, verdict: Verdict, summary: str) -> None:
 def _summary(tree: Tree, verdict: Verdict, errors: int) -> str:
     """What was looked at, and how much was found."""
     counts = {
-        "run": len(tree.catalog.runs) + len(tree.catalog.broken),
+        "run": sum(tree.owner(file) is not None for file in tree.snapshot.runs),
         "error": errors,
         "warning": len(verdict.problems) - errors,
     }
@@ -144,9 +147,11 @@ def _data_directory(path: str) -> str:
         OSError: there is nothing at the path.
     """
     if not os.path.lexists(path):
-        raise FileNotFoundError(f"{path}: no such file or directory")
+        raise FileNotFoundError(f"{printable(path)}: no such file or directory")
     # Not resolved: a file that is a link belongs where it is linked.
-    return next(iter(enclosing_data_directory(Path.cwd() / path)), path)
+    place = Path.cwd() / path
+    beside = os.path.relpath(place.parent) if place.name in REGISTRIES and not place.is_dir() else path
+    return next(iter(enclosing_data_directory(place)), beside)
 
 
 def _is_under(shown: str, paths: Sequence[str]) -> bool:

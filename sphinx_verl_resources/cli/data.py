@@ -44,14 +44,20 @@ if TYPE_CHECKING:
 
 
 def add_path_argument(
-    parser: argparse.ArgumentParser, what: str = "data directory, the one that holds runs/"
+    parser: argparse.ArgumentParser,
+    what: str = "data directory, the one that holds runs/",
+    default: str = "where it holds data",
 ) -> None:
-    """The data that a command works on, as every command takes them."""
-    default = (
-        "default: ./data where it exists, else the data directory that one is in, else the dataset that "
-        "comes with the package"
-    )
-    parser.add_argument("paths", nargs="*", metavar="PATH", help=f"{what}; {default}")
+    """The data that a command works on, as every command takes them.
+
+    Args:
+        parser: of the command.
+        what: a path may be.
+        default: when ./data is taken where no path is named.
+    """
+    others = "else the data directory that one is in, else the dataset that comes with the package"
+    words = f"{what}; default: ./data {default}, {others}"
+    parser.add_argument("paths", nargs="*", metavar="PATH", help=words)
 
 
 def default_paths() -> list[str]:
@@ -190,12 +196,13 @@ def data_directories(names: Sequence[str]) -> list[Directory]:
     """
     for name in names:
         if not Path(name).is_dir():
+            missing = "is no directory" if Path(name).exists() else "no such directory"
             raise NotADirectoryError(
-                f"{name}: no such directory; name a data directory, the one that holds runs/"
+                f"{printable(name)}: {missing}; name a data directory, the one that holds runs/"
             )
         if not holds_data(name):
             raise NotADirectoryError(
-                f"{name}: holds no data; name a data directory, the one that holds runs/"
+                f"{printable(name)}: holds no data; name a data directory, the one that holds runs/"
             )
     return [configured_directory(name, Path.cwd()) for name in names]
 

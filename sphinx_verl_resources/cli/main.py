@@ -101,6 +101,8 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         near = nearest(name, commands)
         hint = f"did you mean {near!r}?" if near else f"the commands are {', '.join(commands)}"
         parser.error(f"unknown command {name[:80]!r}; {hint}")
+    elif not any(option.startswith(name) for option in ("-h", "--help", "--version")):
+        parser.error(f"{name[:80]!r} stands before a command; a command comes first, then its options")
     options, more = parser.parse_known_args(arguments)
     taken = next((name for name in ("settings", "paths") if hasattr(options, name)), None)
     if more and (taken is None or any(word.startswith("-") for word in more)):

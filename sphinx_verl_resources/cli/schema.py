@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..catalog.schema import MODELS, schema_texts
+from ..catalog.yaml_data import printable
 from .writing import replace_file
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def run(options: argparse.Namespace) -> int:
     if options.output is None:
         print(texts[options.kind or "run"], end="")
         return 0
+    if options.output.exists() and not options.output.is_dir():
+        raise NotADirectoryError(f"{printable(str(options.output))}: is no directory; name a folder")
     if options.kind:
         texts = {options.kind: texts[options.kind]}
     for kind, text in texts.items():

@@ -97,6 +97,8 @@ def open_repository(name: str, shown: str) -> Repository:
         RepositoryError: there is none, or git cannot be asked.
     """
     path = Path(name)
+    if not name:
+        raise RepositoryError("--repo is empty; it names a git checkout of verl")
     if not path.is_dir():
         raise RepositoryError(f"{shown}: no such directory; --repo names a git checkout of verl")
     repository = Repository(path, shown)

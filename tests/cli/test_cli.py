@@ -50,6 +50,48 @@ def test_check_of_cases_and_accuracy(data, monkeypatch, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_check_counts_the_runs_of_the_directory_and_no_others(data, monkeypatch, capsys):
+    data.write("gpus.yaml", "# yaml-language-server: $schema=schema/gpus.json\ngpus: []\n")
+    (data.path / "runs").rmdir()
+    monkeypatch.chdir(data.path.parent)
+    assert main(["check"]) == 0
+    assert capsys.readouterr().out == "data: 0 runs, 0 errors, 0 warnings\n"
+    assert main(["check", "data/gpus.yaml"]) == 0, "a registry without runs beside it"
+    assert main(["check", "data/nothing.yaml"]) == 2
+
+
+def test_names_that_break_lines_are_printed_on_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for command in (["check"], ["table"], ["export"], ["estimate", "--model", "m", "--data"]):
+        assert main([*command, "a\nb"]) == 2
+        assert capsys.readouterr().err.splitlines() == [
+            f"verl-resources: a\\nb: no such {'file or ' if command == ['check'] else ''}directory"
+            f"{'' if command == ['check'] else '; name a data directory, the one that holds runs/'}"
+        ]
+
+
+def test_a_file_is_no_directory(data, monkeypatch, capsys):
+    data.good_run("a")
+    monkeypatch.chdir(data.path)
+    for command in (["table", "runs/a.yaml"], ["schema", "--output", "runs/a.yaml"]):
+        assert main(command) == 2
+        assert "verl-resources: runs/a.yaml: is no directory; name a " in capsys.readouterr().err
+
+
+def test_an_empty_name_of_a_checkout(data, monkeypatch, capsys):
+    data.good_run("a")
+    monkeypatch.chdir(data.path)
+    assert main(["check", "--repo", ""]) == 2
+    assert capsys.readouterr().err == "verl-resources: --repo is empty; it names a git checkout of verl\n"
+
+
+def test_options_before_a_command(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["--color", "always", "check"])
+    assert exit_.value.code == 2
+    assert "'--color' stands before a command; a command comes first" in capsys.readouterr().err
+
+
 def test_check_json(data, monkeypatch, capsys):
     data.good_run("a", tag="X")
     monkeypatch.chdir(data.path.parent)

@@ -164,3 +164,24 @@ def test_a_checkout_is_asked(checked, verl, monkeypatch, capsys):
     assert main(["check"]) == 0
     assert main(["check", "--repo", "verl"]) == 1
     assert "script.path: v0.4.0 has no file 'b.sh'" in capsys.readouterr().err
+
+
+def test_the_result_in_a_file(bad, capsys):
+    """As every command with a result has it; what is done by repairs is no part of it."""
+    bad.write("runs/a.yaml", bad.run_text(id="z", tag="MOST"))
+    assert main(["check", "--fix", "--format", "json", "--output", "found.json"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "data/runs/a.yaml:2: repaired: id 'z' made 'a', as the file is called\n")
+    found = json.loads((bad.path / "found.json").read_text("utf-8"))
+    assert [item["code"] for item in found] == ["verl.unknown_value", "verl.no_evidence"]
+
+
+@pytest.mark.parametrize("form", ["json", "github", "sarif"])
+def test_repairs_do_not_mix_with_what_programs_read(bad, capsys, form):
+    assert main(["check", "--format", form]) == 1
+    before = capsys.readouterr().out
+    bad.write("runs/b.yaml", bad.run_text(id="z", evidence=...))
+    assert main(["check", "--fix", "--format", form]) == 1
+    out, err = capsys.readouterr()
+    assert out == before
+    assert ": repaired: " in err
