@@ -131,7 +131,7 @@ def test_the_hook_sees_what_a_registry_does_to_other_files(hook, repository, mak
     assert "verl.unknown_gpu" in result.stderr
 
 
-def test_the_workflow_runs(root, repository):
+def test_the_workflow_runs(root, repository, make_good_run_text):
     workflow = yaml.safe_load((root / "docs/examples/check-data.yml").read_text("utf-8"))
     assert workflow[True], "on:, which YAML 1.1 reads as true"
     assert workflow["permissions"] == {"contents": "read"}
@@ -146,6 +146,24 @@ def test_the_workflow_runs(root, repository):
         )
         assert (result.returncode, result.stderr) == (0, "")
     assert summary.read_text("utf-8").startswith("| Tag ")
+    (repository / "docs/data/runs/a.yaml").write_text(make_good_run_text(tag="X"), "utf-8")
+    bad = subprocess.run(
+        ["bash", "-e", "-c", steps[0]], cwd=repository, capture_output=True, text=True, env=environment
+    )
+    assert bad.returncode == 1
+    assert bad.stdout.startswith("::error file=docs/data/runs/a.yaml,line=4,col=6,")
+
+
+def test_the_hook_repairs_where_it_is_asked_to(root, repository, hook, make_good_run_text):
+    args = re.search(r"args: \[(.*--fix)\]", (root / "docs/hooks.rst").read_text("utf-8"))
+    assert args
+    path = repository / "docs/data/runs/a.yaml"
+    path.write_text(make_good_run_text(id="b"), "utf-8")
+    git(repository, "add", ".")
+    result = run_hook(repository, hook, {"hooks": [{"args": args[1].split(", ")}]})
+    assert result.returncode == 0
+    assert result.stderr == "docs/data/runs/a.yaml:2: repaired: id 'b' made 'a', as the file is called\n"
+    assert path.read_text("utf-8") == make_good_run_text(id="a")
 
 
 def test_the_example_of_a_test(root, repository, make_good_run_text):

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.lint.repository import open_repository
+from sphinx_verl_resources.lint.fixes import repaired
+from sphinx_verl_resources.lint.repository import RepositoryError, open_repository
 from sphinx_verl_resources.lint.rules import RULES
 
 FIXABLE = [rule.code.name for rule in RULES if rule.fixable == "yes"]
@@ -29,6 +30,30 @@ def test_what_the_reference_calls_repairable_is_repaired(code, root, checked, ca
     assert checked.codes() == []
     assert main(["check", "--fix"]) == 0
     assert capsys.readouterr().err == "", "nothing is left to repair"
+
+
+def test_the_example_of_the_documentation(root):
+    before, after = (
+        (root / f"docs/examples/repairs/{name}.yaml").read_text("utf-8") for name in ("before", "after")
+    )
+    assert repaired(before, "qwen2-5-7b-grpo-lora-1xh100")[0] == after != before
+
+
+def test_nothing_is_written_where_the_checkout_gives_no_answer(checked, verl, monkeypatch, capsys):
+    """The first file could be repaired; it is not, for the second cannot be judged."""
+    repository = verl({"a.sh": ""})
+    checked.write("runs/a.yaml", checked.run_text(id="z"))
+    checked.run("b", script={"ref": "main", "path": "a.sh"})
+    before = (checked.path / "data/runs/a.yaml").read_bytes()
+    monkeypatch.chdir(checked.path)
+    monkeypatch.setattr(type(repository), "has", _no_answer)
+    assert main(["check", "--fix", "--repo", "verl"]) == 2
+    assert capsys.readouterr().err == "verl-resources: verl: lacks the files\n"
+    assert (checked.path / "data/runs/a.yaml").read_bytes() == before
+
+
+def _no_answer(*_arguments):
+    raise RepositoryError("verl: lacks the files")
 
 
 def test_everything_else_stays_byte_for_byte(checked, monkeypatch, capsys):
