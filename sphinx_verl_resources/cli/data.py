@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..catalog.analysis import load_analysis
 from ..catalog.cases import load_cases
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
     from ..lint.repository import Repository
     from ..lint.tree import Tree
+
+Item = TypeVar("Item")
 
 
 def add_path_argument(
@@ -105,7 +107,7 @@ def load_tree(names: Sequence[str], repository: Repository | None = None) -> Tre
     """
     # Somewhere on Earth the day begins 14 hours before it does in Greenwich.
     today = (datetime.now(timezone.utc) + timedelta(hours=14)).date()
-    return tree_of(bundled_directory(), data_directories(names), today, repository, watched_files)
+    return tree_of(bundled_directory(), data_directories(names), today, repository, watched)
 
 
 def load_facts(names: Sequence[str]) -> Facts:
@@ -126,9 +128,14 @@ def load_world(snapshot: Snapshot) -> tuple[World, list[Diagnostic]]:
     return world, sorted([*catalog.diagnostics, *problems], key=lambda problem: problem.sort_key)
 
 
+def watched(items: Sequence[Item], what: str, /) -> Iterator[Item]:
+    """The items one by one, with a sign of life where that takes long."""
+    return progress(items, len(items), what)
+
+
 def watched_files(files: Sequence[DataFile]) -> Iterator[DataFile]:
     """The files one by one, with a sign of life where that takes long."""
-    return progress(files, len(files), "run files")
+    return watched(files, "run files")
 
 
 def facts_of(snapshot: Snapshot) -> tuple[Facts, list[Diagnostic]]:

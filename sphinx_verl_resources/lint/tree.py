@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..catalog.analysis import load_analysis
 from ..catalog.cases import load_cases
@@ -19,7 +19,7 @@ from ..estimator.request import EstimateError
 from ..memory.printed import analysis_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
     from ..catalog.analysis import Analysis
@@ -32,6 +32,21 @@ if TYPE_CHECKING:
     from ..estimator.facts import Facts
     from ..estimator.request import Issue
     from .repository import Repository
+
+
+Item = TypeVar("Item")
+
+
+class Watch(Protocol):
+    """Gives items back one by one, and so sees how far the work on them is."""
+
+    def __call__(self, items: Sequence[Item], what: str, /) -> Iterable[Item]:
+        """The items; ``what`` names them."""
+
+
+def unwatched(items: Sequence[Item], what: str, /) -> Iterable[Item]:
+    """Nobody looks."""
+    return items
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,7 @@ class Tree:
         found: every problem that a build would name.
         today: the day after which nothing can have happened yet.
         repository: a checkout of verl, None where none is given.
+        watched: is given what takes long to look at, with a word for it, and gives it back one by one.
     """
 
     directories: tuple[Directory, ...]
@@ -92,6 +108,7 @@ class Tree:
     found: tuple[Diagnostic, ...]
     today: date
     repository: Repository | None = None
+    watched: Watch = unwatched
 
     @property
     def is_own(self) -> bool:
@@ -106,10 +123,9 @@ class Tree:
     def _files(self) -> Iterator[SourceFile]:
         kinds = [("run", self.snapshot.runs), ("cases", self.snapshot.cases)]
         kinds += [(name.removesuffix(".yaml"), files) for name, files in self.snapshot.registries.items()]
-        for kind, files in kinds:
-            for file in files:
-                if self.owner(file) is not None:
-                    yield from _source(file, kind)
+        own = [(kind, file) for kind, files in kinds for file in files if self.owner(file) is not None]
+        for kind, file in self.watched(own, "files checked"):
+            yield from _source(file, kind)
         for directory in self.directories:
             file_of_exceptions, _ = exceptions_file(directory)
             if file_of_exceptions:
@@ -120,8 +136,8 @@ class Tree:
         """The runs of the directories that have no error."""
         broken = {run.shown for run in self.catalog.broken}
         sources = [source for source in self.files if source.kind == "run" and source.shown not in broken]
-        by_id = ((self.catalog.runs[source.file.path.stem], source) for source in sources)
-        return tuple(self._entry(run, source) for run, source in by_id)
+        by_id = [(self.catalog.runs[source.file.path.stem], source) for source in sources]
+        return tuple(self._entry(run, source) for run, source in self.watched(by_id, "runs computed"))
 
     def _entry(self, run: Run, source: SourceFile) -> RunEntry:
         try:
@@ -151,7 +167,7 @@ def load_tree(
     configured: Sequence[Directory],
     today: date,
     repository: Repository | None = None,
-    watched: Callable[[Sequence[DataFile]], Iterable[DataFile]] = iter,
+    watched: Watch = unwatched,
 ) -> Tree:
     """Read data directories.
 
@@ -160,16 +176,18 @@ def load_tree(
         configured: the directories to check; none for the dataset of the package.
         today: the day after which nothing can have happened yet.
         repository: a checkout of verl.
-        watched: is given the run files and gives them back one by one, so that it sees how far the work is.
+        watched: is given what takes long to look at, with a word for it, and gives it back one by one.
     """
     snapshot = take_snapshot(bundled, configured, Location("command line"))
-    catalog = load_catalog(snapshot, watched)
+    catalog = load_catalog(snapshot, lambda files: watched(files, "run files"))
     analysis = load_analysis(snapshot, catalog)
     facts, of_accuracy = load_facts(snapshot, catalog, analysis)
     cases = load_cases(snapshot.cases)
     found = (*catalog.diagnostics, *analysis_problems(analysis), *of_accuracy, *cases.diagnostics)
     directories = tuple(configured) or (bundled,)
-    return Tree(directories, bundled, snapshot, catalog, analysis, cases, facts, found, today, repository)
+    return Tree(
+        directories, bundled, snapshot, catalog, analysis, cases, facts, found, today, repository, watched
+    )
 
 
 def exceptions_file(directory: Directory) -> tuple[DataFile | None, list[Diagnostic]]:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
+from sphinx_verl_resources.catalog.files import configured_directory
+from sphinx_verl_resources.lint.judge import judge
+from sphinx_verl_resources.lint.tree import load_tree
+
+TODAY = date(2026, 11, 22)
 CARD = "name: X100, vendor: nvidia, memory_gb: 80, memory_mib: 81559"
 ROLLOUT = "actor_rollout_ref.rollout"
 #: From which a peak is computed that is worth looking at.
@@ -226,3 +233,19 @@ NOTE = {"code": "counter", "about": "gpus", "text": "The peak is that of the fir
 def test_what_is_measured_beside_what_is_computed(checked, changes, found):
     checked.run(**{"settings": SETTINGS, **changes})
     assert checked.codes() == found
+
+
+def test_all_that_takes_long_is_watched(checked):
+    """A line on the terminal says how far the work is, while files are read and while runs are computed."""
+    for name, count in (("a", 1), ("b", 2), ("c", 4)):
+        checked.run(name, gpus={"count": count, "type": "H100"})
+    seen: dict[str, int] = {}
+
+    def watched(items, what):
+        for item in items:
+            seen[what] = seen.get(what, 0) + 1
+            yield item
+
+    directory = configured_directory("data", checked.path)
+    assert judge(load_tree(checked.base, [directory], TODAY, watched=watched)).problems == ()
+    assert seen == {"run files": 3, "files checked": 3, "runs computed": 3}
