@@ -6,7 +6,7 @@ import re
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.files import bundled_directory
@@ -163,7 +163,6 @@ def test_recorded_runs_need_none(path):
     assert repaired(text, path.stem) == (text, ())
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_any_order_comes_back(data):
     """Blocks of recorded files, mixed, with a comment above and behind each: all of them find their places."""
@@ -180,7 +179,6 @@ def _remarked(block: str) -> str:
     return f"{first}  # behind\n{rest}"
 
 
-@settings(deadline=None)
 @given(text=st.text(max_size=200) | st.sampled_from(sorted(CASES)).map(lambda name: CASES[name][0]))
 def test_repairs_are_done_once_and_change_no_other_value(text):
     once, _repairs = repaired(text, "a")
