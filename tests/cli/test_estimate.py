@@ -587,8 +587,9 @@ def test_a_run_file(estimate, tmp_path, make_good_run_text):
     (found,) = json.loads(out)
     assert (code, found["id"], found["peak_gib"] > 0, err) == (0, "a", True, "")
     assert estimate("a.yaml")[1].splitlines()[2].startswith("a ")
-    (tmp_path / "b.yaml").write_text(make_good_run_text(id="b", settings={**settings, "a.b": 1}), "utf-8")
-    line = (tmp_path / "b.yaml").read_text("utf-8").splitlines().index("  a.b: 1") + 1
+    size = "actor_rollout_ref.rollout.tensor_model_parallel_size"
+    (tmp_path / "b.yaml").write_text(make_good_run_text(id="b", settings={**settings, size: 3}), "utf-8")
+    line = (tmp_path / "b.yaml").read_text("utf-8").splitlines().index(f"  {size}: 3") + 1
     code, out, err = estimate("b.yaml", [case()], "--format", "json")
     assert [item["id"] for item in json.loads(out)] == ["b", case()["id"]]
     assert f"b.yaml:{line}:" in err
