@@ -124,7 +124,7 @@ def test_how_much_was_written_before_the_disk_was_full(folder, imported, monkeyp
         patch.setattr(writing.os, "fsync", full)
         code, _, err = imported()
     assert (code, len(written(folder))) == (2, 2)
-    assert err.splitlines()[-1].endswith("No space left on device; 2 of 3 run files were written before it")
+    assert err.splitlines()[-1].endswith("no space left on device; 2 of 3 run files were written before it")
     assert "1 run file written, 2 unchanged" in imported()[1]
 
 
