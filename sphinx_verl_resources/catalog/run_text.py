@@ -121,10 +121,18 @@ def _flow(value: Mapping[str, Any]) -> str:
 
 def _scalar(text: str) -> str:
     """A text as it stands, or in quotes where YAML, of us or of others, would take it for something else."""
-    plain = read_yaml(f"[{text}, {{{text}: 0}}]".encode("utf-8", "surrogatepass"))
-    if not plain.problems and plain.data == (text, {text: 0}) and _is_plain_elsewhere(text):
+    inside = _read(f"[{text}, {{{text}: 0}}]")
+    # A hyphen alone is text in braces, and the beginning of a list on a line.
+    on_a_line = _read(f"a: {text}")
+    if inside == (text, {text: 0}) and on_a_line == {"a": text} and _is_plain_elsewhere(text):
         return text
     return json.dumps(text, ensure_ascii=False)
+
+
+def _read(text: str) -> Any:
+    """What YAML makes of a text, None where it is none."""
+    document = read_yaml(text.encode("utf-8", "surrogatepass"))
+    return None if document.problems else document.data
 
 
 def _is_plain_elsewhere(text: str) -> bool:

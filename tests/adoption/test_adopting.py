@@ -56,11 +56,10 @@ def shell(tmp_path_factory):
     for name, module in (("verl-resources", "sphinx_verl_resources"), ("sphinx-build", "sphinx")):
         (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
         (programs / name).chmod(0o755)
-    root = Path(__file__).resolve().parents[2]
     environment = {
         **os.environ,
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(root),
+        "NO_COLOR": "1",
     }
     environment.pop("PYTHONWARNINGS", None)  # the themes of others
 
