@@ -4,7 +4,7 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 SPHINXOPTS ?=
-PYTEST_OPTS ?= -n auto
+PYTEST_OPTS ?= -n auto --dist worksteal
 MATRIX_OPTS ?=
 
 # The first interpreter that is new enough; `make PYTHON=python3.12 …` overrules.

@@ -62,7 +62,7 @@ OTHERS = [
     "ignore::PendingDeprecationWarning:myst_parser.mocking",
 ]
 STRICT = {"PYTHONWARNINGS": ",".join(["error", *OTHERS])}
-QUIET = ("-q", "-n", "2", "-p", "no:cacheprovider")
+QUIET = ("-q", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider")
 #: Property tests have tried much already, in `make test`.
 FEW = "--hypothesis-profile=few"
 

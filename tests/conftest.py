@@ -66,6 +66,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MODULE",
         help="a package that is left out on purpose; tests that need it are skipped",
     )
+    parser.addoption(
+        "--quick", action="store_true", help="leave out what is marked as thorough, which has run elsewhere"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What ``--quick`` leaves out counts as deselected, and pytest says how much that is."""
+    if config.getoption("--quick"):
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,6 +9,8 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
+pytestmark = pytest.mark.thorough
+
 #: Seconds with which every aim is met, by comparison, way and number of runs.
 GOOD = {
     ("full", "no table"): {100: 0.5, 1000: 0.5},

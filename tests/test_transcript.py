@@ -8,6 +8,8 @@ import shutil
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def transcript(root):

@@ -9,6 +9,8 @@ import yaml
 
 from sphinx_verl_resources.units import gib_number
 
+pytestmark = pytest.mark.thorough
+
 PAGES = {
     "run": ".. verl-memory::\n   :run: a\n",
     "model": ".. verl-memory::\n   :model: Qwen/Qwen2.5-7B-Instruct\n   :gpus: 8*H100\n\n   trainer.nnodes: 1\n",

@@ -13,6 +13,8 @@ from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.memory.analysis import analyse
 from sphinx_verl_resources.memory.shapes import AnalysisError
 
+pytestmark = pytest.mark.thorough
+
 SIZES = "3B, 8B, 32B, 0.5B, 1.5B, 7B, 14B, 70B, 122B, 235B, 405B, 671B"
 STEPS = "fsdp, gradient-checkpointing, activation-offload, dynamic-batching"
 PIECES = "specification, formulas, chart, table"

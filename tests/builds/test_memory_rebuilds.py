@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
+pytestmark = pytest.mark.thorough
+
 OWN = """\
 specifications:
   - {name: 3B, parameters: 3000000000, hidden_size: 2560, layers: 32, attention_heads: 32, gpus: 8}

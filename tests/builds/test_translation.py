@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from bs4 import BeautifulSoup
 
+pytestmark = pytest.mark.thorough
+
 #: Every directive, with what it can show.
 DIRECTIVES = """
 .. verl-runs:: 7B 671B 3B

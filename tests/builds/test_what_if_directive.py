@@ -10,6 +10,8 @@ import pytest
 
 from sphinx_verl_resources.page_files import write_files
 
+pytestmark = pytest.mark.thorough
+
 SMALL = ".. verl-what-if::\n   :models: Qwen/Qwen2.5-7B\n   :gpus: H100\n   :counts: 8\n"
 
 

@@ -17,6 +17,8 @@ from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import load_facts, read_snapshot
 from sphinx_verl_resources.estimator.result import FIELDS
 
+pytestmark = pytest.mark.thorough
+
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"
 CONFIG = {

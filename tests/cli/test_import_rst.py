@@ -15,6 +15,8 @@ from sphinx_verl_resources.cli import main, writing
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.thorough
+
 HEADINGS = ("Tag", "Model", "Task", "Resource", "Train", "Infer")
 ROWS = (
     ("MIN", "Qwen/Qwen2.5-7B-Instruct", "GRPO", "2*H800", "fsdp", "vllm0.8.2"),

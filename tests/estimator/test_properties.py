@@ -21,6 +21,8 @@ from sphinx_verl_resources.estimator.request import EstimateError, Request
 from sphinx_verl_resources.estimator.result import result_of
 from sphinx_verl_resources.estimator.versions import RELEASES
 
+pytestmark = pytest.mark.thorough
+
 FACTS = load_facts([])
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 REF = "actor_rollout_ref.ref"

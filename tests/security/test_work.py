@@ -13,6 +13,8 @@ from sphinx_verl_resources.catalog.settings.read import read_settings
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, read_yaml
 from sphinx_verl_resources.diagnostics import Code
 
+pytestmark = pytest.mark.thorough
+
 #: What runs code, or makes objects of what is read.
 BANNED = {
     "eval", "exec", "compile", "__import__", "system", "popen", "Popen", "run_path", "import_module", "loads",

@@ -8,6 +8,8 @@ import shutil
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 #: Pages by what they use.
 RUN_A7 = {
     "downloads",

@@ -11,6 +11,8 @@ import pytest
 from sphinx_verl_resources.domain import VerlDomain
 from sphinx_verl_resources.uses import RunsUse
 
+pytestmark = pytest.mark.thorough
+
 BUILDERS = ("html", "latex", "gettext")
 #: Builds with one builder after another, which share what was read; gettext's shares with none.
 BUILD = """
