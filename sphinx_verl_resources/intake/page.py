@@ -102,6 +102,11 @@ def _parse(lines: list[str], shown: str) -> tuple[nodes.document, list[nodes.sys
         raise UnreadablePageError(Diagnostic(Location(shown), Code.page_syntax, message, hint)) from error
 
 
+#: Files and raw HTML are not read on purpose. Of links with one text each keeps its own address; where a name
+#: is used that two targets have, docutils says that besides.
+_HARMLESS = re.compile(r"\b(raw|include)\W+directive disabled|^Duplicate explicit target name")
+
+
 def _about_markup(messages: list[nodes.system_message], shown: str) -> list[Diagnostic]:
     """What docutils has to say; that a table is lost is an error, everything else a warning."""
     found = []
@@ -109,7 +114,7 @@ def _about_markup(messages: list[nodes.system_message], shown: str) -> list[Diag
         if message["level"] < 2:
             continue
         text = message[0].astext() if len(message) else ""
-        if re.search(r"\b(raw|include)\W+directive disabled", text):
+        if _HARMLESS.search(text):
             continue
         lost = "table" in text.lower() and "target name" not in text
         severity = Severity.ERROR if lost else Severity.WARNING

@@ -256,6 +256,19 @@ def test_cells_that_are_not_understood(changes, written, code, words):
     assert {problem.location.line for problem in page.problems} <= {19, 28}
 
 
+def test_links_of_one_text_keep_their_addresses():
+    """docutils has something to say about them, depending on its version."""
+    script = "https://github.com/volcengine/verl/blob/v0.4.0/examples/{}/a.sh"
+    rows = [[*[*COLUMNS.values()][:7], link(script.format(name)), "Jane"] for name in ("one", "two")]
+    page = read(page_of(listed(*rows)))
+    assert [run.fields["script"]["path"] for run in page.runs] == ["examples/one/a.sh", "examples/two/a.sh"]
+    assert Code.page_syntax not in {problem.code for problem in page.problems}
+    targets = ".. _x: https://example.org/1\n.. _x: https://example.org/2\n\nSee x_.\n"
+    texts = [problem.text for problem in read(page_of(f"{targets}\n{listed(COLUMNS.values())}")).problems]
+    assert any("cannot be used as a unique reference" in text for text in texts)
+    assert not any("Duplicate explicit" in text for text in texts)
+
+
 def test_columns_that_are_not_known_or_there_twice():
     headings = [*COLUMNS, "Colour", "Tag"]
     page = read(page_of(listed([*COLUMNS.values(), "red", "RECOMMENDED"], headings=headings)))
