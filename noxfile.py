@@ -151,6 +151,6 @@ def pdf(session: nox.Session, pins: list[str], without: list[str]) -> None:
     for program in ("latexmk", "pdftotext", "pdfinfo"):
         if not shutil.which(program):
             session.skip(f"{program} is not installed")
-    install(session, "pytest", "pytest-xdist", STYLES, *pins)
+    install(session, *extras(without), *pins)
     session.chdir(session.create_tmp())
     session.run("pytest", *QUIET, "-m", "matrix", str(ROOT / "tests/matrix"), *session.posargs, env=STRICT)

@@ -18,6 +18,7 @@ __all__ = [
     "Diagnostic",
     "Location",
     "Severity",
+    "counted",
     "did_you_mean",
     "nearest",
     "one_line",
@@ -79,6 +80,15 @@ def one_line(text: str) -> str:
     if joined.isprintable():
         return joined
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in joined)
+
+
+def counted(number: int, word: str) -> str:
+    """How many of something there are.
+
+    >>> counted(1, "error"), counted(0, "error")
+    ('1 error', '0 errors')
+    """
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _cut(text: str, most: int = MAX_MESSAGE) -> str:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
-from .models.base import slug
+from .models.base import SLUG, slug
 from .names import SIZES, nearest_size
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-_MAX_LENGTH = 80
+#: Characters of an id.
+MAX_LENGTH = 80
+
+
+def is_id(text: str) -> bool:
+    """Whether a run can have this id, and its file this name.
+
+    >>> is_id("a-1"), is_id("../a"), is_id("a" * 81)
+    (True, False, False)
+    """
+    return re.fullmatch(SLUG, text) is not None and len(text) <= MAX_LENGTH
 
 
 def suggested_id(
@@ -38,9 +49,9 @@ def suggested_id(
     kind = slug(card or "")
     known = f"{gpus}x{kind}" if kind else f"{gpus}-gpus"
     ending = slug(f"{task}-{kind if gpus is None else known}")
-    first = f"{name[: _MAX_LENGTH - 30 - len(ending)].strip('-') or 'run'}-{ending}"[:_MAX_LENGTH].strip("-")
-    longer = f"{first}-{slug(more)}"[:_MAX_LENGTH].strip("-") if slug(more) else first
-    numbered = (f"{longer[: _MAX_LENGTH - 6].strip('-')}-{number}" for number in count(2))
+    first = f"{name[: MAX_LENGTH - 30 - len(ending)].strip('-') or 'run'}-{ending}"[:MAX_LENGTH].strip("-")
+    longer = f"{first}-{slug(more)}"[:MAX_LENGTH].strip("-") if slug(more) else first
+    numbered = (f"{longer[: MAX_LENGTH - 6].strip('-')}-{number}" for number in count(2))
     return next(name for name in chain((first, longer), numbered) if name not in taken)
 
 

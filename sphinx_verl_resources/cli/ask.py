@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, TypeVar
 
-from ..catalog.models.base import SLUG
 from ..catalog.names import ENGINES, TAGS, TRAIN_BACKENDS
+from ..catalog.run_ids import MAX_LENGTH, is_id
 from ..catalog.settings.overrides import read_overrides
 from ..diagnostics import Location
 from ..estimator.gpus import parse_gpus
@@ -226,6 +226,8 @@ def _setting(text: str) -> str:
 
 
 def _slug(text: str) -> str:
-    if not re.fullmatch(SLUG, text) or len(text) > 80:
-        raise ValueError("an id has small letters and digits with single hyphens between them, at most 80")
+    if not is_id(text):
+        raise ValueError(
+            f"an id has small letters and digits with single hyphens between them, at most {MAX_LENGTH}"
+        )
     return text

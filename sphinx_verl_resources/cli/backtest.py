@@ -13,9 +13,9 @@ from ..estimator.boundary import boundaries
 from ..estimator.record import accuracy_of, accuracy_text
 from ..estimator.result import gib_value
 from ..render.backtest_text import backtest_text
-from .data import add_data_option, data_snapshot, facts_of, read_file
+from .data import add_data_option, data_snapshot, facts_of, read_file, watched
 from .result import add_result_options, write_result
-from .terminal import progress, report
+from .terminal import report
 
 if TYPE_CHECKING:
     import argparse
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _watched(cases: Sequence[Case]) -> Iterator[Case]:
-    return progress(cases, len(cases), "cases")
+    return watched(cases, "cases")
 
 
 def _plain(

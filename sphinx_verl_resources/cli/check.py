@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .. import __version__
 from ..catalog.files import REGISTRIES
 from ..catalog.yaml_data import printable
-from ..diagnostics import Severity
+from ..diagnostics import Severity, counted
 from ..lint.judge import Verdict, judge
 from ..lint.repairs import repaired_files
 from ..lint.repository import open_repository
@@ -133,7 +133,7 @@ def _summary(tree: Tree, verdict: Verdict, errors: int) -> str:
         "error": errors,
         "warning": len(verdict.problems) - errors,
     }
-    texts = [f"{number} {word}{'' if number == 1 else 's'}" for word, number in counts.items()]
+    texts = [counted(number, word) for word, number in counts.items()]
     if verdict.excused:
         texts.append(f"{len(verdict.excused)} excused")
     directories = ", ".join(directory.shown for directory in tree.directories)

@@ -17,7 +17,7 @@ from ..estimator.estimate import estimate
 from ..estimator.request import EstimateError
 from ..estimator.result import failed, result_of
 from ..render.estimate_text import estimates_text
-from .data import data_snapshot, facts_of, read_file
+from .data import data_snapshot, facts_of, read_file, watched
 from .question import (
     QuestionError,
     add_question_arguments,
@@ -26,7 +26,7 @@ from .question import (
     read_question,
 )
 from .result import add_result_options
-from .terminal import progress, report
+from .terminal import report
 
 if TYPE_CHECKING:
     import argparse
@@ -180,7 +180,7 @@ def _cases(file: DataFile, facts: Facts) -> tuple[list[Answer], list[Diagnostic]
     cases = load_cases([file])
     answers: list[Answer] = []
     problems = list(cases.diagnostics)
-    for entry in progress(cases.entries, len(cases.entries), "cases"):
+    for entry in watched(cases.entries, "cases"):
         if isinstance(entry, BrokenCase):
             answers.append(Answer(entry.id, None, entry.error.text))
             continue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..catalog.files import RUNS, bundled_directory
 from ..catalog.links import is_fixed_ref
 from ..catalog.load import load_catalog
-from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean, suggest_or
+from ..diagnostics import Code, Diagnostic, Location, Severity, counted, did_you_mean, suggest_or
 from ..intake.page import Known, UnreadablePageError, read_page
 from ..intake.page_compare import differences
 from ..intake.page_leftovers import leftovers
@@ -147,15 +147,15 @@ def _compared(page: Page, catalog: Catalog, options: argparse.Namespace) -> int:
     broken = [problem for problem in catalog.diagnostics if problem.severity is Severity.ERROR]
     about_page = [problem for problem in page.problems if problem.code not in _OF_WRITING]
     problems = [*about_page, *sorted(found, key=lambda problem: problem.sort_key), *broken]
-    counted = f"{_counted(page.rows, 'row')}, {data}: {_counted(len(catalog.runs), 'run')}"
-    return _told(page, problems, f"{counted}, {_counted(len(found), 'difference')}", [], options)
+    told = f"{counted(page.rows, 'row')}, {data}: {counted(len(catalog.runs), 'run')}"
+    return _told(page, problems, f"{told}, {counted(len(found), 'difference')}", [], options)
 
 
 def _written(page: Page, snapshot: Snapshot, options: argparse.Namespace) -> int:
     """Write what is not there yet; nothing at all where something else is in the way."""
     paths = [Path(options.output or "", RUNS, f"{run.record.id}.yaml") for run in page.runs]
     if options.dry_run:
-        return _told(page, page.problems, f"{_counted(page.rows, 'row')}, nothing written", [], options)
+        return _told(page, page.problems, f"{counted(page.rows, 'row')}, nothing written", [], options)
     texts = dict(zip(paths, (run.text for run in page.runs), strict=True))
     new = [path for path, text in texts.items() if _read(path) != text]
     in_the_way = [path for path in new if path.is_dir() or (not options.force and os.path.lexists(path))]
@@ -169,11 +169,9 @@ def _written(page: Page, snapshot: Snapshot, options: argparse.Namespace) -> int
     folder = os.path.realpath(Path(options.output, RUNS))
     there = [file for file in snapshot.runs if os.path.realpath(file.path.parent) == folder]
     page = replace(page, problems=(*page.problems, *leftovers(page.runs, there)))
-    counted = f"{_counted(page.rows, 'row')}, {_counted(len(new), 'run file')} written"
+    told = f"{counted(page.rows, 'row')}, {counted(len(new), 'run file')} written"
     unchanged = len(texts) - len(new)
-    return _told(
-        page, page.problems, counted + (f", {unchanged} unchanged" if unchanged else ""), new, options
-    )
+    return _told(page, page.problems, told + (f", {unchanged} unchanged" if unchanged else ""), new, options)
 
 
 def _write(paths: Sequence[Path], texts: Mapping[Path, str], write: Callable[[Path, str], None]) -> None:
@@ -198,7 +196,7 @@ def _read(path: Path) -> str | None:
 def _told(
     page: Page,
     problems: Sequence[Diagnostic],
-    counted: str,
+    told: str,
     written: Sequence[Path],
     options: argparse.Namespace,
 ) -> int:
@@ -220,10 +218,6 @@ def _told(
             print("\n".join(f"# {RUNS}/{run.record.id}.yaml\n{run.text}" for run in page.runs))
         for path in written:
             print(f"wrote {path}")
-        errors = _counted(levels[Severity.ERROR], "error")
-        print(f"{page.shown}: {counted}, {errors}, {_counted(levels[Severity.WARNING], 'warning')}")
+        errors = counted(levels[Severity.ERROR], "error")
+        print(f"{page.shown}: {told}, {errors}, {counted(levels[Severity.WARNING], 'warning')}")
     return 1 if levels[Severity.ERROR] else 0
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

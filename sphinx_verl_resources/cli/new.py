@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..catalog.files import RUNS, DataFile, bundled_directory, configured_directory, leads_out, take_snapshot
-from ..catalog.models.base import SLUG
 from ..catalog.models.run import Run
 from ..catalog.names import ENGINES, KINDS, TAGS, TRAIN_BACKENDS
+from ..catalog.run_ids import MAX_LENGTH, is_id
 from ..catalog.run_text import run_text
 from ..catalog.settings.launch_script import read_script
 from ..catalog.settings.unread import unread_settings
@@ -52,8 +52,6 @@ the card are used. Paths, names of accounts and the like are left out, and it is
 
 Each problem is a line on standard error: path:line:col: LEVEL: message [code].
 Exit codes: 0 written (or printed), 1 script or log make no run, 2 could not run."""
-
-_MAX_ID = 80
 
 
 @dataclass(frozen=True)
@@ -294,9 +292,9 @@ def _write(target: Target, text: str, draft: Draft, options: argparse.Namespace)
 
 
 def _id(text: str) -> str:
-    if not re.fullmatch(SLUG, text) or len(text) > _MAX_ID:
+    if not is_id(text):
         what = "lower-case letters and digits with single hyphens between them"
-        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no id; an id has {what}, at most {_MAX_ID}")
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no id; an id has {what}, at most {MAX_LENGTH}")
     return text
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..catalog.fields import PAGE_COLUMNS, heading
 from ..catalog.names import SIZES, TAGS, TRAIN_BACKENDS, fold, sizes_hint
-from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean
+from ..diagnostics import Code, Diagnostic, Location, Severity, counted, did_you_mean
 from .page_cells import INFER, RESOURCE
 from .page_text import SIZE_TITLE
 
@@ -131,7 +131,7 @@ def _other_length(
     over = [repr(cell.text) for index, cell in enumerate(cells) if index not in taken]
     parts = [f"{_words(missing)} {'is' if len(missing) == 1 else 'are'} missing"] if missing else []
     parts += [f"{_words(over)} {'goes' if len(over) == 1 else 'go'} with no heading"] if over else []
-    count = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+    count = counted(len(cells), "cell")
     message = f"{count} under {len(columns)} headings: {', and '.join(parts)}"
     hint = (
         f"no run file is written; the cells that are there read as {said}" if said else "type the row again"

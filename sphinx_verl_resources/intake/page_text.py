@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from docutils.utils import column_width
 
 from ..catalog.yaml_data import MAX_BYTES
-from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..diagnostics import Code, Diagnostic, Location, Severity, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,7 +93,7 @@ def mend_underlines(lines: list[str], short: Iterable[int], shown: str) -> list[
             continue
         width = column_width(title.rstrip())
         lines[number - 1] = underline[0] * width
-        long = f"{len(underline)} character{'' if len(underline) == 1 else 's'}"
+        long = counted(len(underline), "character")
         message = f"the underline of the heading {title.strip()!r} has {long}"
         if number > 2 and lines[number - 3].rstrip() == underline:  # there is a line above the title too
             lines[number - 3] = lines[number - 1]
