@@ -24,12 +24,9 @@ Exit codes: 0 good, 2 could not run."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument(
-        "kind",
-        nargs="?",
-        choices=sorted(MODELS),
-        help="which kind of file; default: run, and with --output all",
-    )
+    kinds = sorted(MODELS)
+    which = f"which kind of file: {', '.join(kinds)}; default: run, and with --output all"
+    parser.add_argument("kind", metavar="KIND", nargs="?", choices=kinds, help=which)
     parser.add_argument("--output", metavar="DIR", type=Path, help="write to this directory instead")
 
 
