@@ -42,8 +42,8 @@ def test_the_commands_print_what_is_recorded(transcript, recorded, root, tmp_pat
 
 def test_everything_was_typed_and_worked_within_two_minutes(transcript, recorded):
     assert re.findall(r"(?m)^\$ (\S+)", recorded) == [command.split()[0] for command in transcript.COMMANDS]
-    times = [float(seconds) for seconds in re.findall(r"(?m)^# ([\d.]+) s$", recorded)]
-    (total,) = re.findall(r"# (\d+) s of machine time", recorded)
+    times = [float(seconds) for seconds in re.findall(r"(?m)^\(([\d.]+) s\)$", recorded)]
+    (total,) = re.findall(r"\((\d+) s of machine time", recorded)
     assert len(times) == len(transcript.COMMANDS)
     assert int(total) == pytest.approx(sum(times), abs=1)
     assert int(total) < 120

@@ -78,16 +78,16 @@ def run(command: str, clone: Path) -> Step:
 def text_of(steps: list[Step]) -> str:
     """The transcript as the page shows it."""
     shown = [
-        "\n".join(filter(None, (f"$ {step.command}", step.output, f"# {step.seconds:.1f} s\n")))
+        "\n".join(filter(None, (f"$ {step.command}", step.output, f"({step.seconds:.1f} s)\n")))
         for step in steps
     ]
     total = sum(step.seconds for step in steps)
-    return "\n".join(shown) + f"\n# {total:.0f} s of machine time in all, on {os.cpu_count()} processors\n"
+    return "\n".join(shown) + f"\n({total:.0f} s of machine time in all, on {os.cpu_count()} processors)\n"
 
 
 def without_times(text: str) -> str:
     """The same for another machine on another day."""
-    return re.sub(r"(?m)^# [\d.]+ s.*$|\b20\d\d-\d\d-\d\d\b", "", text)
+    return re.sub(r"(?m)^\([\d.]+ s.*\)$|\b20\d\d-\d\d-\d\d\b", "", text)
 
 
 def _git(folder: Path, *arguments: str) -> None:
