@@ -45,7 +45,11 @@ STACKS = [
     # The theme of Read the Docs does not take this docutils yet.
     nox.param("3.13", ["sphinx==9.2.0", "docutils==0.23"], ["sphinx-rtd-theme"], id="3.13-docutils-0.23"),
 ]
-ENDS = [stack for stack in STACKS if "ends" in stack.tags]
+#: Whose LaTeX is compiled, of which `.ci/run` takes the newest.
+COMPILED = [
+    nox.param("3.10", OLDEST, [], id="3.10-oldest"),
+    nox.param("3.13", NEWEST, [], id="3.13-newest", tags=["ends"]),
+]
 WITHOUT_MYST = nox.param("3.13", NEWEST[:2], ["myst-parser"], id="3.13-without-myst")
 
 THEMES = ("sphinx-rtd-theme", "furo", "pydata-sphinx-theme", "alabaster")
@@ -145,7 +149,7 @@ def wheel(session: nox.Session) -> None:
 
 
 @nox.session(requires=["build"])
-@nox.parametrize("python, pins, without", ENDS)
+@nox.parametrize("python, pins, without", COMPILED)
 def pdf(session: nox.Session, pins: list[str], without: list[str]) -> None:
     """What LaTeX makes of the pages; skipped, with the reason, where there is no TeX."""
     for program in ("latexmk", "pdftotext", "pdfinfo"):

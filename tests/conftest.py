@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import csv
+import gc
 import importlib.util
 import io
 import re
+import sys
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sphinx.jinja2glue
+import sphinx.util.template
 import yaml
 from hypothesis import settings
+from jinja2 import BytecodeCache
+from jinja2.sandbox import SandboxedEnvironment
 from sphinx.testing.util import SphinxTestApp
 
 from sphinx_verl_resources.catalog.files import bundled_directory, configured_directory, take_snapshot
@@ -22,10 +29,15 @@ from sphinx_verl_resources.catalog.run_text import run_text as canonical_text
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.words import use_language
 
+# Helpers of tests lie beside them, and are no package.
+sys.path.insert(0, str(Path(__file__).parent))
+from themes import build_once
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bs4 import BeautifulSoup
+    from jinja2.bccache import Bucket
 
     from sphinx_verl_resources.catalog.catalog import Catalog
 
@@ -84,6 +96,36 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in config.getoption("--without"):
         if importlib.util.find_spec(name):
             raise pytest.UsageError(f"--without {name}: {name} is installed; leave the option out")
+
+
+def pytest_collection_finish() -> None:
+    """The collector need not look again and again through what every test has been imported with."""
+    gc.freeze()
+    gc.set_threshold(5_000, 20, 50)
+
+
+class _Compiled(BytecodeCache):
+    """Templates as Python has compiled them, for the length of a process."""
+
+    def __init__(self) -> None:
+        self.templates: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self.templates:
+            bucket.bytecode_from_string(self.templates[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.templates[bucket.key] = bucket.bytecode_to_string()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _templates_compiled_once() -> Iterator[None]:
+    """Themes and Sphinx's own templates do not change, and are a quarter of the work of a small build."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (sphinx.jinja2glue, sphinx.util.template):
+            environment = partial(SandboxedEnvironment, bytecode_cache=_Compiled())
+            patch.setattr(module, "SandboxedEnvironment", environment)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -258,6 +300,22 @@ def new_project(
         return Project(folder, left_out, needs)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def documentation(
+    tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]
+) -> Callable[..., Path]:
+    """A function: this documentation built in a theme, once for all processes that run tests."""
+    # Processes of pytest-xdist have a folder each, side by side.
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "popen-gw" in base.name else base) / "documentation"
+
+    def built(theme: str = "sphinx_rtd_theme", builder: str = "html") -> Path:
+        needs("myst_parser", theme)
+        return build_once(theme, folder, builder)
+
+    return built
 
 
 @pytest.fixture

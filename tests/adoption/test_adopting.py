@@ -15,6 +15,8 @@ from docutils import nodes
 
 from sphinx_verl_resources.intake.page_parser import parse
 
+pytestmark = pytest.mark.thorough
+
 MINIATURE = Path(__file__).parent / "verl_docs"
 HEADINGS = ["Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "Link", "Contributor"]
 HTML = "docs/_build/html/perf/device_tuning.html"

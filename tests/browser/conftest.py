@@ -15,7 +15,6 @@ import pytest
 # Helpers of tests lie beside them, and are no package.
 sys.path.insert(0, str(Path(__file__).parent))
 from chromium import NoBrowserError, launched, served
-from themes import build_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -106,17 +105,3 @@ def site(browser: Browser) -> Iterator[Callable[..., Site]]:
         for context in browser.contexts:
             context.close()
     assert [problem for one in sites for problem in one.problems] == []
-
-
-@pytest.fixture(scope="session")
-def themed(tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]) -> Callable[[str], Path]:
-    """A function: the documentation built in a theme, once for all processes that run tests."""
-    # Processes of pytest-xdist have a folder each, side by side.
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "popen-gw" in base.name else base) / "themes"
-
-    def in_theme(theme: str) -> Path:
-        needs(theme)
-        return build_once(theme, folder)
-
-    return in_theme

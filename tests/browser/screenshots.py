@@ -5,8 +5,11 @@ Writes ``docs/_build/screenshots/<theme>-<scheme>-<width>-<page>.png``, and each
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+sys.path.append(str(Path(__file__).parents[1]))
 from chromium import launched, served
 from themes import ROOT, SCHEMES, build_once
 

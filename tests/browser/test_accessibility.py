@@ -23,15 +23,21 @@ FRAMES = {
 #: The theme of this documentation. Pages that show nothing of ours are looked at in this one only.
 OWN = "sphinx_rtd_theme"
 #: What only the extension writes into a page.
-OURS = re.compile(r'class="[^"]*\bverl-')
+OURS = re.compile(r'class="(?:[^"]* )?verl-(?!docs-)')
 #: The page on which the frame is looked at too, which is alike on all.
 WHOLE = "hardware.html"
+#: The rules that look at colours, which are all that a second colour scheme changes.
+COLOURS = {"color-contrast", "link-in-text-block"}
+#: So many rows of a table and blocks of a page stand for the others, but in our own theme.
+FEW = 3
 #: Gives pairs of a rule and the elements that break it, first those of the content, then those of the frame.
 RUN = """
-async ([tags, isWhole]) => {
+async ([runOnly, isWhole, most]) => {
+  document.querySelectorAll(`tbody > tr:nth-child(n + ${most + 1})`).forEach(row => { row.remove(); });
+  [...document.querySelectorAll("details")].slice(most).forEach(block => { block.remove(); });
   document.querySelectorAll("details").forEach(block => { block.open = true; });
   const place = isWhole ? document : document.querySelector("[role=main], main");
-  const found = await axe.run(place, {runOnly: {type: "tag", values: tags}, resultTypes: ["violations"]});
+  const found = await axe.run(place, {runOnly, resultTypes: ["violations"]});
   const inFrame = node => {
     const element = document.querySelector(node.target[0]);
     return element && element !== document.documentElement && !element.closest("[role=main], main");
@@ -48,11 +54,14 @@ async ([tags, isWhole]) => {
 
 
 @pytest.mark.parametrize(("theme", "scheme"), LOOKS)
-def test_axe(themed, site, theme, scheme):
+def test_axe(documentation, site, theme, scheme):
     """No page with anything of ours breaks a rule; details are open, so that nothing hides."""
-    folder = themed(theme)
+    folder = documentation(theme)
     opened = site(folder)
     page = opened.open(color_scheme=scheme, viewport={"width": 1200, "height": 900})
+    first = scheme == SCHEMES[theme][0]
+    only = {"type": "tag", "values": TAGS} if first else {"type": "rule", "values": sorted(COLOURS)}
+    most = 10_000 if theme == OWN else FEW
     content, frame = [], set()
     script = AXE.read_text("utf-8")
     names = sorted(path.name for path in folder.glob("*.html"))
@@ -63,17 +72,17 @@ def test_axe(themed, site, theme, scheme):
     for name in names if theme == OWN else ours:
         page.goto(f"{opened.address}/{name}")
         page.evaluate(script)
-        here, around = page.evaluate(RUN, [TAGS, name == WHOLE])
+        here, around = page.evaluate(RUN, [only, name == WHOLE, most])
         content += [(name, *found) for found in here]
         frame |= {found[0] for found in around}
     assert content == []
-    assert frame == FRAMES[theme]
+    assert frame == (FRAMES[theme] if first else FRAMES[theme] & COLOURS)
 
 
 @pytest.mark.parametrize("theme", SCHEMES)
-def test_narrow(themed, site, theme):
+def test_narrow(documentation, site, theme):
     """At 360 pixels, and so at four times the size, a page scrolls in one direction; tables scroll in theirs."""
-    folder = themed(theme)
+    folder = documentation(theme)
     opened = site(folder)
     page = opened.open(viewport={"width": 360, "height": 800})
     wide = {}

@@ -20,61 +20,78 @@ STEPS = "fsdp, gradient-checkpointing, activation-offload, dynamic-batching"
 PIECES = "specification, formulas, chart, table"
 
 
-@pytest.mark.parametrize(
-    ("directive", "options", "messages"),
-    [
-        ("verl-memory", "", ["name a size class or a model, as in '.. verl-memory:: 8B', a run with :run:, or a checkpoint with :model: and :gpus: [verl.unknown_size]"]),
-        ("verl-memory:9B", "", [f"there is no model '9B'; the nearest is 8B; name one of {SIZES}, or a checkpoint of architectures.yaml [verl.unknown_size]"]),
-        ("verl-memory:Qwen/Qwen3-8", "", ["there is no model 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? [verl.unknown_model]"]),
-        ("verl-memory:3B", ":gpus: 0", [":gpus: must be a whole number from 1 to 100,000, got '0' [verl.directive]"]),
-        ("verl-memory:3B", ":gpus: -8", [":gpus: must be a whole number from 1 to 100,000, got '-8'"]),
-        ("verl-memory:3B", ":gpus: 8.5", [":gpus: must be a whole number from 1 to 100,000, got '8.5'"]),
-        ("verl-memory:3B", ":gpus: eight", [":gpus: must be a whole number from 1 to 100,000, got 'eight'"]),
-        ("verl-memory:3B", ":gpus: 八", [":gpus: must be a whole number from 1 to 100,000, got '八'"]),
-        ("verl-memory:3B", ":gpus:", [":gpus: a value is missing"]),
-        ("verl-memory:3B", f":batch-size: {10**12}", [":batch-size: must be a whole number from 1 to 1,000,000, got '1000000000000'"]),
-        ("verl-memory:3B", f":batch-size: {'9' * 400}", [":batch-size: must be a whole number from 1 to 1,000,000, got '999"]),
-        ("verl-memory:3B", ":sequence-length: 0", [":sequence-length: must be a whole number from 1 to 10,000,000, got '0'"]),
-        ("verl-memory:3B", ":steps: fsdp, magic", [f":steps: unknown value 'magic'; allowed: {STEPS}, none"]),
-        ("verl-memory:3B", ":steps: fspd", [f":steps: unknown value 'fspd'; did you mean 'fsdp'? Allowed: {STEPS}, none"]),
-        ("verl-memory:3B", ":steps: fsdp, FSDP", [":steps: 'FSDP' stands there twice"]),
-        ("verl-memory:3B", ":steps: none, fsdp", [":steps: 'none' stands there alone, or not at all"]),
-        ("verl-memory:3B", ":steps: ,", [f":steps: name at least one of {STEPS}"]),
-        ("verl-memory:3B", ":show: tables", [f":show: unknown value 'tables'; did you mean 'table'? Allowed: {PIECES}"]),
-        ("verl-memory:3B", ":show: table table", [":show: 'table' stands there twice"]),
-        ("verl-memory:3B", ":gpus: 4\n:steps: gradient-checkpointing", [":gpus: has no effect without the step 'fsdp'; take it, or leave :gpus: out [verl.directive]"]),
-        ("verl-memory:3B", ":gpus: 4\n:steps: none", [":gpus: has no effect without the step 'fsdp'; take it, or leave :gpus: out [verl.directive]"]),
-        ("verl-memory:3B", ":gib:\n:show: formulas", [":gib: is about the table, which :show: leaves out"]),
-        ("verl-memory:3B", ":caption: x\n:show: formulas", [":caption: is about the table, which :show: leaves out"]),
-        ("verl-memory:3B", ":gib: yes", [":gib: takes no value, got 'yes'"]),
-        ("verl-memory:3B", ":gpu: 8", [":gpu: unknown option; did you mean 'gpus'?"]),
-        ("verl-memory:9B", ":gpus: 0", [":gpus: must be", "there is no model '9B'"]),
-        ("verl-memory:3B", ":gpus: 0\n:show: x", [":gpus: must be", ":show: unknown value 'x'"]),
-        ("verl-memory-summary:,", "", ["name at least one model, or leave the argument out"]),
-        ("verl-memory-summary:3B 8B 3b", "", ["the model '3B' stands there twice"]),
-        ("verl-memory-summary:9B 10B", ":gpus: 0", [":gpus: must be", "there is no model '9B'", "there is no model '10B'"]),
-        ("verl-published:7B", "", ["nothing is recorded under 'printed' for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
-        ("verl-published", ":gib:", [":gib: unknown option"]),
-        ("verl-requirements:7B 9B", "", ["nothing is recorded under 'requirements' for '7B'", "nothing is recorded under 'requirements' for '9B'"]),
-        ("verl-config", "", ["name the model that the settings are for: 3B, 8B, 32B [verl.unknown_size]"]),
-        ("verl-config:7B", "", ["nothing is recorded under 'configurations' for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
-        ("verl-config:3B", ":show: json", [":show: unknown value 'json'; allowed: yaml, command-line, table"]),
-        ("verl-config:3B", ":name: x\n:show: yaml", [":name: is about the table, which :show: leaves out"]),
-        ("verl-analysis", "", ["name a part; allowed: assumptions, priorities, trade-offs, monitoring"]),
-        ("verl-analysis:priority", "", ["there is no part 'priority'; did you mean 'priorities'?"]),
-        ("verl-memory:3B", "\n\nText.", ["settings go with :model: and :gpus:, and a model by its size has none"]),
-        ("verl-memory-summary:3B", "\n\nText.", ["the directive takes options and an argument, and no text"]),
-    ],
-)  # fmt: skip
-def test_directive(project, directive, options, messages):
-    name, _, argument = directive.partition(":")
-    lines = "\n".join(f"   {line}" if line else "" for line in options.split("\n"))
-    build = project.page(f"Before.\n\n.. {name}:: {argument}\n{lines}\n\nAfter.\n").build()
-    found = [line.replace(f"{project.path}/", "") for line in build.warnings]
+#: A directive with its argument, its options, and what is said of them.
+CASES = [
+    ("verl-memory", "", ["name a size class or a model, as in '.. verl-memory:: 8B', a run with :run:, or a checkpoint with :model: and :gpus: [verl.unknown_size]"]),
+    ("verl-memory:9B", "", [f"there is no model '9B'; the nearest is 8B; name one of {SIZES}, or a checkpoint of architectures.yaml [verl.unknown_size]"]),
+    ("verl-memory:Qwen/Qwen3-8", "", ["there is no model 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? [verl.unknown_model]"]),
+    ("verl-memory:3B", ":gpus: 0", [":gpus: must be a whole number from 1 to 100,000, got '0' [verl.directive]"]),
+    ("verl-memory:3B", ":gpus: -8", [":gpus: must be a whole number from 1 to 100,000, got '-8'"]),
+    ("verl-memory:3B", ":gpus: 8.5", [":gpus: must be a whole number from 1 to 100,000, got '8.5'"]),
+    ("verl-memory:3B", ":gpus: eight", [":gpus: must be a whole number from 1 to 100,000, got 'eight'"]),
+    ("verl-memory:3B", ":gpus: 八", [":gpus: must be a whole number from 1 to 100,000, got '八'"]),
+    ("verl-memory:3B", ":gpus:", [":gpus: a value is missing"]),
+    ("verl-memory:3B", f":batch-size: {10**12}", [":batch-size: must be a whole number from 1 to 1,000,000, got '1000000000000'"]),
+    ("verl-memory:3B", f":batch-size: {'9' * 400}", [":batch-size: must be a whole number from 1 to 1,000,000, got '999"]),
+    ("verl-memory:3B", ":sequence-length: 0", [":sequence-length: must be a whole number from 1 to 10,000,000, got '0'"]),
+    ("verl-memory:3B", ":steps: fsdp, magic", [f":steps: unknown value 'magic'; allowed: {STEPS}, none"]),
+    ("verl-memory:3B", ":steps: fspd", [f":steps: unknown value 'fspd'; did you mean 'fsdp'? Allowed: {STEPS}, none"]),
+    ("verl-memory:3B", ":steps: fsdp, FSDP", [":steps: 'FSDP' stands there twice"]),
+    ("verl-memory:3B", ":steps: none, fsdp", [":steps: 'none' stands there alone, or not at all"]),
+    ("verl-memory:3B", ":steps: ,", [f":steps: name at least one of {STEPS}"]),
+    ("verl-memory:3B", ":show: tables", [f":show: unknown value 'tables'; did you mean 'table'? Allowed: {PIECES}"]),
+    ("verl-memory:3B", ":show: table table", [":show: 'table' stands there twice"]),
+    ("verl-memory:3B", ":gpus: 4\n:steps: gradient-checkpointing", [":gpus: has no effect without the step 'fsdp'; take it, or leave :gpus: out [verl.directive]"]),
+    ("verl-memory:3B", ":gpus: 4\n:steps: none", [":gpus: has no effect without the step 'fsdp'; take it, or leave :gpus: out [verl.directive]"]),
+    ("verl-memory:3B", ":gib:\n:show: formulas", [":gib: is about the table, which :show: leaves out"]),
+    ("verl-memory:3B", ":caption: x\n:show: formulas", [":caption: is about the table, which :show: leaves out"]),
+    ("verl-memory:3B", ":gib: yes", [":gib: takes no value, got 'yes'"]),
+    ("verl-memory:3B", ":gpu: 8", [":gpu: unknown option; did you mean 'gpus'?"]),
+    ("verl-memory:9B", ":gpus: 0", [":gpus: must be", "there is no model '9B'"]),
+    ("verl-memory:3B", ":gpus: 0\n:show: x", [":gpus: must be", ":show: unknown value 'x'"]),
+    ("verl-memory-summary:,", "", ["name at least one model, or leave the argument out"]),
+    ("verl-memory-summary:3B 8B 3b", "", ["the model '3B' stands there twice"]),
+    ("verl-memory-summary:9B 10B", ":gpus: 0", [":gpus: must be", "there is no model '9B'", "there is no model '10B'"]),
+    ("verl-published:7B", "", ["nothing is recorded under 'printed' for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
+    ("verl-published", ":gib:", [":gib: unknown option"]),
+    ("verl-requirements:7B 9B", "", ["nothing is recorded under 'requirements' for '7B'", "nothing is recorded under 'requirements' for '9B'"]),
+    ("verl-config", "", ["name the model that the settings are for: 3B, 8B, 32B [verl.unknown_size]"]),
+    ("verl-config:7B", "", ["nothing is recorded under 'configurations' for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
+    ("verl-config:3B", ":show: json", [":show: unknown value 'json'; allowed: yaml, command-line, table"]),
+    ("verl-config:3B", ":name: x\n:show: yaml", [":name: is about the table, which :show: leaves out"]),
+    ("verl-analysis", "", ["name a part; allowed: assumptions, priorities, trade-offs, monitoring"]),
+    ("verl-analysis:priority", "", ["there is no part 'priority'; did you mean 'priorities'?"]),
+    ("verl-memory:3B", "\n\nText.", ["settings go with :model: and :gpus:, and a model by its size has none"]),
+    ("verl-memory-summary:3B", "\n\nText.", ["the directive takes options and an argument, and no text"]),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def build_of_cases(new_project):
+    """One build of a page for each case."""
+    project = new_project("docs").page("Text.")
+    for number, (directive, options, _) in enumerate(CASES):
+        name, _, argument = directive.partition(":")
+        lines = "\n".join(f"   {line}" if line else "" for line in options.split("\n"))
+        project.page(f"Before.\n\n.. {name}:: {argument}\n{lines}\n\nAfter.\n", f"case-{number}.rst")
+    build = project.build()
+    build.warnings = [line.replace(f"{project.path}/", "") for line in build.warnings]
+    return build
+
+
+def test_nothing_else_is_said(build_of_cases):
+    assert len(build_of_cases.warnings) == sum(len(messages) for _, _, messages in CASES)
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_directive(build_of_cases, number):
+    directive, _, messages = CASES[number]
+    name = directive.partition(":")[0]
+    found = [line for line in build_of_cases.warnings if line.startswith(f"case-{number}.rst:")]
     assert len(found) == len(messages), found
     for line, message in zip(found, messages, strict=True):
-        assert line.startswith(f"index.rst:6: ERROR: {name}: {message}"), line
-    soup = build.soup()
+        assert line.startswith(f"case-{number}.rst:8: ERROR: {name}: {message}"), line
+    soup = build_of_cases.soup(f"case-{number}.html")
     assert len(soup.select(".verl-problem")) == len(messages)
     assert "Before." in soup.get_text()
     assert "After." in soup.get_text()

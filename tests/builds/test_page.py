@@ -11,34 +11,6 @@ import pytest
 HEADINGS = ["Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "Link", "Contributor"]
 
 
-@pytest.fixture(scope="module")
-def documentation(tmp_path_factory, root, needs):
-    """Builds the documentation of the checkout and returns the output directory."""
-    needs("myst_parser", "sphinx_rtd_theme")
-    from sphinx.testing.util import SphinxTestApp
-
-    copy = tmp_path_factory.mktemp("checkout")
-    for name in ("docs", "data", "tests/oracle", "CHANGELOG.md"):
-        source = root / name
-        if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("_build"))
-        else:
-            shutil.copy(source, copy / name)
-
-    def build(builder: str):
-        app = SphinxTestApp(
-            builder, srcdir=copy / "docs", confoverrides={"version": "1"}, warningiserror=False
-        )
-        try:
-            app.build()
-            assert app.warning.getvalue() == ""
-        finally:
-            app.cleanup()
-        return app.outdir
-
-    return build
-
-
 def section_rows(published, size):
     return [[row[heading] for heading in HEADINGS] for row in published if row["Size"] == size]
 
@@ -46,7 +18,7 @@ def section_rows(published, size):
 def test_html(documentation, published):
     from bs4 import BeautifulSoup
 
-    soup = BeautifulSoup((documentation("html") / "hardware.html").read_text("utf-8"), "html.parser")
+    soup = BeautifulSoup((documentation() / "hardware.html").read_text("utf-8"), "html.parser")
     for size in dict.fromkeys(row["Size"] for row in published):
         section = soup.find(id=f"size-{size.lower().replace('.', '-')}")
         rows = [
@@ -66,7 +38,7 @@ def test_html(documentation, published):
 
 
 def test_text(documentation, published):
-    text = (documentation("text") / "hardware.txt").read_text("utf-8")
+    text = (documentation(builder="text") / "hardware.txt").read_text("utf-8")
     for size in dict.fromkeys(row["Size"] for row in published):
         section = re.search(
             rf"^{re.escape(size)}\n-+\n(.*?)(?=^\S+B?\n-+\n|\Z)", text, re.MULTILINE | re.DOTALL
@@ -84,7 +56,7 @@ def test_text(documentation, published):
 def test_405b_asks_for_a_run_and_671b_is_not_empty(documentation):
     from bs4 import BeautifulSoup
 
-    soup = BeautifulSoup((documentation("html") / "hardware.html").read_text("utf-8"), "html.parser")
+    soup = BeautifulSoup((documentation() / "hardware.html").read_text("utf-8"), "html.parser")
     empty = soup.find(id="size-405b").select_one(".verl-empty")
     assert empty.get_text() == "No run is recorded for 405B yet. Add the first one."
     assert empty.find("a")["href"] == "contributing-a-run.html#verl-add-a-run"

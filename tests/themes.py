@@ -1,4 +1,4 @@
-"""The documentation in every theme, and the looks that each of them has."""
+"""The documentation as it is built, in every theme, and the looks that each of them has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 #: By theme, the colour schemes that it has.
 SCHEMES = {
     "sphinx_rtd_theme": ("light",),
@@ -17,30 +17,31 @@ SCHEMES = {
 }
 
 
-def build_once(theme: str, folder: Path) -> Path:
+def build_once(theme: str, folder: Path, builder: str = "html") -> Path:
     """The documentation in a theme; whoever asks first builds it, and others wait.
 
     Raises:
         RuntimeError: Sphinx has something to say.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    out, done = folder / theme, folder / f"{theme}.done"
+    name = f"{builder}-{theme}"
+    out, done = folder / name, folder / f"{name}.done"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            build(theme, out, folder / "doctrees")
+            _build(theme, builder, out, folder / "doctrees")
             done.touch()
     return out
 
 
-def build(theme: str, out: Path, doctrees: Path) -> None:
-    """Build the documentation in a theme; what has been read is shared by all of them.
+def _build(theme: str, builder: str, out: Path, doctrees: Path) -> None:
+    """Build the documentation; what has been read is shared by all themes and builders.
 
     Raises:
         RuntimeError: Sphinx has something to say.
     """
-    options = ["-q", "-W", "--keep-going", "-b", "html", "-d", doctrees, "-D", f"html_theme={theme}"]
+    options = ["-q", "-W", "--keep-going", "-b", builder, "-d", doctrees, "-D", f"html_theme={theme}"]
     command = [sys.executable, "-m", "sphinx", *options, ROOT / "docs", out]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{theme}: {done.stderr}")
+        raise RuntimeError(f"{builder} in {theme}: {done.stderr}")
