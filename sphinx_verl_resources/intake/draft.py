@@ -159,7 +159,12 @@ def _model(draft: Draft, sources: Sources, said: Said, facts: Facts) -> str:
             sources.place(_MODEL), Code.unknown_model, message, f"{hint}, or add it to architectures.yaml"
         )
         return path
-    message = f"no recorded model is called as the path {path[-80:]!r} ends" if path else "no model is named"
+    if "$" in path:
+        message = f"the model is {path[-80:]!r}, which the script alone does not decide"
+    elif path:
+        message = f"no recorded model is called as the path {path[-80:]!r} ends"
+    else:
+        message = "no model is named"
     draft.warn(sources.place(_MODEL), Code.undecided, message, hint)
     return TODO
 

@@ -261,6 +261,8 @@ def test_a_link_to_what_is_hidden_shows_it(opened, target):
     assert page.locator(f"tr:has(#{target})" if target == "run-a" else f"#{target}").is_visible()
     assert query(page) == "?sort=gpus"
     assert page.evaluate("scrollY") > 0
+    if target == "run-a":
+        assert page.locator("tr:has(#run-a)").bounding_box()["y"] > 0, "the whole row is in view"
     choose(page, "GPU", "0")
     page.evaluate(f"location.hash = ''; location.hash = '{target}'")
     page.wait_for_function(f"!document.getElementById('{target}').closest('[hidden]')")

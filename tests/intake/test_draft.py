@@ -70,6 +70,10 @@ def test_a_model_that_is_not_recorded():
     nowhere = draft(command("actor_rollout_ref.model.path=/models/Qwen2.5-7B-Instrct trainer.nnodes=1"))
     assert nowhere.fields["model"] == nowhere.fields["size"] == TODO
     assert any("did you mean Qwen/Qwen2.5-7B-Instruct?" in problem.hint for problem in nowhere.problems)
+    loop = draft(f"for M in a b; do {command('actor_rollout_ref.model.path=$M trainer.nnodes=1')}; done")
+    assert "the model is '$M', which the script alone does not decide; name it with --model" in "\n".join(
+        map(str, loop.problems)
+    )
     hub = draft(command("actor_rollout_ref.model.path=someone/own-13B"))
     assert (hub.fields["model"], hub.fields["size"]) == ("someone/own-13B", TODO)
     assert Code.unknown_model in codes(hub)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from .escapes import unescaped
 from .syntax import Arithmetic, Literal, Opaque, Parameter, SyntaxProblem, TooMuchError, Word
 
 if TYPE_CHECKING:
@@ -167,13 +168,13 @@ class Scanner:
         self.pos = end + 1
 
     def _escaped_quotes(self, parts: list[Part]) -> None:
-        """``$'…'``; of its escapes, those of quotes and backslashes."""
+        """``$'…'``, in which a backslash before a quote does not end it."""
         start = end = self.pos + 2
         while self.text[end : end + 1] not in {"'", ""}:
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
             end = self.fail_unclosed(self.pos, "quote")
-        parts.append(Literal(re.sub(r"\\([\\'\"])", r"\1", self.text[start:end]), True))
+        parts.append(Literal(unescaped(self.text[start:end]), True))
         self.pos = end + 1
 
     def _double_quotes(self, parts: list[Part]) -> None:
