@@ -6,14 +6,15 @@ import re
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
-from .models.base import SLUG, slug
+from .models.base import FORMS, SLUG, slug
+from .models.run import MAX_ID_LENGTH
 from .names import SIZES, nearest_size
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-#: Characters of an id.
-MAX_LENGTH = 80
+#: What an id has, for people.
+ID_FORM = f"{FORMS[SLUG]}, at most {MAX_ID_LENGTH}"
 
 
 def is_id(text: str) -> bool:
@@ -22,7 +23,7 @@ def is_id(text: str) -> bool:
     >>> is_id("a-1"), is_id("../a"), is_id("a" * 81)
     (True, False, False)
     """
-    return re.fullmatch(SLUG, text) is not None and len(text) <= MAX_LENGTH
+    return re.fullmatch(SLUG, text) is not None and len(text) <= MAX_ID_LENGTH
 
 
 def suggested_id(
@@ -49,9 +50,10 @@ def suggested_id(
     kind = slug(card or "")
     known = f"{gpus}x{kind}" if kind else f"{gpus}-gpus"
     ending = slug(f"{task}-{kind if gpus is None else known}")
-    first = f"{name[: MAX_LENGTH - 30 - len(ending)].strip('-') or 'run'}-{ending}"[:MAX_LENGTH].strip("-")
-    longer = f"{first}-{slug(more)}"[:MAX_LENGTH].strip("-") if slug(more) else first
-    numbered = (f"{longer[: MAX_LENGTH - 6].strip('-')}-{number}" for number in count(2))
+    most = MAX_ID_LENGTH
+    first = f"{name[: most - 30 - len(ending)].strip('-') or 'run'}-{ending}"[:most].strip("-")
+    longer = f"{first}-{slug(more)}"[:most].strip("-") if slug(more) else first
+    numbered = (f"{longer[: most - 6].strip('-')}-{number}" for number in count(2))
     return next(name for name in chain((first, longer), numbered) if name not in taken)
 
 

@@ -8,7 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING, TypeVar
 
 from ..catalog.names import ENGINES, TAGS, TRAIN_BACKENDS
-from ..catalog.run_ids import MAX_LENGTH, is_id
+from ..catalog.run_ids import ID_FORM, is_id
 from ..catalog.settings.overrides import read_overrides
 from ..diagnostics import Location
 from ..estimator.gpus import parse_gpus
@@ -227,7 +227,5 @@ def _setting(text: str) -> str:
 
 def _slug(text: str) -> str:
     if not is_id(text):
-        raise ValueError(
-            f"an id has small letters and digits with single hyphens between them, at most {MAX_LENGTH}"
-        )
+        raise ValueError(f"an id has {ID_FORM}")
     return text

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from ..catalog.files import RUNS, DataFile, bundled_directory, configured_directory, leads_out, take_snapshot
 from ..catalog.models.run import Run
 from ..catalog.names import ENGINES, KINDS, TAGS, TRAIN_BACKENDS
-from ..catalog.run_ids import MAX_LENGTH, is_id
+from ..catalog.run_ids import ID_FORM, is_id
 from ..catalog.run_text import run_text
 from ..catalog.settings.launch_script import read_script
 from ..catalog.settings.unread import unread_settings
@@ -293,8 +293,7 @@ def _write(target: Target, text: str, draft: Draft, options: argparse.Namespace)
 
 def _id(text: str) -> str:
     if not is_id(text):
-        what = "lower-case letters and digits with single hyphens between them"
-        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no id; an id has {what}, at most {MAX_LENGTH}")
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no id; an id has {ID_FORM}")
     return text
 
 

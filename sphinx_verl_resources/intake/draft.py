@@ -132,13 +132,10 @@ def id_of(fields: Mapping[str, Any], more: str = "", taken: Container[str] = ())
 
 def _model(draft: Draft, sources: Sources, said: Said, facts: Facts) -> str:
     names = facts.architectures.names
+    left_open = sources.script.unresolved.get(_MODEL)
     written = [
         path
-        for path in (
-            sources.script.values.get(_MODEL),
-            sources.script.unresolved.get(_MODEL),
-            sources.printed.get(_MODEL),
-        )
+        for path in (sources.script.values.get(_MODEL), sources.printed.get(_MODEL), left_open)
         if isinstance(path, str) and path
     ]
     for path in [said.model] if said.model else written:
@@ -159,7 +156,7 @@ def _model(draft: Draft, sources: Sources, said: Said, facts: Facts) -> str:
             sources.place(_MODEL), Code.unknown_model, message, f"{hint}, or add it to architectures.yaml"
         )
         return path
-    if "$" in path:
+    if path and path == left_open:
         message = f"the model is {path[-80:]!r}, which the script alone does not decide"
     elif path:
         message = f"no recorded model is called as the path {path[-80:]!r} ends"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# Helpers of tests lie beside them, and are no package.
+# As tests/conftest.py does with its own folder.
 sys.path.insert(0, str(Path(__file__).parent))
 from chromium import NoBrowserError, launched, served
 

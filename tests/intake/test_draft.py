@@ -74,6 +74,8 @@ def test_a_model_that_is_not_recorded():
     assert "the model is '$M', which the script alone does not decide; name it with --model" in "\n".join(
         map(str, loop.problems)
     )
+    log = "(T pid=1) {'actor_rollout_ref': {'model': {'path': 'someone/own-13B'}}}\n"
+    assert draft(command("actor_rollout_ref.model.path=$M"), log).fields["model"] == "someone/own-13B"
     hub = draft(command("actor_rollout_ref.model.path=someone/own-13B"))
     assert (hub.fields["model"], hub.fields["size"]) == ("someone/own-13B", TODO)
     assert Code.unknown_model in codes(hub)

@@ -14,7 +14,9 @@ _DOTTED = pattern(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, withou
 _VERSION = pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")
 LINES = pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or first and last line, such as 40-45")
 
-RunId = Annotated[str, StringConstraints(pattern=SLUG, max_length=80)]
+#: Characters of an id.
+MAX_ID_LENGTH = 80
+RunId = Annotated[str, StringConstraints(pattern=SLUG, max_length=MAX_ID_LENGTH)]
 NoteCode = Annotated[str, StringConstraints(pattern=SLUG, max_length=60)]
 SettingKey = Annotated[str, StringConstraints(pattern=_DOTTED, max_length=200)]
 
