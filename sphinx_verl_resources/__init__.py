@@ -18,8 +18,6 @@ __all__ = ["__version__", "setup"]
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Register the extension with Sphinx."""
-    from .garbage import no_collection
+    from .sphinx_ext.extension import setup_extension
 
-    with no_collection():
-        from .extension import setup_extension
     return setup_extension(app)

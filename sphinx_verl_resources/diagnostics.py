@@ -17,6 +17,7 @@ __all__ = [
     "Code",
     "Diagnostic",
     "Location",
+    "NoAnswerError",
     "Severity",
     "counted",
     "did_you_mean",
@@ -38,40 +39,73 @@ class Severity(Enum):
 
 @dataclass(frozen=True, order=True)
 class Location:
-    """A place in a file; line and column count from 1, and 0 means that none applies."""
+    """A place in a file, or a setting of a question that no file asks.
+
+    Attributes:
+        path: the file as messages show it; empty where there is none.
+        line: from 1; 0 where none applies.
+        column: from 1; 0 where none applies.
+        key: the setting, option or field that is wrong, where it is known by name.
+    """
 
     path: str
     line: int = 0
     column: int = 0
+    key: str = ""
 
     def __str__(self) -> str:
+        if not self.path:
+            return self.key
         # Sphinx takes a location without a colon for a document name, so the line is always there.
         return f"{self.path}:{self.line or 1}:{self.column or 1}"
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One problem: where, which kind, what, and a hint that says what to do."""
+    """A problem: where it is, its code, what is wrong, and what to do about it."""
 
-    location: Location
+    place: Location
     code: Code
     message: str
-    hint: str = ""
+    remedy: str = ""
     severity: Severity = Severity.ERROR
 
     @property
     def text(self) -> str:
         """Message and hint on one line, without place and code."""
-        joined = f"{_cut(self.message)}; {_cut(self.hint)}" if self.hint else _cut(self.message)
+        joined = f"{_cut(self.message)}; {_cut(self.remedy)}" if self.remedy else _cut(self.message)
         return one_line(joined)
 
     def __str__(self) -> str:
-        return f"{self.location}: {self.severity.name}: {self.text} [{self.code.id}]"
+        return f"{self.place}: {self.severity.name}: {self.text} [{self.code.id}]"
 
     @property
     def sort_key(self) -> tuple[Location, str, str]:
         """Order by place, then by code and text, so that output is reproducible."""
-        return self.location, self.code.name, self.message
+        return self.place, self.code.name, self.message
+
+
+class NoAnswerError(Exception):
+    """A question without an answer; its diagnostics say why, errors first."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        once = dict.fromkeys(diagnostics)
+        self.diagnostics = tuple(sorted(once, key=lambda problem: problem.severity is not Severity.ERROR))
+        super().__init__("; ".join(problem.text for problem in self.diagnostics))
+
+    @classmethod
+    def because(
+        cls, message: str, remedy: str = "", *, code: Code = Code.directive, key: str = ""
+    ) -> NoAnswerError:
+        """Return the error for one reason.
+
+        Args:
+            message: what is wrong.
+            remedy: what to do about it.
+            code: the kind of problem.
+            key: the setting, option or field that is wrong.
+        """
+        return cls(Diagnostic(Location("", key=key), code, message, remedy))
 
 
 def one_line(text: str) -> str:

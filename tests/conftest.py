@@ -27,7 +27,7 @@ from sphinx_verl_resources.catalog.files import bundled_directory, configured_di
 from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.catalog.run_text import run_text as canonical_text
 from sphinx_verl_resources.diagnostics import Location
-from sphinx_verl_resources.words import use_language
+from sphinx_verl_resources.i18n import use_language
 
 # Helpers of tests lie beside them, and are no package.
 sys.path.insert(0, str(Path(__file__).parent))

@@ -107,7 +107,7 @@ def test_steps_of_the_life_of_a_row_exist(drawn):
 
 
 def test_events_are_those_that_the_extension_connects(drawn, package):
-    text = (package / "extension.py").read_text("utf-8")
+    text = (package / "sphinx_ext/extension.py").read_text("utf-8")
     connected = set(re.findall(r'app\.connect\("([\w-]+)", (\w+)\)', text))
     steps = [step for phase in drawn["life"] for step in phase["steps"] if "event" in step]
     assert {(step["event"], step["calls"].rpartition(".")[2]) for step in steps} == connected

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
+from sphinx_verl_resources.analysis.analysis import analyse
+from sphinx_verl_resources.analysis.printed import analysis_problems
 from sphinx_verl_resources.catalog.cases import load_cases
-from sphinx_verl_resources.cli.data import load_all, load_facts, read_snapshot
+from sphinx_verl_resources.cli.data import load_all, load_registries, read_snapshot
 from sphinx_verl_resources.estimator.backtest import score
 from sphinx_verl_resources.estimator.boundary import boundaries
-from sphinx_verl_resources.memory.analysis import analyse
-from sphinx_verl_resources.memory.printed import analysis_problems
 
 EXAMPLE = "docs/examples/qwen2-5-7b-grpo-2xh100.yaml"
 
@@ -43,7 +43,7 @@ def test_example_of_an_analysis(root, data):
 
 def test_what_the_estimator_page_says_of_its_misses():
     """Prose names the misses; when one goes away or turns round, the sentence has to go too."""
-    facts = load_facts([])
+    facts = load_registries([])
     cases = {entry.case.id: entry.case for entry in load_cases(read_snapshot([]).cases).entries}
     scores = {name: score(case, facts) for name, case in cases.items()}
     logs = "verl-data-gsm8k-qwen2.5-{}-grpo-lora"

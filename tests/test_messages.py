@@ -177,7 +177,7 @@ def test_every_message_has_a_place():
 def test_every_message_has_a_remedy():
     wrong = []
     for call in EVERY:
-        hint = call.argument(call.shape.hint, "hint")
+        hint = call.argument(call.shape.hint, "remedy")
         has_hint = hint is not None and not (isinstance(hint, ast.Constant) and not hint.value)
         if not has_hint and not SAYS.search(call.text(call.argument(call.shape.message, "message"))):
             wrong.append(call.where)
@@ -220,7 +220,17 @@ def test_sphinx_gets_no_exception():
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
         layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if layer in {"cli", "catalog", "memory", "estimator", "diagnostics", "units", "words", *NEVER_CALLED}:
+        if layer in {
+            "cli",
+            "catalog",
+            "settings",
+            "analysis",
+            "estimator",
+            "diagnostics",
+            "units",
+            "i18n",
+            *NEVER_CALLED,
+        }:
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Raise) and node.exc is not None:

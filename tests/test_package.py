@@ -22,9 +22,7 @@ def test_import_is_lazy():
 
 
 def test_extension_does_not_import_pydantic():
-    code = (
-        "import sys, sphinx_verl_resources.extension\nassert not {'pydantic', 'tabulate'} & set(sys.modules)"
-    )
+    code = "import sys, sphinx_verl_resources.sphinx_ext.extension\nassert not {'pydantic', 'tabulate'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -7,10 +7,10 @@ from dataclasses import fields
 
 import pytest
 
-from sphinx_verl_resources.config import PREFIX, VerlConfig
 from sphinx_verl_resources.diagnostics import Code
-from sphinx_verl_resources.directives.later import PLACES, imported
-from sphinx_verl_resources.directives.options import Option
+from sphinx_verl_resources.sphinx_ext.config import PREFIX, VerlConfig
+from sphinx_verl_resources.sphinx_ext.directives.later import PLACES, imported
+from sphinx_verl_resources.sphinx_ext.directives.options import Option
 
 FORMS = [
     (name, form, directive)

@@ -20,7 +20,7 @@ MARKS = {"_", "N_", "plural"}
 SHOWN = {"Text", "paragraph", "strong", "emphasis", "title", "term", "inline", "Cell", "table_group",
          "table", "link_to", "link_if_any", "fill", "titled", "set_caption", "waterfall_chart",
          "phase_chart", "drawing", "savings_chart", "accuracy_plot"}  # fmt: skip
-#: Modules of ``render`` whose text is for terminals or for programs.
+#: Modules of ``views`` whose text is for terminals or for programs.
 FOR_TERMINALS = {
     "backtest_text",
     "estimate_text",
@@ -119,9 +119,9 @@ def modules(root: Path, folder: str) -> list[Path]:
 
 
 def test_no_sentence_passes_the_catalog(root):
-    """In ``render`` there is nothing but what is shown, so whatever holds two words goes through it."""
+    """In ``views`` there is nothing but what is shown, so whatever holds two words goes through it."""
     found = []
-    for path in modules(root, "render"):
+    for path in modules(root, "views"):
         tree = ast.parse(path.read_text("utf-8"))
         known = documented(tree)
         found += [
@@ -134,7 +134,7 @@ def test_no_sentence_passes_the_catalog(root):
     assert found == []
 
 
-@pytest.mark.parametrize("folder", ["render", "directives"])
+@pytest.mark.parametrize("folder", ["views", "sphinx_ext/directives"])
 def test_no_word_that_is_shown_passes_the_catalog(root, folder):
     found = []
     for path in modules(root, folder):

@@ -10,7 +10,7 @@ import yaml
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from sphinx_verl_resources.render.table import Cell, empty_table, table_group
+from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

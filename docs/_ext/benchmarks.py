@@ -12,7 +12,7 @@ from benchmark_report import Report
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from sphinx_verl_resources.render.table import Cell, empty_table, table_group
+from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.catalog.cases import load_cases
-from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.estimator.boundary import boundaries
 from sphinx_verl_resources.estimator.constants import CONSTANTS
 from sphinx_verl_resources.estimator.phases import LABELS
@@ -26,8 +26,8 @@ from sphinx_verl_resources.estimator.widths import (
     QK_NORM,
     SYMBOLS,
 )
-from sphinx_verl_resources.render.table import Cell, empty_table, table_group
 from sphinx_verl_resources.units import GIB, MIB, gib, percent, plain
+from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -181,7 +181,7 @@ class Boundaries(EstimatorTable):
     def rows(self) -> Iterable[Sequence[str]]:
         snapshot = self.env.get_domain("verl").snapshot
         cases = [entry.case for entry in load_cases(snapshot.cases).by_id.values()]
-        for item in boundaries(cases, load_facts([])):
+        for item in boundaries(cases, load_registries([])):
             name = item.case.model.rsplit("/", 1)[-1]
             yield (
                 f"{name} (contested)" if item.case.contested else name,
@@ -222,7 +222,7 @@ class Unmodelled(SphinxDirective):
     """``.. docs-unmodelled::``: keys that change memory and that no formula reads."""
 
     def run(self) -> list[nodes.Node]:
-        facts = load_facts([])
+        facts = load_registries([])
         read = modelled_keys(facts)
         items = [
             nodes.list_item(

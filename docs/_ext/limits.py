@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.catalog.files import MAX_FILES, MAX_TOTAL
-from sphinx_verl_resources.catalog.settings.launch_script import MAX_LENGTH
-from sphinx_verl_resources.catalog.settings.shell import MAX_DEPTH as MAX_CALLS
-from sphinx_verl_resources.catalog.settings.variables import MAX_TOTAL as MAX_EXPANSION
-from sphinx_verl_resources.catalog.settings.variables import MAX_VALUE
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, MAX_DEPTH, MAX_ITEMS, MAX_PROBLEMS
 from sphinx_verl_resources.diagnostics import MAX_MESSAGE
-from sphinx_verl_resources.render.table import Cell, empty_table, table_group
+from sphinx_verl_resources.settings.launch_script import MAX_LENGTH
+from sphinx_verl_resources.settings.shell import MAX_DEPTH as MAX_CALLS
+from sphinx_verl_resources.settings.variables import MAX_TOTAL as MAX_EXPANSION
+from sphinx_verl_resources.settings.variables import MAX_VALUE
+from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
     from docutils import nodes

@@ -13,9 +13,9 @@ import sphinx_verl_resources
 from sphinx_verl_resources.catalog.fields import recorded_fields
 from sphinx_verl_resources.catalog.schema import MODELS, schema
 from sphinx_verl_resources.codes import COMMAND_LINE_ONLY, Code
-from sphinx_verl_resources.config import PREFIX, VerlConfig
-from sphinx_verl_resources.directives.later import imported
-from sphinx_verl_resources.render.runs import COMPUTED
+from sphinx_verl_resources.sphinx_ext.config import PREFIX, VerlConfig
+from sphinx_verl_resources.sphinx_ext.directives.later import imported
+from sphinx_verl_resources.views.runs import COMPUTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
-    from sphinx_verl_resources.directives.options import Option
+    from sphinx_verl_resources.sphinx_ext.directives.options import Option
 
 
 def note_code(env: BuildEnvironment) -> None:

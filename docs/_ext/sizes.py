@@ -9,10 +9,10 @@ from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
-from sphinx_verl_resources.assets import STATIC
-from sphinx_verl_resources.domain import VerlDomain
-from sphinx_verl_resources.render.table import Cell, empty_table, table_group
-from sphinx_verl_resources.transforms import is_chart
+from sphinx_verl_resources.sphinx_ext.assets import STATIC
+from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
+from sphinx_verl_resources.sphinx_ext.transforms import is_chart
+from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean, nearest, suggest_or
 from .catalog import Registry
-from .names import (
-    ASSUMED_SUBJECTS,
-    COMPONENTS,
-    REQUIREMENTS,
-    SHAPE_FIGURES,
-    STATES,
-    TOTAL,
-    figure_parts,
-)
+from .names import ASSUMED_SUBJECTS, COMPONENTS, REQUIREMENTS, SHAPE_FIGURES, STATES, TOTAL, figure_parts
 from .validation import problem_at
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import did_you_mean
-from ..words import N_
+from ..i18n import N_
 from .names import KINDS, SIZES
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
-from ..garbage import no_collection
 from .catalog import BrokenRun, Catalog
 from .files import ARCHITECTURES, GPUS
 from .models.base import SLUG, slug
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from .yaml_data import Document
 
 
-@no_collection()
 def load_catalog(
     snapshot: Snapshot, watched: Callable[[Sequence[DataFile]], Iterable[DataFile]] = iter
 ) -> Catalog:
@@ -45,9 +43,9 @@ def load_catalog(
     broken: list[BrokenRun] = []
     for file in watched(snapshot.runs):
         run, document, found = load(file, Run)
-        places = {problem.location for problem in found}
+        places = {problem.place for problem in found}
         unknown = _check_names(file, document, gpus, models)
-        found += [problem for problem in unknown if problem.location not in places]
+        found += [problem for problem in unknown if problem.place not in places]
         if run is not None:
             found += _check_claims(file, run, document, gpus)
             if run.id in sources:

@@ -61,7 +61,7 @@ def _read(file: DataFile, hint: str) -> tuple[Document, list[Diagnostic]]:
     """The document of one file and what is wrong below the schema; ``hint`` is for an empty file."""
     document = read_yaml(file.content)
     found = [
-        _diagnostic(file.shown, item.line, item.column, item.code, item.message, item.hint)
+        _diagnostic(file.shown, item.line, item.column, item.code, item.message, item.remedy)
         for item in document.problems
     ]
     if not found and document.data is None:
@@ -107,7 +107,7 @@ def load_list(file: DataFile, model: type[Model]) -> tuple[tuple[Item[Model], ..
         return (), found
     below: list[list[Diagnostic]] = [[] for _ in documents]
     for problem in found:
-        place = problem.location.line, problem.location.column
+        place = problem.place.line, problem.place.column
         before = [index for index, item in enumerate(documents) if item.value_place(()) <= place]
         below[before[-1] if before else 0].append(problem)
     return tuple(_item(file, item, model, below[index]) for index, item in enumerate(documents)), []
@@ -155,11 +155,11 @@ def _validated(data: Any, model: type[Model]) -> tuple[Model | None, list[ErrorD
 
 
 def problem_at(
-    file: DataFile, document: Document, loc: Loc, code: Code, message: str, hint: str = "", **more: Any
+    file: DataFile, document: Document, loc: Loc, code: Code, message: str, remedy: str = "", **more: Any
 ) -> Diagnostic:
     """A problem with the value at ``loc``."""
     line, column = document.value_place(loc)
-    return Diagnostic(Location(file.shown, line, column), code, message, hint, **more)
+    return Diagnostic(Location(file.shown, line, column), code, message, remedy, **more)
 
 
 def _diagnostic(shown: str, line: int, column: int, code: Code, message: str, hint: str) -> Diagnostic:

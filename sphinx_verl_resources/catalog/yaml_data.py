@@ -73,7 +73,7 @@ class Problem:
     column: int
     code: Code
     message: str
-    hint: str = ""
+    remedy: str = ""
 
 
 class _RefusedError(Exception):
@@ -153,7 +153,7 @@ def read_yaml(content: bytes) -> Document:
     except yaml.MarkedYAMLError as error:
         found = explain(error, text)
         document.problems.append(
-            Problem(found.line, found.column, Code.yaml_syntax, found.message, found.hint)
+            Problem(found.line, found.column, Code.yaml_syntax, found.message, found.remedy)
         )
         document.text = ""
     except (yaml.YAMLError, ValueError, OverflowError) as error:

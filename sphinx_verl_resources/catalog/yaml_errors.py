@@ -21,7 +21,7 @@ class Explanation:
     line: int
     column: int
     message: str
-    hint: str
+    remedy: str
 
 
 def explain(error: yaml.MarkedYAMLError, text: str) -> Explanation:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..catalog.names import ENGINES, TAGS, TRAIN_BACKENDS
 from ..catalog.run_ids import ID_FORM, is_id
-from ..catalog.settings.overrides import read_overrides
 from ..diagnostics import Location
 from ..estimator.gpus import parse_gpus
 from ..intake.draft import TODO, draft_run
 from ..intake.model_names import nearest_model, recorded_models
+from ..settings.overrides import read_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
 
     from ..diagnostics import Diagnostic
-    from ..estimator.facts import Facts
-    from ..intake.sources import Said, Sources
+    from ..estimator.facts import Registries
+    from ..intake.sources import Sources, UserInput
 
     Reader = Callable[[str | None, str | None], tuple[Sources, list[Diagnostic]]]
 
@@ -74,8 +74,8 @@ class Terminal:
 
 
 def ask_for_run(
-    answers: TextIO, questions: TextIO, said: Said, facts: Facts, read: Reader
-) -> tuple[Sources, Said, list[Diagnostic]]:
+    answers: TextIO, questions: TextIO, said: UserInput, facts: Registries, read: Reader
+) -> tuple[Sources, UserInput, list[Diagnostic]]:
     """Ask for everything that a run file needs; nothing is written.
 
     Args:
@@ -106,7 +106,7 @@ def ask_for_run(
     return sources, _ask(terminal, said, found, facts), problems
 
 
-def _ask(terminal: Terminal, said: Said, found: dict[str, object], facts: Facts) -> Said:
+def _ask(terminal: Terminal, said: UserInput, found: dict[str, object], facts: Registries) -> UserInput:
     """The questions, with what was found as their defaults."""
     model = terminal.ask(
         "Model", "Hugging Face name", _known(found, "model"), lambda text: _model(text, facts)
@@ -163,7 +163,7 @@ def _gpus(found: dict[str, object]) -> str:
     return f"{count}*{card}" if count and card else count or card
 
 
-def _model(text: str, facts: Facts) -> str:
+def _model(text: str, facts: Registries) -> str:
     found = recorded_models(text, facts.architectures.names)
     if len(found) == 1:
         return found[0]
@@ -177,7 +177,7 @@ def _model(text: str, facts: Facts) -> str:
     )
 
 
-def _all_gpus(text: str, facts: Facts) -> tuple[int | None, str | None]:
+def _all_gpus(text: str, facts: Registries) -> tuple[int | None, str | None]:
     count, card = parse_gpus(text)
     if card is not None and facts.gpus.get(card) is None:
         raise ValueError(f"no GPU is recorded as {card!r}; name another, or add it to gpus.yaml first")

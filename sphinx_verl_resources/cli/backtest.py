@@ -12,7 +12,7 @@ from ..estimator.backtest import GROUPS, score, summaries, verdict_shares
 from ..estimator.boundary import boundaries
 from ..estimator.record import accuracy_of, accuracy_text
 from ..estimator.result import gib_value
-from ..render.backtest_text import backtest_text
+from ..views.backtest_text import backtest_text
 from .data import add_data_option, data_snapshot, facts_of, read_file, watched
 from .result import add_result_options, write_result
 from .terminal import report

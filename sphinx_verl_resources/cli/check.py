@@ -14,7 +14,7 @@ from ..diagnostics import Severity, counted
 from ..lint.judge import Verdict, judge
 from ..lint.repairs import repaired_files
 from ..lint.repository import open_repository
-from ..render.problems import problems_github, problems_json, problems_sarif
+from ..views.problems import problems_github, problems_json, problems_sarif
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_tree
 from .result import add_result_options
 from .terminal import report
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from ..lint.tree import Tree
+    from ..lint.tree import CheckContext
 
 NAME = "check"
 HELP = "check run files, registries and cases"
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if errors or (options.strict and verdict.problems) else 0
 
 
-def _tree(options: argparse.Namespace) -> Tree:
+def _tree(options: argparse.Namespace) -> CheckContext:
     """All data that the paths belong to, with the checkout of verl.
 
     Raises:
@@ -88,7 +88,7 @@ def _tree(options: argparse.Namespace) -> Tree:
     return load_tree(directories, repository)
 
 
-def _fix(tree: Tree, paths: Sequence[str]) -> int:
+def _fix(tree: CheckContext, paths: Sequence[str]) -> int:
     """Write what can be repaired, and say so; returns how much was.
 
     Raises:
@@ -109,8 +109,8 @@ def _fix(tree: Tree, paths: Sequence[str]) -> int:
 def _asked_for(verdict: Verdict, paths: Sequence[str]) -> Verdict:
     """What lies in the files or folders named; everything if none is."""
     return Verdict(
-        tuple(problem for problem in verdict.problems if _is_under(problem.location.path, paths)),
-        tuple(item for item in verdict.excused if _is_under(item.problem.location.path, paths)),
+        tuple(problem for problem in verdict.problems if _is_under(problem.place.path, paths)),
+        tuple(item for item in verdict.excused if _is_under(item.problem.place.path, paths)),
     )
 
 
@@ -126,7 +126,7 @@ def _print(form: str, verdict: Verdict, summary: str) -> None:
         print(summary)
 
 
-def _summary(tree: Tree, verdict: Verdict, errors: int) -> str:
+def _summary(tree: CheckContext, verdict: Verdict, errors: int) -> str:
     """What was looked at, and how much was found."""
     counts = {
         "run": sum(tree.owner(file) is not None for file in tree.snapshot.runs),

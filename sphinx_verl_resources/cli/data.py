@@ -25,9 +25,9 @@ from ..catalog.load import load_catalog
 from ..catalog.registries import load_accuracy, load_architectures, load_config_keys, load_gpus
 from ..catalog.yaml_data import printable
 from ..diagnostics import Location, Severity
-from ..estimator.facts import Facts
-from ..estimator.facts import load_facts as load_facts_beside
-from ..estimator.questions import World
+from ..estimator.facts import Registries
+from ..estimator.facts import load_registries as load_registries_from
+from ..estimator.questions import EstimatorContext
 from ..lint.tree import load_tree as tree_of
 from .terminal import progress
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..catalog.files import DataFile, Directory, Snapshot
     from ..diagnostics import Diagnostic
     from ..lint.repository import Repository
-    from ..lint.tree import Tree
+    from ..lint.tree import CheckContext
 
 Item = TypeVar("Item")
 
@@ -95,7 +95,7 @@ def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
     return catalog, load_analysis(snapshot, catalog)
 
 
-def load_tree(names: Sequence[str], repository: Repository | None = None) -> Tree:
+def load_tree(names: Sequence[str], repository: Repository | None = None) -> CheckContext:
     """Data directories, or the bundled dataset, with all that the rules of ``check`` look at.
 
     Args:
@@ -110,7 +110,7 @@ def load_tree(names: Sequence[str], repository: Repository | None = None) -> Tre
     return tree_of(bundled_directory(), data_directories(names), today, repository, watched)
 
 
-def load_facts(names: Sequence[str]) -> Facts:
+def load_registries(names: Sequence[str]) -> Registries:
     """What estimates are computed from.
 
     Raises:
@@ -119,12 +119,12 @@ def load_facts(names: Sequence[str]) -> Facts:
     return facts_of(read_snapshot(names))[0]
 
 
-def load_world(snapshot: Snapshot) -> tuple[World, list[Diagnostic]]:
+def load_world(snapshot: Snapshot) -> tuple[EstimatorContext, list[Diagnostic]]:
     """The runs and what estimates of them are computed from, and what is wrong with either."""
     catalog = load_catalog(snapshot, watched_files)
     analysis = load_analysis(snapshot, catalog)
-    facts, problems = load_facts_beside(snapshot, catalog, analysis)
-    world = World(facts, catalog, analysis, lambda: load_cases(snapshot.cases))
+    facts, problems = load_registries_from(snapshot, catalog, analysis)
+    world = EstimatorContext(facts, catalog, analysis, lambda: load_cases(snapshot.cases))
     return world, sorted([*catalog.diagnostics, *problems], key=lambda problem: problem.sort_key)
 
 
@@ -138,11 +138,11 @@ def watched_files(files: Sequence[DataFile]) -> Iterator[DataFile]:
     return watched(files, "run files")
 
 
-def facts_of(snapshot: Snapshot) -> tuple[Facts, list[Diagnostic]]:
+def facts_of(snapshot: Snapshot) -> tuple[Registries, list[Diagnostic]]:
     """What estimates are computed from, and what is wrong with it. Runs and the analysis are not read."""
     problems = [problem for problem in snapshot.problems if problem.severity is Severity.ERROR]
     registries = snapshot.registries
-    facts = Facts(
+    facts = Registries(
         load_gpus(registries[GPUS], problems),
         load_architectures(registries[ARCHITECTURES], problems),
         load_config_keys(registries[CONFIG_KEYS], problems),

@@ -16,15 +16,9 @@ from ..estimator.case import estimate_case, request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.request import EstimateError
 from ..estimator.result import failed, result_of
-from ..render.estimate_text import estimates_text
+from ..views.estimate_text import estimates_text
 from .data import data_snapshot, facts_of, read_file, watched
-from .question import (
-    QuestionError,
-    add_question_arguments,
-    diagnostic_of,
-    gpus_argument,
-    read_question,
-)
+from .question import QuestionError, add_question_arguments, diagnostic_of, gpus_argument, read_question
 from .result import add_result_options
 from .terminal import report
 
@@ -36,7 +30,7 @@ if TYPE_CHECKING:
     from ..catalog.files import DataFile
     from ..diagnostics import Diagnostic
     from ..estimator.estimate import Estimate
-    from ..estimator.facts import Facts
+    from ..estimator.facts import Registries
     from ..estimator.request import Issue
     from ..estimator.training import TrainingEstimate
 
@@ -114,7 +108,7 @@ def _plain(answer: Answer) -> dict[str, object]:
     return result_of(answer.name, answer.estimate)
 
 
-def _own_run(options: argparse.Namespace, facts: Facts) -> tuple[list[Answer], list[Diagnostic], int]:
+def _own_run(options: argparse.Namespace, facts: Registries) -> tuple[list[Answer], list[Diagnostic], int]:
     """The answer, what is wrong, and the exit code where nothing could be asked."""
     source = options.script or options.file
     try:
@@ -131,7 +125,7 @@ def _own_run(options: argparse.Namespace, facts: Facts) -> tuple[list[Answer], l
     return [Answer(name, computed)], found + question.diagnostics(computed.issues), 0
 
 
-def _recorded(names: Sequence[str], facts: Facts) -> tuple[list[Answer], list[Diagnostic], int]:
+def _recorded(names: Sequence[str], facts: Registries) -> tuple[list[Answer], list[Diagnostic], int]:
     """The answers in the order of files and cases, what is wrong, and the exit code if there are none."""
     if not names:
         raise OSError("name a file of cases or a run file, or a model with --model")
@@ -154,7 +148,7 @@ def _is_run(file: DataFile) -> bool:
     return isinstance(data, dict) and bool(data.keys() & {"size", "tag", "train", "infer"})
 
 
-def _run_file(file: DataFile, facts: Facts) -> tuple[list[Answer], list[Diagnostic]]:
+def _run_file(file: DataFile, facts: Registries) -> tuple[list[Answer], list[Diagnostic]]:
     run, document, problems = load(file, Run)
     if run is None:
         return [Answer(file.path.stem, None, _text(problems))], problems
@@ -176,7 +170,7 @@ def _loc(key: str) -> tuple[str, ...]:
     return fields.get(key, ("settings", key))
 
 
-def _cases(file: DataFile, facts: Facts) -> tuple[list[Answer], list[Diagnostic]]:
+def _cases(file: DataFile, facts: Registries) -> tuple[list[Answer], list[Diagnostic]]:
     cases = load_cases([file])
     answers: list[Answer] = []
     problems = list(cases.diagnostics)
@@ -190,7 +184,7 @@ def _cases(file: DataFile, facts: Facts) -> tuple[list[Answer], list[Diagnostic]
     return answers, problems
 
 
-def _case(entry: CaseEntry, facts: Facts) -> tuple[Answer, list[Diagnostic]]:
+def _case(entry: CaseEntry, facts: Registries) -> tuple[Answer, list[Diagnostic]]:
     name = entry.case.id
     try:
         found = estimate_case(entry.case, facts)

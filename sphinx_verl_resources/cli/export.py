@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from .. import __version__
 from ..diagnostics import Severity
 from ..estimator.export import export_of
-from ..render.downloads import download_texts
-from ..render.file_names import CSV, JSON
+from ..views.downloads import download_texts
+from ..views.file_names import CSV, JSON
 from .data import add_data_option, add_path_argument, data_snapshot, load_world
 from .result import write_result
 from .terminal import report

@@ -17,7 +17,7 @@ from ..diagnostics import Code, Diagnostic, Location, Severity, counted, did_you
 from ..intake.page import Known, UnreadablePageError, read_page
 from ..intake.page_compare import differences
 from ..intake.page_leftovers import leftovers
-from ..render.problems import plain_problem
+from ..views.problems import plain_problem
 from .data import data_snapshot, default_paths, facts_of, holds_data, read_file, read_snapshot
 from .terminal import report
 from .writing import create_file, replace_file

@@ -17,15 +17,15 @@ from ..catalog.models.run import Run
 from ..catalog.names import ENGINES, KINDS, TAGS, TRAIN_BACKENDS
 from ..catalog.run_ids import ID_FORM, is_id
 from ..catalog.run_text import run_text
-from ..catalog.settings.launch_script import read_script
-from ..catalog.settings.unread import unread_settings
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from ..intake.draft import TODO, draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK
-from ..intake.sources import Said, Sources
+from ..intake.sources import Sources, UserInput
+from ..settings.launch_script import read_script
+from ..settings.unread import unread_settings
 from .ask import NoAnswerError, ask_for_run
 from .data import default_paths, facts_of, holds_data
 from .new_report import report_text, result_of_new
@@ -34,7 +34,7 @@ from .terminal import progress, report
 from .writing import create_file, replace_file
 
 if TYPE_CHECKING:
-    from ..estimator.facts import Facts
+    from ..estimator.facts import Registries
     from ..intake.draft import Draft
 
 NAME = "new"
@@ -216,14 +216,14 @@ def _output(options: argparse.Namespace) -> tuple[Path, str]:
     return path, name
 
 
-def _facts(directory: Path) -> tuple[Facts, list[Diagnostic]]:
+def _facts(directory: Path) -> tuple[Registries, list[Diagnostic]]:
     """The registries, with those of the directory on top where it has some."""
     own = [configured_directory(str(directory), Path.cwd())] if holds_data(str(directory)) else []
     return facts_of(take_snapshot(bundled_directory(), own, Location("command line")))
 
 
-def _said(options: argparse.Namespace) -> Said:
-    return Said(
+def _said(options: argparse.Namespace) -> UserInput:
+    return UserInput(
         id=options.id,
         model=options.model,
         task=options.task,
@@ -266,8 +266,7 @@ def _wrong(text: str, target: Target) -> list[Diagnostic]:
     return [
         problem
         for problem in found
-        if problem.severity is Severity.ERROR
-        and TODO not in lines[min(problem.location.line, len(lines)) - 1]
+        if problem.severity is Severity.ERROR and TODO not in lines[min(problem.place.line, len(lines)) - 1]
     ]
 
 

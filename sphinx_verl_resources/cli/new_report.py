@@ -14,12 +14,12 @@ from ..estimator.request import EstimateError
 from ..estimator.result import result_of
 from ..intake.draft import TODO
 from ..intake.rough import rough_run
-from ..render.text_table import runs_text
+from ..views.text_table import runs_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..estimator.facts import Facts
+    from ..estimator.facts import Registries
 
 _COUNTED = "torch-max-allocated"
 
@@ -80,7 +80,9 @@ class NewRun:
         }
 
 
-def result_of_new(fields: Mapping[str, Any], text: str, shown: str, facts: Facts, *, written: bool) -> NewRun:
+def result_of_new(
+    fields: Mapping[str, Any], text: str, shown: str, facts: Registries, *, written: bool
+) -> NewRun:
     """What there is to say of a file that was made."""
     todo = {
         number: said.strip()
@@ -130,7 +132,7 @@ def _estimate_lines(new: NewRun) -> list[str]:
     return lines
 
 
-def _estimate(fields: Mapping[str, Any], facts: Facts) -> tuple[dict[str, Any] | None, str]:
+def _estimate(fields: Mapping[str, Any], facts: Registries) -> tuple[dict[str, Any] | None, str]:
     """An estimate as plain values, or why there is none."""
     missing = [name for name in ("model", "task", "train") if fields[name] == TODO]
     missing += ["gpus.count"] if fields["gpus"]["count"] == TODO else []

@@ -10,7 +10,7 @@ from ..estimator.layouts import layout_of
 from ..estimator.planner import TASKS, plan, task_settings
 from ..estimator.request import EstimateError
 from ..estimator.result import result_of
-from ..render.plan_text import plan_text
+from ..views.plan_text import plan_text
 from .data import data_snapshot, facts_of
 from .question import COMMAND_LINE, Question, QuestionError, add_question_arguments, read_question
 from .result import add_result_options
@@ -19,7 +19,7 @@ from .terminal import report
 if TYPE_CHECKING:
     import argparse
 
-    from ..estimator.facts import Facts
+    from ..estimator.facts import Registries
     from ..estimator.planner import Plan
 
 NAME = "plan"
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if found.gpus and not _errors(problems) else 1
 
 
-def _question(options: argparse.Namespace, facts: Facts) -> Question:
+def _question(options: argparse.Namespace, facts: Registries) -> Question:
     base = task_settings(options.task)
     if base is None:
         hint = did_you_mean(options.task, TASKS)

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..catalog.catalog import Registry
-from ..catalog.settings.overrides import read_overrides
-from ..catalog.settings.read import read_settings
-from ..catalog.settings.result import SettingsText
 from ..catalog.yaml_data import MAX_BYTES, printable
 from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
-from ..estimator.facts import Facts
+from ..estimator.facts import Registries
 from ..estimator.gpus import parse_gpus
 from ..estimator.hf_config import read_config_json
 from ..estimator.request import Request
 from ..estimator.roles import MODEL
 from ..estimator.support import is_harmless
 from ..estimator.versions import CURRENT, version_of
+from ..settings.overrides import read_overrides
+from ..settings.read import read_settings
+from ..settings.result import SettingsText
 from .data import add_data_option, read_file
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Question:
     """
 
     request: Request
-    facts: Facts
+    facts: Registries
     places: Mapping[str, Location] = field(default_factory=dict)
     source: Location = COMMAND_LINE
     problems: tuple[Diagnostic, ...] = ()
@@ -71,7 +71,7 @@ class Question:
 
 def diagnostic_of(issue: Issue, place: Location) -> Diagnostic:
     """An issue of the estimator as a line of its own."""
-    return Diagnostic(place, issue.code, f"{issue.key}: {issue.message}", issue.hint, issue.severity)
+    return Diagnostic(place, issue.code, f"{issue.key}: {issue.message}", issue.remedy, issue.severity)
 
 
 def add_question_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +107,7 @@ def gpus_argument(text: str) -> tuple[int | None, str | None]:
 
 def read_question(
     options: argparse.Namespace,
-    facts: Facts,
+    facts: Registries,
     gpus: tuple[int | None, str | None],
     *,
     source: str | None = None,
@@ -171,11 +171,13 @@ def _open_still(given: SettingsText, own: SettingsText) -> list[Diagnostic]:
     return [
         problem
         for problem in given.problems
-        if problem.code is not Code.unresolved or problem.location not in given_now | harmless
+        if problem.code is not Code.unresolved or problem.place not in given_now | harmless
     ]
 
 
-def _model(options: argparse.Namespace, facts: Facts, path: Any) -> tuple[Facts, str, tuple[Diagnostic, ...]]:
+def _model(
+    options: argparse.Namespace, facts: Registries, path: Any
+) -> tuple[Registries, str, tuple[Diagnostic, ...]]:
     """The registries that know the model, its name, and what is wrong with its config.json.
 
     The path in the settings counts as a name only where it is one that is known.
@@ -205,13 +207,13 @@ def _model(options: argparse.Namespace, facts: Facts, path: Any) -> tuple[Facts,
     raise QuestionError(Diagnostic(COMMAND_LINE, Code.missing_key, message, hint))
 
 
-def _knowing(facts: Facts, name: str, architecture: Architecture) -> Facts:
+def _knowing(facts: Registries, name: str, architecture: Architecture) -> Registries:
     """The registries with one more architecture, or another one under a name that is known."""
     recorded = facts.architectures
     known = [((each,), found) for each in recorded.names if (found := recorded.get(each))]
     named = architecture.model_copy(update={"name": name, "hf_id": name})
     architectures = Registry([*known, ((name,), named)], str)
-    return Facts(facts.gpus, architectures, facts.config_keys, facts.accuracy)
+    return Registries(facts.gpus, architectures, facts.config_keys, facts.accuracy)
 
 
 def read_text(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ..analysis.shapes import AnalysisError
 from ..catalog import query_words
 from ..catalog.fields import PAGE_COLUMNS
 from ..catalog.links import Links
@@ -12,10 +13,9 @@ from ..catalog.names import SIZES
 from ..catalog.selection import FILTERS, RunQuery, select_runs
 from ..diagnostics import Severity
 from ..estimator.questions import RunEstimate
-from ..memory.shapes import AnalysisError
-from ..render.estimate import run_texts
-from ..render.runs import COMPUTED, uncomputed_texts
-from ..render.text_table import FORMATS, runs_text
+from ..views.estimate import run_texts
+from ..views.runs import COMPUTED, uncomputed_texts
+from ..views.text_table import FORMATS, runs_text
 from .data import add_data_option, add_path_argument, data_snapshot, load_world
 from .result import add_result_options
 from .terminal import report
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
-    from ..estimator.questions import World
+    from ..estimator.questions import EstimatorContext
 
 NAME = "table"
 HELP = "print recorded runs as a table"
@@ -121,7 +121,7 @@ def _of_option(name: str) -> Iterator[None]:
         raise OSError(f"--{name}: {error}") from None
 
 
-def _computed(world: World, run: Run) -> dict[str, str]:
+def _computed(world: EstimatorContext, run: Run) -> dict[str, str]:
     """What stands in the columns that are computed."""
     try:
         return run_texts(RunEstimate(run.id).answer(world))

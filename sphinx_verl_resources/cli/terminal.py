@@ -99,7 +99,7 @@ def _show(text: str) -> None:
 def _colored(problem: Diagnostic) -> str:
     """A problem as it is printed, the level in its colour and the code in the background."""
     level = f"{_LEVELS[problem.severity]}{problem.severity.name}{_RESET}"
-    return f"{problem.location}: {level}: {problem.text} {_DIM}[{problem.code.id}]{_RESET}"
+    return f"{problem.place}: {level}: {problem.text} {_DIM}[{problem.code.id}]{_RESET}"
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

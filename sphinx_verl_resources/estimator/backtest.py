@@ -7,8 +7,8 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ..i18n import N_
 from ..units import GIB
-from ..words import N_
 from .case import estimate_case
 from .ranges import LOGGED, OTHER, TRAINING, Range
 from .request import EstimateError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..catalog.models.case import Case
     from .estimate import Estimate
-    from .facts import Facts
+    from .facts import Registries
     from .peaks import Verdict
     from .training import TrainingEstimate
 
@@ -111,7 +111,7 @@ class Summary:
     half_width: float
 
 
-def score(case: Case, facts: Facts) -> Score:
+def score(case: Case, facts: Registries) -> Score:
     """One case, estimated and compared with what was observed."""
     group = group_of(case)
     figure: Figure = "peak"
@@ -129,8 +129,8 @@ def score(case: Case, facts: Facts) -> Score:
     if observed is None or kind in {"torch-static", "torch-reserved"}:
         return Score(case, found, "", group, figure)
     if figure == "counter":
-        low, high = found.logged_range
-        return Score(case, found, "", group, figure, found.logged, low, high, observed)
+        low, high = found.torch_peak_range
+        return Score(case, found, "", group, figure, found.torch_peak, low, high, observed)
     return Score(case, found, "", group, figure, found.peak, found.low, found.high, observed)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..catalog.models.case import Case
     from .estimate import Estimate
-    from .facts import Facts
+    from .facts import Registries
     from .request import Request
 
 #: The scripts do not say how long their sequences were; this case had the same data and the same limits.
@@ -51,7 +51,7 @@ class Boundary:
         return self.computed / self.recorded - 1
 
 
-def boundaries(cases: Iterable[Case], facts: Facts) -> tuple[Boundary, ...]:
+def boundaries(cases: Iterable[Case], facts: Registries) -> tuple[Boundary, ...]:
     """Every boundary among the cases, at the lengths of ``LENGTHS_OF``."""
     known = {case.id: case for case in cases}
     lengths = known.get(LENGTHS_OF)
@@ -63,7 +63,7 @@ def boundaries(cases: Iterable[Case], facts: Facts) -> tuple[Boundary, ...]:
     return tuple(found for case in ran if (found := _boundary(case, observed, facts)))
 
 
-def _boundary(case: Case, observed: Mapping[str, float], facts: Facts) -> Boundary | None:
+def _boundary(case: Case, observed: Mapping[str, float], facts: Registries) -> Boundary | None:
     request = replace(request_of(case), observed=observed)
     gpus = request.gpus or 1
     total = request.config.get(_BATCHES[0])
@@ -81,7 +81,7 @@ def _boundary(case: Case, observed: Mapping[str, float], facts: Facts) -> Bounda
     return Boundary(case.boundary or case.id, case, recorded, low, at_recorded.peak, capacity)
 
 
-def _at(request: Request, sequences: int, facts: Facts) -> Estimate:
+def _at(request: Request, sequences: int, facts: Registries) -> Estimate:
     """The same run with other sequences per GPU: one micro-batch holds all of a step's prompts."""
     total = sequences * (request.gpus or 1)
     changed = {

@@ -15,7 +15,7 @@ from .weight_sync import sync_engine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .parts import Parts
+    from .parts import Allocations
     from .settings import Settings
     from .shape import Shape
 
@@ -55,9 +55,13 @@ def _moved(phases: tuple[Phase, ...], shape: Shape, settings: Settings) -> Itera
     """The phases with what the engine holds on this card; most stay as they are."""
     asleep = engine.asleep(shape, settings)
     for phase in phases:
-        holds: Parts = asleep
+        holds: Allocations = asleep
         if phase.name == "rollout":
             holds = engine.awake(shape, settings, phase.counted)
         elif phase.name == "weight-sync":
             holds = sync_engine(shape, settings)
-        yield phase if holds == phase.engine else Phase(phase.name, phase.trainer, holds, phase.beside)
+        yield (
+            phase
+            if holds == phase.engine
+            else Phase(phase.name, phase.trainer, holds, phase.runtime_overhead)
+        )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..catalog.models.case import Case
     from ..catalog.models.case import Training as TrainingRecord
     from ..catalog.models.run import Run
-    from .facts import Facts
+    from .facts import Registries
     from .versions import Version
 
 _BYTES = {"float32": 4, "fp32": 4, "bfloat16": 2, "bf16": 2, "float16": 2, "fp16": 2}
@@ -24,7 +24,7 @@ _BYTES = {"float32": 4, "fp32": 4, "bfloat16": 2, "bf16": 2, "float16": 2, "fp16
 _EARLY: Version = (0, 2, 0)
 
 
-def estimate_case(case: Case, facts: Facts) -> Estimate | TrainingEstimate:
+def estimate_case(case: Case, facts: Registries) -> Estimate | TrainingEstimate:
     """The estimate of one case.
 
     Raises:
@@ -70,7 +70,7 @@ def _version(case: Case) -> Version:
     return _EARLY
 
 
-def request_of_run(run: Run, facts: Facts) -> Request:
+def request_of_run(run: Run, facts: Registries) -> Request:
     """A run of the catalog as a request, with the verl of its time.
 
     A tested run has all of its settings. Of another the source quotes some: what depends on the number of

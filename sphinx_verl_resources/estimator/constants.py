@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..i18n import N_
 from ..units import GIB
-from ..words import N_
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Evidence
+    from ..breakdown import Evidence
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..words import N_
+from ..i18n import N_
 from .constants import CONTEXT, CUDA_GRAPHS, POOL_OFFSET
 from .kv_cache import kv_cache_bytes_per_token
 from .parts import fixed, part
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Evidence
-    from .parts import Part, Parts
+    from ..breakdown import Evidence
+    from .parts import Allocation, Allocations
     from .settings import Settings
     from .shape import Shape
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _GRAPHS = (fixed("cuda-graphs", N_("CUDA graphs"), "assumed", CUDA_GRAPHS.value, "CUDA graphs"),)
 
 
-def awake(shape: Shape, settings: Settings, before: float) -> Parts:
+def awake(shape: Shape, settings: Settings, before: float) -> Allocations:
     """The whole budget: weights, activations of its profiling run, and KV cache for the rest.
 
     An engine whose budget is smaller than its weights does not start; it is shown with what it would need.
@@ -49,14 +49,14 @@ def awake(shape: Shape, settings: Settings, before: float) -> Parts:
     return (pool if starts else engine_weights(shape, settings)), *graphs(settings)
 
 
-def graphs(settings: Settings) -> Parts:
+def graphs(settings: Settings) -> Allocations:
     """CUDA graphs, which lie outside the budget and never leave."""
     if settings.rollout.eager:
         return ()
     return _GRAPHS
 
 
-def asleep(shape: Shape, settings: Settings) -> Parts:
+def asleep(shape: Shape, settings: Settings) -> Allocations:
     """What stays while others work: graphs, and everything if the engine does not sleep at all."""
     rollout = settings.rollout
     if rollout.separate:
@@ -68,7 +68,7 @@ def asleep(shape: Shape, settings: Settings) -> Parts:
     return graphs(settings)
 
 
-def engine_weights(shape: Shape, settings: Settings) -> Part:
+def engine_weights(shape: Shape, settings: Settings) -> Allocation:
     """One share of the engine's copy of the weights; its copies share out the experts."""
     rollout = settings.rollout
     variables = (("parameters", _parameters(shape, settings)),)
@@ -93,7 +93,7 @@ def _parameters(shape: Shape, settings: Settings) -> float:
     return shape.parameters - shape.expert_parameters * (1 - 1 / settings.rollout.data)
 
 
-def counted_pool(settings: Settings) -> float:
+def vllm_pool_in_torch_peak(settings: Settings) -> float:
     """Bytes of the engine that PyTorch's counter of the training process includes, asleep or not."""
     if settings.counter_leaves_pool_out or settings.rollout.engine != "vllm":
         return 0.0

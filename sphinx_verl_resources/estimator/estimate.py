@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..diagnostics import Code
-from .engine import counted_pool
+from .engine import vllm_pool_in_torch_peak
 from .host import host_memory
 from .keys import in_todays_names
 from .peaks import Peaks
@@ -17,14 +17,14 @@ from .resolve import least, resolve
 from .support import unsupported_keys
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Breakdown
-    from .facts import Facts
+    from ..breakdown import Breakdown
+    from .facts import Registries
     from .phases import Phase
     from .ranges import Range
-    from .relief import Relief
     from .request import Issue, Request
     from .settings import Settings
     from .shape import Shape
+    from .suggestion import Suggestion
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Estimate(Peaks):
         return min(self.peak, max(scaled, *(phase.exact for phase in self._least)))
 
     @cached_property
-    def logged(self) -> float:
+    def torch_peak(self) -> float:
         """What verl prints as ``perf/max_memory_allocated_gb``, in bytes.
 
         PyTorch counts the training process. With the rollout engine in it (vLLM before v0.7.1) the pool of
         the sleeping engine counts too, though its memory is free: the figure can exceed the card.
         """
-        return counted_pool(self.settings) + max(phase.counted for phase in self.phases)
+        return vllm_pool_in_torch_peak(self.settings) + max(phase.counted for phase in self.phases)
 
     @property
     def is_complete(self) -> bool:
@@ -72,10 +72,10 @@ class Estimate(Peaks):
         return not any(issue.code is Code.missing_key for issue in self.issues)
 
     @property
-    def logged_range(self) -> tuple[float, float]:
+    def torch_peak_range(self) -> tuple[float, float]:
         """Both ends of the range of what verl prints, in bytes."""
-        least_logged = counted_pool(self.settings) + max(phase.counted for phase in self._least)
-        return min(self.logged, self.range.low * least_logged), self.range.high * self.logged
+        least_logged = vllm_pool_in_torch_peak(self.settings) + max(phase.counted for phase in self._least)
+        return min(self.torch_peak, self.range.low * least_logged), self.range.high * self.torch_peak
 
     @cached_property
     def _least(self) -> tuple[Phase, ...]:
@@ -94,14 +94,14 @@ class Estimate(Peaks):
         return host_memory(self.shape, self.settings)
 
     @cached_property
-    def relief(self) -> Relief | None:
+    def suggestion(self) -> Suggestion | None:
         """The one setting that lowers the binding phase most; None if none does."""
-        from .relief import best_relief
+        from .suggestion import best_relief
 
         return best_relief(self)
 
 
-def estimate(request: Request, facts: Facts) -> Estimate:
+def estimate(request: Request, facts: Registries) -> Estimate:
     """The memory of a run of verl.
 
     Args:
@@ -111,11 +111,11 @@ def estimate(request: Request, facts: Facts) -> Estimate:
     Raises:
         EstimateError: something in the request leaves no estimate; its issues say what.
 
-    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> config = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "algorithm.adv_estimator": "grpo"}
-    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_facts([]))
-    >>> found.binding.name
+    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_registries([]))
+    >>> found.peak_phase.name
     'rollout'
     """
     config = in_todays_names(request.config, facts.renamed)

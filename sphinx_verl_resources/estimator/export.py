@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from ..analysis.shapes import AnalysisError
 from ..catalog.models.export import Computed, Export, ExportedRun
 from ..catalog.names import SIZES, row_id
-from ..memory.shapes import AnalysisError
 from .questions import RunEstimate
 from .result import gib_value
 from .versions import CURRENT, version_text
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from ..catalog.models.gpu import Gpu
     from ..catalog.models.run import Run
     from .estimate import Estimate
-    from .questions import World
+    from .questions import EstimatorContext
 
 #: See ``Export.format``.
 FORMAT: Literal[1] = 1
 
 
-def export_of(world: World, extension_version: str) -> Export:
+def export_of(world: EstimatorContext, extension_version: str) -> Export:
     """All runs with what is computed of them, the GPUs that they name, and the record of accuracy."""
     runs = tuple(_run(run, world) for _, run in sorted(world.catalog.runs.items()))
     used = {gpu.name: gpu for run in world.catalog.runs.values() if (gpu := _gpu(run, world))}
@@ -37,7 +37,7 @@ def export_of(world: World, extension_version: str) -> Export:
     )
 
 
-def _run(run: Run, world: World) -> ExportedRun:
+def _run(run: Run, world: EstimatorContext) -> ExportedRun:
     computed, reason = None, None
     try:
         computed = _computed(RunEstimate(run.id).answer(world))
@@ -55,7 +55,7 @@ def _run(run: Run, world: World) -> ExportedRun:
     )
 
 
-def _gpu(run: Run, world: World) -> Gpu | None:
+def _gpu(run: Run, world: EstimatorContext) -> Gpu | None:
     return world.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
 
 
@@ -66,5 +66,5 @@ def _computed(found: Estimate) -> Computed:
         low_gib=gib_value(found.low),
         high_gib=gib_value(found.high),
         capacity_gib=None if found.capacity is None else gib_value(found.capacity),
-        binding_phase=found.binding.name,
+        binding_phase=found.peak_phase.name,
     )

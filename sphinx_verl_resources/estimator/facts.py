@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class Registries:
     """The registries of one catalog."""
 
     gpus: Registry[Gpu]
@@ -78,8 +78,10 @@ def capacity_of(gpu: Gpu) -> float:
     return gpu.memory_mib * MIB - DRIVER_RESERVE.value
 
 
-def load_facts(snapshot: Snapshot, catalog: Catalog, analysis: Analysis) -> tuple[Facts, list[Diagnostic]]:
+def load_registries(
+    snapshot: Snapshot, catalog: Catalog, analysis: Analysis
+) -> tuple[Registries, list[Diagnostic]]:
     """The registries of a catalog, and what is wrong with those that nothing else reads."""
     problems: list[Diagnostic] = []
     accuracy = load_accuracy(snapshot.registries[ACCURACY], problems)
-    return Facts(catalog.gpus, catalog.architectures, analysis.config_keys, accuracy), problems
+    return Registries(catalog.gpus, catalog.architectures, analysis.config_keys, accuracy), problems

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..analysis.shapes import AnalysisError
 from ..catalog.names import SIZES
 from ..diagnostics import Code, did_you_mean
-from ..memory.shapes import AnalysisError
 from .layouts import best_layout, layout_of
 from .planner import TASKS, task_settings
 from .request import Request
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
-    from .facts import Facts
+    from .facts import Registries
 
 FitKind = Literal["measured", "computed", "tight", "does not fit", "unknown"]
 
@@ -46,7 +46,7 @@ class FitCell:
 
 
 def fit_table(
-    facts: Facts,
+    facts: Registries,
     catalog: Catalog,
     analysis: Analysis,
     *,
@@ -100,7 +100,7 @@ def size_models(catalog: Catalog, analysis: Analysis) -> dict[str, str]:
     return models
 
 
-def _tested(catalog: Catalog, facts: Facts, size: str, gpu: str, task: str) -> dict[int, Run]:
+def _tested(catalog: Catalog, facts: Registries, size: str, gpu: str, task: str) -> dict[int, Run]:
     """Tested runs of a size class on the same card, by number of GPUs."""
     card = facts.gpus.get(gpu)
     return {
@@ -118,7 +118,7 @@ def _newest_last(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (str(run.added or ""), run.id))
 
 
-def _cell(facts: Facts, asked: Request, count: int, tested: Mapping[int, Run]) -> FitCell:
+def _cell(facts: Registries, asked: Request, count: int, tested: Mapping[int, Run]) -> FitCell:
     run = tested.get(count)
     found = best_layout(replace(asked, gpus=count), facts)
     if found is None:

@@ -12,9 +12,9 @@ from .lora import lora_parameters
 from .parts import part, per_token, states
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Evidence
+    from ..breakdown import Evidence
     from .lora import Targets
-    from .parts import Part, Parts
+    from .parts import Allocation, Allocations
     from .settings import Role
     from .shape import Shape
 
@@ -58,22 +58,22 @@ class FsdpRole:
         return self.role.fsdp.offload_policy and self.role.backend == "fsdp2"
 
     @lazy
-    def idle(self) -> Parts:
+    def idle(self) -> Allocations:
         """What stays on the GPU while the role does nothing, from the first update on."""
         fsdp = self.role.fsdp
         weights = () if fsdp.param_offload else self.weights
         return weights + (() if fsdp.optimizer_offload else self.optimizer)
 
-    def evaluating(self) -> Parts:
+    def evaluating(self) -> Allocations:
         """The states during a pass without gradients."""
         return self.weights + (() if self.role.fsdp.optimizer_offload else self.optimizer)
 
-    def updating(self) -> Parts:
+    def updating(self) -> Allocations:
         """The states during an update; those that were offloaded are loaded for the whole of it."""
         return self.weights + self.optimizer
 
     @lazy
-    def weights(self) -> Parts:
+    def weights(self) -> Allocations:
         """The sharded parameters, adapters among them."""
         if self.on_host:
             return ()
@@ -81,26 +81,26 @@ class FsdpRole:
         return (self._states("weights", count, self.role.fsdp.parameter_bytes),)
 
     @lazy
-    def gradients(self) -> Parts:
+    def gradients(self) -> Allocations:
         """The sharded gradients, which exist in an update only."""
         if self.on_host:
             return ()
         return (self._states("gradients", self.trained, self.role.fsdp.parameter_bytes),)
 
     @lazy
-    def optimizer(self) -> Parts:
+    def optimizer(self) -> Allocations:
         """The states of Adam."""
         if self.on_host:
             return ()
         return (self._states("optimizer-states", self.trained, self.role.moments),)
 
-    def step_buffer(self) -> Parts:
+    def step_buffer(self) -> Allocations:
         """What the optimizer step allocates for a moment: torch's multi-tensor Adam needs one more copy."""
         if self.on_host or not self.role.step_copies:
             return ()
         return (self._states("step-buffer", self.trained, self.role.fsdp.parameter_bytes),)
 
-    def carried(self, *, whole: bool) -> Parts:
+    def accumulated_gradients(self, *, whole: bool) -> Allocations:
         """Gradients that earlier micro-batches leave behind, divided among the GPUs or not."""
         if not whole:
             return self.gradients
@@ -116,11 +116,11 @@ class FsdpRole:
         )
 
     @lazy
-    def root(self) -> Parts:
+    def root(self) -> Allocations:
         """Embedding, head and last norm, whole from the first forward to the end of the backward pass."""
         return self._root() if self._gathers else ()
 
-    def _root(self) -> Parts:
+    def _root(self) -> Allocations:
         count = self.shape.root - (self.shape.parameters - self.parameters)
         return (
             part(
@@ -132,21 +132,21 @@ class FsdpRole:
         )
 
     @lazy
-    def layer(self) -> Parts:
+    def layer(self) -> Allocations:
         """The layer at work, or without resharding after the forward pass all of them."""
         if not self._gathers:
             return ()
         return self._layer() if self.role.fsdp.reshard else self.whole_layers
 
     @lazy
-    def whole_layers(self) -> Parts:
+    def whole_layers(self) -> Allocations:
         """The layers that stay whole from the forward pass on, where nothing is resharded after it."""
         if self.role.fsdp.reshard or not self._gathers:
             return ()
         count = self.shape.parameters - self.shape.root
         return (part(*named(self.prefix, "gathered-layers"), "exact", (("parameters of layers", count),), 2),)
 
-    def streamed(self) -> Parts:
+    def streamed(self) -> Allocations:
         """What a frozen copy of the model that lies on the host has on the GPU at any time."""
         return self._root() + self._layer()
 
@@ -155,7 +155,7 @@ class FsdpRole:
         """With one GPU everything is there already, unless the states lie on the host."""
         return self.shard > 1 or self.on_host
 
-    def _layer(self) -> Parts:
+    def _layer(self) -> Allocations:
         return (
             part(
                 *named(self.prefix, "gathered-layer"),
@@ -165,7 +165,7 @@ class FsdpRole:
             ),
         )
 
-    def head_gradient(self) -> Parts:
+    def head_gradient(self) -> Allocations:
         """Of the output head, in 16 bits and undivided until the embedding's is there too."""
         if self.trained != self.parameters or self.prefix:
             return ()
@@ -178,15 +178,15 @@ class FsdpRole:
             ),
         )
 
-    def kept(self, tokens: float) -> Parts:
+    def kept(self, tokens: float) -> Allocations:
         """What the forward pass keeps for the backward pass."""
         return self._kept(tokens, 0)
 
-    def behind(self, tokens: float, kept: Parts) -> Parts:
+    def remaining_activations(self, tokens: float, kept: Allocations) -> Allocations:
         """What is left of it while the last layer is at work, whose own tensors ``working`` counts."""
         return kept if self.role.checkpointing else self._kept(tokens, 1)
 
-    def _kept(self, tokens: float, without: int) -> Parts:
+    def _kept(self, tokens: float, without: int) -> Allocations:
         shape = self.shape
         offloads = self.role.activation_offload and shape.layers >= 3
         layers = (
@@ -214,7 +214,7 @@ class FsdpRole:
             ),
         )
 
-    def working(self, tokens: float) -> Parts:
+    def working(self, tokens: float) -> Allocations:
         """What the layer at work in the backward pass has alive."""
         working, saved = self._widths()
         working = max(working, saved)
@@ -226,11 +226,11 @@ class FsdpRole:
             return self.shape.adapted(self.role.targets)
         return self.shape.working, self.shape.saved
 
-    def forward(self, tokens: float) -> Parts:
+    def forward(self, tokens: float) -> Allocations:
         """What the layer at work has alive without gradients."""
         return (self._at_work(tokens, self.shape.forward),)
 
-    def _at_work(self, tokens: float, width: float) -> Part:
+    def _at_work(self, tokens: float, width: float) -> Allocation:
         evidence = self.shape.evidence
         return per_token(*named(self.prefix, "working-set"), evidence, tokens, width, "bytes of a layer")
 
@@ -239,7 +239,7 @@ class FsdpRole:
         """FSDP1 was measured; FSDP2 is taken to gather the same."""
         return "measured" if self.role.backend == "fsdp" else "assumed"
 
-    def _states(self, key: str, count: float, size: float) -> Part:
+    def _states(self, key: str, count: float, size: float) -> Allocation:
         what = (
             "parameters"
             if count == self.parameters

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ..memory.shapes import AnalysisError
+from ..analysis.shapes import AnalysisError
 from ..units import GIB
 from .cards import on_card
 from .estimate import Estimate, estimate
@@ -20,7 +20,7 @@ from .roles import ACTOR, REFERENCE, ROLLOUT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .facts import Facts
+    from .facts import Registries
     from .peaks import Verdict
     from .request import Issue
 
@@ -136,7 +136,7 @@ def cell_settings(
     }
 
 
-def compute_grid(axes: Axes, config: Mapping[str, Any], facts: Facts) -> GridCells:
+def compute_grid(axes: Axes, config: Mapping[str, Any], facts: Registries) -> GridCells:
     """Every cell, with FSDP.
 
     Args:
@@ -169,7 +169,9 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], facts: Facts) -> GridCel
     )
 
 
-def _layouts(asked: Request, gpus: tuple[str, ...], facts: Facts) -> dict[float, tuple[str, dict[str, Any]]]:
+def _layouts(
+    asked: Request, gpus: tuple[str, ...], facts: Registries
+) -> dict[float, tuple[str, dict[str, Any]]]:
     """By what a card offers: a card that does, and what follows from it and from the number of GPUs."""
     found = {}
     for name in gpus:
@@ -185,7 +187,7 @@ def _on_every_card(
     request: Request,
     layouts: Mapping[float, tuple[str, dict[str, Any]]],
     capacities: list[float],
-    facts: Facts,
+    facts: Registries,
 ) -> Iterator[Estimate | EstimateError]:
     """The estimates of one run by what cards offer: one for each layout, moved to other cards."""
     made: list[tuple[dict[str, Any], Estimate | EstimateError]] = []
@@ -198,7 +200,7 @@ def _on_every_card(
         yield known if isinstance(known, EstimateError) else on_card(known, capacity)
 
 
-def _estimated(request: Request, facts: Facts) -> Estimate | EstimateError:
+def _estimated(request: Request, facts: Registries) -> Estimate | EstimateError:
     try:
         found = estimate(request, facts)
     except EstimateError as error:
@@ -225,7 +227,7 @@ class _Columns:
     def add(self, found: Estimate) -> None:
         """A cell with an estimate."""
         self._numbers(
-            VERDICTS.index(found.verdict), found.peak, found.low, found.high, found.binding.name,
+            VERDICTS.index(found.verdict), found.peak, found.low, found.high, found.peak_phase.name,
             {phase.name: phase.total for phase in found.phases},
         )  # fmt: skip
         self.issues = set(found.issues) if self.issues is None else self.issues.intersection(found.issues)
@@ -237,13 +239,13 @@ class _Columns:
         self._numbers(len(VERDICTS) + index, 0, 0, 0, self.phases[0], {})
 
     def _numbers(
-        self, verdict: int, peak: float, low: float, high: float, binding: str, totals: Mapping[str, float]
+        self, verdict: int, peak: float, low: float, high: float, peak_phase: str, totals: Mapping[str, float]
     ) -> None:
         self.verdicts.append(verdict)
         self.peaks.append(_tenths(peak))
         self.lows.append(_tenths(low))
         self.highs.append(_tenths(high))
-        self.bindings.append(self.phases.index(binding))
+        self.bindings.append(self.phases.index(peak_phase))
         for name, column in zip(self.phases, self.totals, strict=True):
             column.append(_tenths(totals.get(name, 0.0)))
 

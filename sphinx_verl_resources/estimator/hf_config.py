@@ -66,7 +66,7 @@ def _in_words_of_json(problem: Diagnostic, text: str) -> Diagnostic:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        location = Location(problem.location.path, error.lineno, error.colno)
+        location = Location(problem.place.path, error.lineno, error.colno)
         hint = "JSON has quotes around each key and text, and a comma between entries"
         return Diagnostic(location, problem.code, f"not valid JSON: {error.msg.lower()}", hint)
     except (ValueError, RecursionError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..memory.breakdown import Breakdown, Change
-from ..words import N_
+from ..breakdown import Breakdown, Change
+from ..i18n import N_
 from .constants import HOST_BASE
 from .engine import engine_weights
 from .fsdp import FsdpRole
@@ -17,7 +17,7 @@ from .versions import behaviour
 
 if TYPE_CHECKING:
     from .megatron import MegatronRole
-    from .parts import Parts
+    from .parts import Allocations
     from .settings import Role, Settings
     from .shape import Shape
 
@@ -28,7 +28,7 @@ def host_memory(shape: Shape, settings: Settings) -> Breakdown:
     Offloaded states of every GPU of the node, the reference policy, activations, sleeping weights of the
     rollout engine where its version keeps them, and what Ray, data and Python take.
     """
-    found: Parts = ()
+    found: Allocations = ()
     for stages in roles_of(shape, settings):
         found += max((_offloaded(role) for role in stages), key=size_of, default=())
     found += _activations(shape, settings, settings.actor, "")
@@ -41,7 +41,7 @@ def host_memory(shape: Shape, settings: Settings) -> Breakdown:
     return Breakdown((*on_node, base.component))
 
 
-def _offloaded(role: FsdpRole | MegatronRole) -> Parts:
+def _offloaded(role: FsdpRole | MegatronRole) -> Allocations:
     """The states of one GPU that are on the host at some time."""
     if isinstance(role, FsdpRole):
         fsdp = role.role.fsdp
@@ -62,7 +62,7 @@ def _offloaded(role: FsdpRole | MegatronRole) -> Parts:
     return found
 
 
-def _activations(shape: Shape, settings: Settings, role: Role, prefix: str) -> Parts:
+def _activations(shape: Shape, settings: Settings, role: Role, prefix: str) -> Allocations:
     """Layer inputs that wait on the host for the backward pass, all but those of two layers."""
     if role.backend == "megatron" or not role.activation_offload or shape.layers < 3:
         return ()
@@ -74,7 +74,7 @@ def _activations(shape: Shape, settings: Settings, role: Role, prefix: str) -> P
     return (part(prefix + "layer-inputs", N_("Offloaded layer inputs"), "exact", variables, 2),)
 
 
-def _reference(shape: Shape, settings: Settings) -> Parts:
+def _reference(shape: Shape, settings: Settings) -> Allocations:
     """The reference policy: always there with FSDP, while it is idle with Megatron."""
     if not settings.reference:
         return ()
@@ -91,7 +91,7 @@ def _reference(shape: Shape, settings: Settings) -> Parts:
     return (part("reference", N_("Reference policy"), "exact", (("parameters on the GPU", largest),), 2),)
 
 
-def _sleeping_weights(shape: Shape, settings: Settings) -> Parts:
+def _sleeping_weights(shape: Shape, settings: Settings) -> Allocations:
     """Weights of the rollout engine, where it does not give them up while it sleeps."""
     rollout = settings.rollout
     if rollout.separate or not rollout.frees_cache:

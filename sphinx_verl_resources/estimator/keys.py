@@ -23,8 +23,8 @@ _SHARED[f"{_ACTOR}.optim."] = "critic.optim."
 def defaults_in(keys: Registry[ConfigKey], version: Version) -> Mapping[str, Any]:
     """Verl's defaults in a version, by dotted key; those of the critic that are not recorded are the actor's.
 
-    >>> from sphinx_verl_resources.cli.data import load_facts
-    >>> defaults = defaults_in(load_facts([]).config_keys, (0, 9, 0))
+    >>> from sphinx_verl_resources.cli.data import load_registries
+    >>> defaults = defaults_in(load_registries([]).config_keys, (0, 9, 0))
     >>> defaults["critic.megatron.sequence_parallel"], defaults["actor_rollout_ref.rollout.max_num_seqs"]
     (True, 256)
     """
@@ -51,8 +51,8 @@ def _default(key: ConfigKey, version: Version) -> Any:
 def renamed_keys(keys: Registry[ConfigKey]) -> Mapping[str, str]:
     """What keys were called before, and what they are called now, where only the name has changed.
 
-    >>> from sphinx_verl_resources.cli.data import load_facts
-    >>> renamed_keys(load_facts([]).config_keys)["critic.model.fsdp_config.fsdp_size"]
+    >>> from sphinx_verl_resources.cli.data import load_registries
+    >>> renamed_keys(load_registries([]).config_keys)["critic.model.fsdp_config.fsdp_size"]
     'critic.fsdp.fsdp_size'
     """
     before = {key.moved_from: key.name for key in keys if key.moved_from}

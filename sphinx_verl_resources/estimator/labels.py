@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..words import N_
+from ..i18n import N_
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from .tokens import sequence_divisor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .facts import Facts
+    from .facts import Registries
 
 #: Share of the rollout engine's budget that its weights may take, so that there is room for the KV cache.
 _WEIGHTS_SHARE = 0.7
@@ -51,7 +51,7 @@ _BUDGETS = (
 )
 
 
-def fitted(request: Request, facts: Facts) -> Request:
+def fitted(request: Request, facts: Registries) -> Request:
     """The request with what depends on the number of GPUs: nodes, and where it is not set the engine's TP.
 
     TP is the smallest power of two that leaves the engine room for a KV cache; token budgets, where a dynamic
@@ -90,7 +90,7 @@ def fitted(request: Request, facts: Facts) -> Request:
     return replace(request, config=config)
 
 
-def with_megatron(request: Request, facts: Facts) -> Iterator[Request]:
+def with_megatron(request: Request, facts: Registries) -> Iterator[Request]:
     """The same run with Megatron, its memory optimisations on, by growing model-parallel sizes.
 
     Sizes that do not divide the GPUs or the heads are left out, and those with more stages than layers;
@@ -119,7 +119,7 @@ def with_megatron(request: Request, facts: Facts) -> Iterator[Request]:
         yield replace(request, backend="megatron", config={**config, **MEGATRON_SAVING, **layout})
 
 
-def best_layout(asked: Request, facts: Facts) -> tuple[Request, Estimate] | None:
+def best_layout(asked: Request, facts: Registries) -> tuple[Request, Estimate] | None:
     """The first layout that fits at the upper end of the range, or else the one that takes least.
 
     FSDP is tried first, with growing token budgets where none is set, then Megatron by growing parallel
@@ -142,7 +142,7 @@ def best_layout(asked: Request, facts: Facts) -> tuple[Request, Estimate] | None
     return min(tried, key=lambda pair: pair[1].high, default=None)
 
 
-def _with_budgets(asked: Request, facts: Facts) -> Iterator[Request]:
+def _with_budgets(asked: Request, facts: Registries) -> Iterator[Request]:
     """The request with the smallest token budget, and with twice as many up to a whole mini-batch.
 
     With one micro-batch per mini-batch, verl v0.9 keeps no undivided gradients.

@@ -11,7 +11,7 @@ from .layouts import fitted
 from .request import EstimateError
 
 if TYPE_CHECKING:
-    from .facts import Facts
+    from .facts import Registries
     from .request import Issue, Request
 
 RESPONSE = "data.max_response_length"
@@ -34,24 +34,24 @@ class Longer:
     issues: tuple[Issue, ...] = ()
 
 
-def longer(request: Request, facts: Facts, responses: tuple[int, ...]) -> tuple[Longer, ...]:
+def longer(request: Request, facts: Registries, responses: tuple[int, ...]) -> tuple[Longer, ...]:
     """The run with each limit, in their order.
 
     Token budgets that the request leaves open are the smallest that hold one sequence, so that they grow with
     the limit.
 
-    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.planner import task_settings
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO"), gpus=8, gpu="H100")
-    >>> short, long = longer(asked, load_facts([]), (1024, 32768))
+    >>> short, long = longer(asked, load_registries([]), (1024, 32768))
     >>> short.estimate.peak < long.estimate.peak, short.sequences > long.sequences
     (True, True)
     """
     return tuple(_with(request, facts, response) for response in responses)
 
 
-def _with(request: Request, facts: Facts, response: int) -> Longer:
+def _with(request: Request, facts: Registries, response: int) -> Longer:
     asked = fitted(replace(request, config={**request.config, RESPONSE: response}), facts)
     try:
         found = estimate(asked, facts)

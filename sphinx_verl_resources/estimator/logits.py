@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..words import N_
+from ..i18n import N_
 from .constants import (
     ENTROPY,
     FUSED_KERNEL_TOKENS,
@@ -22,14 +22,14 @@ from .parts import part, per_token
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from ..memory.breakdown import Evidence
+    from ..breakdown import Evidence
     from .constants import Constant
-    from .parts import Part, Parts
+    from .parts import Allocation, Allocations
     from .settings import Settings
     from .shape import Shape
 
 
-def update_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
+def update_logits(shape: Shape, settings: Settings, tokens: float) -> Allocations:
     """At the loss of an update: logits, loss, entropy if it is wanted, and the gradient of the logits."""
     if settings.fused_kernels:
         return (_chunk(shape, settings), _head_gradient(shape, settings), _hidden(shape, tokens))
@@ -46,7 +46,7 @@ def update_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
     return _logits(shape, settings, tokens, constant, copy), _hidden(shape, tokens)
 
 
-def old_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
+def old_logits(shape: Shape, settings: Settings, tokens: float) -> Allocations:
     """In an old-log-prob pass, which asks for the entropy whatever the settings say; EasyR1 does not."""
     if settings.fused_kernels:
         return (_chunk(shape, settings),)
@@ -60,7 +60,7 @@ def old_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
     return (_logits(shape, settings, tokens, constant, copy),)
 
 
-def reference_logits(shape: Shape, settings: Settings, tokens: float) -> Parts:
+def reference_logits(shape: Shape, settings: Settings, tokens: float) -> Allocations:
     """In a reference pass, without entropy."""
     if settings.fused_kernels:
         return (_chunk(shape, settings),)
@@ -74,7 +74,7 @@ def _copy(settings: Settings, entropy: bool) -> float:
     return LOGITS_COPY.value if entropy or settings.actor.backend != "megatron" else 0.0
 
 
-def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant, more: float) -> Part:
+def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant, more: float) -> Allocation:
     evidence: Evidence = "assumed" if more else constant.evidence
     variables = (("tokens", tokens), ("vocabulary", float(shape.vocabulary)))
     return part(
@@ -89,7 +89,7 @@ def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant,
     )
 
 
-def _hidden(shape: Shape, tokens: float) -> Part:
+def _hidden(shape: Shape, tokens: float) -> Allocation:
     return per_token(
         "last-norm",
         N_("Last hidden states"),
@@ -101,7 +101,7 @@ def _hidden(shape: Shape, tokens: float) -> Part:
     )
 
 
-def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Parts:
+def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Allocations:
     chunk = min(float(settings.entropy_chunk), tokens)
     variables = (("tokens of a chunk", chunk), ("vocabulary", float(shape.vocabulary)))
     return (
@@ -118,13 +118,13 @@ def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Parts:
     )
 
 
-def _chunk(shape: Shape, settings: Settings) -> Part:
+def _chunk(shape: Shape, settings: Settings) -> Allocation:
     """Fused kernels never store the logits: three chunks in fp32."""
     variables = (("tokens of a chunk", FUSED_KERNEL_TOKENS.value), ("vocabulary", float(shape.vocabulary)))
     return part("logits", N_("Logits of a chunk"), "assumed", variables, 12, "bytes", _share(settings), "TP")
 
 
-def _head_gradient(shape: Shape, settings: Settings) -> Part:
+def _head_gradient(shape: Shape, settings: Settings) -> Allocation:
     """Their backward pass makes the gradient of the whole head."""
     head = (("parameters of the head", float(shape.head)),)
     label = N_("Gradient of the head, in the kernel")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..catalog.models.architecture import Architecture, Mla, Moe
 
-Part = Literal["attention", "mlp", "experts", "router", "shared_experts"]
+Allocation = Literal["attention", "mlp", "experts", "router", "shared_experts"]
 
 #: Model types whose modules hold query, key and value, or gate and up, as one matrix.
 _FUSED = frozenset({"phi3"})
@@ -33,7 +33,7 @@ class Matrix(NamedTuple):
     name: str
     inputs: int
     outputs: int
-    part: Part
+    part: Allocation
     copies: int = 1
     used: int = 1
 
@@ -153,7 +153,7 @@ def shared_width(moe: Moe) -> int:
 
 
 def _gated(
-    names: tuple[str, str, str], hidden: int, width: int, part: Part, copies: int, used: int
+    names: tuple[str, str, str], hidden: int, width: int, part: Allocation, copies: int, used: int
 ) -> Iterator[Matrix]:
     gate, up, down = names
     yield Matrix(gate, hidden, width, part, copies, used)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .parameters import Counts
-    from .parts import Part, Parts
+    from .parts import Allocation, Allocations
     from .settings import Megatron, Role
     from .shape import Shape
 
@@ -83,35 +83,35 @@ class MegatronRole:
         return (dense + self.stage.experts / self.expert_replicas) * self.trained
 
     @lazy
-    def idle(self) -> Parts:
+    def idle(self) -> Allocations:
         """What stays on the GPU while the role does nothing, gradients included."""
         megatron = self.role.megatron
         kept = () if megatron.param_offload else self.weights + self.buffer
         return kept + (() if megatron.optimizer_offload else self.optimizer)
 
-    def evaluating(self) -> Parts:
+    def evaluating(self) -> Allocations:
         """The states during a pass without gradients."""
         megatron = self.role.megatron
         gradients = () if megatron.param_offload else self.buffer
         return self.weights + gradients + (() if megatron.optimizer_offload else self.optimizer)
 
-    def updating(self) -> Parts:
+    def updating(self) -> Allocations:
         """The states during an update: the gradient buffer is there from the start."""
         return self.weights + self.buffer + self.optimizer
 
     @lazy
-    def weights(self) -> Parts:
+    def weights(self) -> Allocations:
         """Parameters in 16 bits."""
         count = self.on_gpu * (1 + (self.trained if self.role.lora_rank else 0))
         return (self._states("weights", count, 2),)
 
     @lazy
-    def buffer(self) -> Parts:
+    def buffer(self) -> Allocations:
         """Gradients in fp32, for which there is room all the time."""
         return (self._states("gradients", self.on_gpu * self.trained, 4),)
 
     @lazy
-    def optimizer(self) -> Parts:
+    def optimizer(self) -> Allocations:
         """Main parameters and both moments; what a host optimizer keeps there is left out."""
         megatron = self.role.megatron
         size = megatron.moment_bytes * (1 - megatron.cpu_optimizer)
@@ -142,31 +142,31 @@ class MegatronRole:
                 )
         return tuple(found)
 
-    def step_buffer(self) -> Parts:
+    def step_buffer(self) -> Allocations:
         """Its optimizers are fused."""
         return ()
 
     @property
-    def gradients(self) -> Parts:
+    def gradients(self) -> Allocations:
         """Their buffer is counted among the states already."""
         return ()
 
-    def carried(self, *, whole: bool) -> Parts:
+    def accumulated_gradients(self, *, whole: bool) -> Allocations:
         """Gradients that earlier micro-batches leave behind: in the buffer."""
         return ()
 
     @property
-    def root(self) -> Parts:
+    def root(self) -> Allocations:
         """Nothing is gathered."""
         return ()
 
     @property
-    def layer(self) -> Parts:
+    def layer(self) -> Allocations:
         """Nothing is gathered."""
         return ()
 
     @property
-    def whole_layers(self) -> Parts:
+    def whole_layers(self) -> Allocations:
         """Nothing is gathered."""
         return ()
 
@@ -180,11 +180,11 @@ class MegatronRole:
         """Whether the vocabulary-wide outputs come out on this stage."""
         return self.stage.last
 
-    def head_gradient(self) -> Parts:
+    def head_gradient(self) -> Allocations:
         """It goes into the gradient buffer."""
         return ()
 
-    def kept(self, tokens: float) -> Parts:
+    def kept(self, tokens: float) -> Allocations:
         """What forward passes keep for the backward passes of the stage."""
         shape, stage, megatron = self.shape, self.stage, self.role.megatron
         flying = ("micro-batches in flight", float(stage.in_flight))
@@ -217,22 +217,22 @@ class MegatronRole:
             ),
         )
 
-    def behind(self, tokens: float, kept: Parts) -> Parts:
+    def remaining_activations(self, tokens: float, kept: Allocations) -> Allocations:
         """What is left of it while the last layer is at work."""
         return kept
 
-    def working(self, tokens: float) -> Parts:
+    def working(self, tokens: float) -> Allocations:
         """What the layer at work in the backward pass has alive."""
         width = self.shape.working if self.role.megatron.recompute else self.shape.working - self.shape.saved
         if self.role.megatron.recompute:
             width *= min(self.role.megatron.recompute_layers, self.stage.layers)
         return self._layer(tokens, width)
 
-    def forward(self, tokens: float) -> Parts:
+    def forward(self, tokens: float) -> Allocations:
         """What the layer at work has alive without gradients."""
         return self._layer(tokens, self.shape.forward)
 
-    def _layer(self, tokens: float, width: float) -> Parts:
+    def _layer(self, tokens: float, width: float) -> Allocations:
         variables = (("tokens", tokens), ("bytes of a layer", width))
         return (part(*named(self.prefix, "working-set"), "assumed", variables, 1, "", self._sharing, "TP"),)
 
@@ -240,7 +240,7 @@ class MegatronRole:
     def _sharing(self) -> int:
         return self.role.megatron.tensor if self.role.megatron.sequence_parallel else 1
 
-    def _states(self, key: str, count: float, size: float) -> Part:
+    def _states(self, key: str, count: float, size: float) -> Allocation:
         symbol = "parameters on the GPU"
         return part(*named(self.prefix, key), "exact", ((symbol, count),), size)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..words import N_
+from ..i18n import N_
 from .constants import COMMUNICATOR, CONTEXT, FRAGMENTATION, NEXT_COMMUNICATOR, SECOND_CONTEXT
 from .parts import fixed, part
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from .parts import Part, Parts
+    from .parts import Allocation, Allocations
     from .settings import Settings
 
 
@@ -24,7 +24,7 @@ _ENGINE_CONTEXT = fixed(
 )
 
 
-def outside(settings: Settings) -> Parts:
+def outside(settings: Settings) -> Allocations:
     """What lies beside the tensors in every phase alike; fragments come on top, see ``fragments``."""
     constant = [_CONTEXT]
     if not behaviour(settings.version).engine_in_process and not settings.rollout.separate:
@@ -42,7 +42,7 @@ def outside(settings: Settings) -> Parts:
     return tuple(constant)
 
 
-def fragments(allocated: float) -> Part:
+def fragments(allocated: float) -> Allocation:
     """What PyTorch's allocator cannot use."""
     return part(
         "fragmentation",

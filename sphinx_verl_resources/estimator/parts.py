@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..memory.breakdown import Change, Component, Evidence, Formula
+from ..breakdown import Change, Component, Evidence, Formula
 
 
-class Part(NamedTuple):
+class Allocation(NamedTuple):
     """A component before it is written out.
 
     Every estimate makes some dozens of them, and only their sizes count until somebody looks at one.
@@ -32,7 +32,7 @@ class Part(NamedTuple):
         return Component(self.key, self.label, Formula(self.variables, constants, changes), self.evidence)
 
 
-Parts = tuple[Part, ...]
+Allocations = tuple[Allocation, ...]
 
 
 def part(
@@ -44,7 +44,7 @@ def part(
     unit: str = "bytes",
     divide: float = 1,
     by: str = "",
-) -> Part:
+) -> Allocation:
     """Variables × constant, divided by something or not."""
     size = 1.0
     for _, value in variables:
@@ -52,27 +52,29 @@ def part(
     size *= constant
     if divide != 1:
         size *= 1 / divide
-    return Part(key, label, evidence, size, variables, constant, unit, divide, by)
+    return Allocation(key, label, evidence, size, variables, constant, unit, divide, by)
 
 
-def fixed(key: str, label: str, evidence: Evidence, size: float, symbol: str) -> Part:
+def fixed(key: str, label: str, evidence: Evidence, size: float, symbol: str) -> Allocation:
     """Something of a fixed size."""
-    return Part(key, label, evidence, size, ((symbol, size),))
+    return Allocation(key, label, evidence, size, ((symbol, size),))
 
 
-def states(key: str, label: str, count: float, size: float, shard: int, what: str = "parameters") -> Part:
+def states(
+    key: str, label: str, count: float, size: float, shard: int, what: str = "parameters"
+) -> Allocation:
     """States of parameters that are divided among a group of GPUs."""
     return part(key, label, "exact", ((what, count),), size, "bytes", shard, "GPUs")
 
 
 def per_token(
     key: str, label: str, evidence: Evidence, tokens: float, width: float, symbol: str, constant: float = 1
-) -> Part:
+) -> Allocation:
     """Something that grows with the tokens of a micro-batch."""
     unit = "" if symbol.startswith("bytes") else "bytes"
     return part(key, label, evidence, (("tokens", tokens), (symbol, width)), constant, unit)
 
 
-def size_of(parts: Parts) -> float:
+def size_of(parts: Allocations) -> float:
     """Bytes of parts together."""
     return sum([item.size for item in parts])

@@ -29,14 +29,14 @@ class Peaks:
     capacity: float | None
 
     @cached_property
-    def binding(self) -> Phase:
+    def peak_phase(self) -> Phase:
         """The phase that sets the peak."""
         return max(self.phases, key=lambda phase: phase.total)
 
     @property
     def peak(self) -> float:
         """The most that is on the GPU at any moment: decides whether a run fits."""
-        return self.binding.total
+        return self.peak_phase.total
 
     @property
     def low(self) -> float:

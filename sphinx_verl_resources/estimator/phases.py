@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+from ..breakdown import Breakdown
+from ..i18n import N_
 from ..lazy import lazy
-from ..memory.breakdown import Breakdown
-from ..words import N_
 from . import engine
 from .constants import FRAGMENTATION
 from .fsdp import FsdpRole, actor_of, critic_of
@@ -27,7 +27,7 @@ from .weight_sync import sync_engine, sync_trainer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .parts import Parts
+    from .parts import Allocations
     from .settings import Role, Settings
     from .shape import Shape
 
@@ -61,9 +61,9 @@ class Phase:
     """
 
     name: str
-    trainer: Parts
-    engine: Parts
-    beside: Parts
+    trainer: Allocations
+    engine: Allocations
+    runtime_overhead: Allocations
 
     @property
     def label(self) -> str:
@@ -76,9 +76,9 @@ class Phase:
         return Breakdown(tuple(item.component for item in self.trainer + self.engine + self.outside))
 
     @property
-    def outside(self) -> Parts:
+    def outside(self) -> Allocations:
         """What is not tensors: contexts, communicators, fragments."""
-        return (*self.beside, fragments(self.counted))
+        return (*self.runtime_overhead, fragments(self.counted))
 
     @lazy
     def counted(self) -> float:
@@ -99,7 +99,7 @@ class Phase:
     def total(self) -> float:
         """Bytes."""
         # As the sum of the breakdown, whose components are only made where somebody looks at them.
-        return self.allocated + size_of(self.beside) + self.counted * FRAGMENTATION.value
+        return self.allocated + size_of(self.runtime_overhead) + self.counted * FRAGMENTATION.value
 
 
 @dataclass(frozen=True)
@@ -120,18 +120,18 @@ class _Gpu:
     settings: Settings
     actor: TrainedRole
     critic: TrainedRole | None
-    reference: Parts
-    asleep: Parts
-    beside: Parts
+    reference: Allocations
+    asleep: Allocations
+    runtime_overhead: Allocations
 
     @lazy
-    def beside_actor(self) -> Parts:
+    def beside_actor(self) -> Allocations:
         """What critic and reference keep there while the actor works."""
         return (self.critic.idle if self.critic else ()) + self.reference
 
-    def phase(self, name: str, trainer: Parts, rollout: Parts | None = None) -> Phase:
+    def phase(self, name: str, trainer: Allocations, rollout: Allocations | None = None) -> Phase:
         """One phase; the rollout engine sleeps where nothing else is said."""
-        return Phase(name, trainer, self.asleep if rollout is None else rollout, self.beside)
+        return Phase(name, trainer, self.asleep if rollout is None else rollout, self.runtime_overhead)
 
 
 def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
@@ -150,7 +150,7 @@ def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
 
 def _gpus(shape: Shape, settings: Settings) -> Iterator[_Gpu]:
     """The GPUs that can be the fullest: every stage of a pipeline, of the actor and of the critic."""
-    asleep, beside = engine.asleep(shape, settings), outside(settings)
+    asleep, runtime_overhead = engine.asleep(shape, settings), outside(settings)
     actors, critics = roles_of(shape, settings)
     together = (
         zip(actors, critics, strict=True)
@@ -158,7 +158,7 @@ def _gpus(shape: Shape, settings: Settings) -> Iterator[_Gpu]:
         else product(actors, critics or (None,))
     )
     for actor, critic in together:
-        yield _Gpu(shape, settings, actor, critic, _reference(settings, actor), asleep, beside)
+        yield _Gpu(shape, settings, actor, critic, _reference(settings, actor), asleep, runtime_overhead)
 
 
 def _aligned(actors: tuple[TrainedRole, ...], critics: tuple[TrainedRole, ...]) -> bool:
@@ -184,7 +184,7 @@ def _critics(shape: Shape, settings: Settings, critic: Role) -> tuple[TrainedRol
     return megatron_roles(shape, critic, settings.gpus, batches, "critic-")
 
 
-def _reference(settings: Settings, actor: TrainedRole) -> Parts:
+def _reference(settings: Settings, actor: TrainedRole) -> Allocations:
     """What the reference policy keeps on the GPU all the time."""
     if not settings.reference:
         return ()
@@ -197,7 +197,7 @@ def _reference(settings: Settings, actor: TrainedRole) -> Parts:
     return (part("reference", N_("Reference policy"), "measured", count, 2, "bytes", shard, "GPUs"),)
 
 
-def _loaded_reference(actor: MegatronRole) -> Parts:
+def _loaded_reference(actor: MegatronRole) -> Allocations:
     count = (("parameters on the GPU", actor.on_gpu),)
     return (part("reference", N_("Reference policy"), "exact", count, 2),)
 
@@ -221,8 +221,8 @@ def _on_one(gpu: _Gpu) -> Iterator[Phase]:
 def _old_log_prob(gpu: _Gpu) -> Phase:
     actor, tokens = gpu.actor, old_tokens(gpu.settings)
     logits = old_logits(gpu.shape, gpu.settings, tokens) if actor.has_head else ()
-    passing = actor.root + actor.layer + actor.forward(tokens) + logits
-    return gpu.phase("old-log-prob", actor.evaluating() + passing + gpu.beside_actor)
+    transient = actor.root + actor.layer + actor.forward(tokens) + logits
+    return gpu.phase("old-log-prob", actor.evaluating() + transient + gpu.beside_actor)
 
 
 def _reference_log_prob(gpu: _Gpu) -> Phase:
@@ -232,8 +232,8 @@ def _reference_log_prob(gpu: _Gpu) -> Phase:
         weights = () if gpu.reference else _loaded_reference(actor)
     else:
         weights = actor.root + actor.layer if gpu.reference else actor.streamed()
-    passing = weights + actor.forward(tokens) + logits
-    return gpu.phase("ref-log-prob", actor.idle + passing + gpu.beside_actor)
+    transient = weights + actor.forward(tokens) + logits
+    return gpu.phase("ref-log-prob", actor.idle + transient + gpu.beside_actor)
 
 
 def _update(gpu: _Gpu) -> Iterator[Phase]:
@@ -241,23 +241,23 @@ def _update(gpu: _Gpu) -> Iterator[Phase]:
     tokens = update_tokens(settings, settings.actor)
     logits = update_logits(gpu.shape, settings, tokens) if actor.has_head else ()
     names = ("update-forward", "update-backward", "optimizer-step")
-    moments = _moments(gpu, actor, settings.actor, tokens, logits)
+    moments = _update_phases(gpu, actor, settings.actor, tokens, logits)
     return (gpu.phase(name, own + gpu.beside_actor) for name, own in zip(names, moments, strict=True))
 
 
 def _critic_phases(gpu: _Gpu, critic: TrainedRole, role: Role) -> Iterator[Phase]:
-    beside = gpu.actor.idle + gpu.reference
+    runtime_overhead = gpu.actor.idle + gpu.reference
     tokens = update_tokens(gpu.settings, role)
-    passing = critic.root + critic.layer + critic.forward(tokens)
-    yield gpu.phase("critic-values", critic.evaluating() + passing + beside)
+    transient = critic.root + critic.layer + critic.forward(tokens)
+    yield gpu.phase("critic-values", critic.evaluating() + transient + runtime_overhead)
     names = ("critic-forward", "critic-backward", "critic-optimizer-step")
-    for name, own in zip(names, _moments(gpu, critic, role, tokens, ()), strict=True):
-        yield gpu.phase(name, own + beside)
+    for name, own in zip(names, _update_phases(gpu, critic, role, tokens, ()), strict=True):
+        yield gpu.phase(name, own + runtime_overhead)
 
 
-def _moments(
-    gpu: _Gpu, trained: TrainedRole, role: Role, tokens: float, logits: Parts
-) -> tuple[Parts, Parts, Parts]:
+def _update_phases(
+    gpu: _Gpu, trained: TrainedRole, role: Role, tokens: float, logits: Allocations
+) -> tuple[Allocations, Allocations, Allocations]:
     """What a role has at the loss, in the backward pass and in the optimizer step.
 
     Args:
@@ -268,12 +268,18 @@ def _moments(
         logits: what the loss takes.
     """
     states, kept = trained.updating(), trained.kept(tokens)
-    carried: Parts = ()
+    accumulated_gradients: Allocations = ()
     if micro_batches(gpu.settings, role) > 1:
-        carried = trained.carried(whole=behaviour(gpu.settings.version).unsharded_gradients)
-    loss = states + carried + trained.root + trained.whole_layers + kept + logits
+        accumulated_gradients = trained.accumulated_gradients(
+            whole=behaviour(gpu.settings.version).unsharded_gradients
+        )
+    loss = states + accumulated_gradients + trained.root + trained.whole_layers + kept + logits
     # What is kept at the start of the backward pass goes while the gradients come.
-    behind = trained.behind(tokens, kept)
-    halfway = carried + behind if carried else max(behind, trained.gradients, key=size_of)
-    passing = trained.root + trained.layer + trained.head_gradient() + trained.working(tokens)
-    return loss, states + halfway + passing, states + trained.gradients + trained.step_buffer()
+    remaining_activations = trained.remaining_activations(tokens, kept)
+    halfway = (
+        accumulated_gradients + remaining_activations
+        if accumulated_gradients
+        else max(remaining_activations, trained.gradients, key=size_of)
+    )
+    transient = trained.root + trained.layer + trained.head_gradient() + trained.working(tokens)
+    return loss, states + halfway + transient, states + trained.gradients + trained.step_buffer()

@@ -14,7 +14,7 @@ from .tokens import sequence_divisor
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .facts import Facts
+    from .facts import Registries
 
 #: Numbers of GPUs that are tried: powers of two within a node, then whole nodes.
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -77,7 +77,7 @@ def task_settings(task: str) -> Mapping[str, Any] | None:
     return None if found is None else {**SAVING, **found}
 
 
-def plan(request: Request, facts: Facts) -> Plan:
+def plan(request: Request, facts: Registries) -> Plan:
     """The smallest number of GPUs, or on a given number the largest micro-batch, at the range's upper end.
 
     Args:
@@ -87,10 +87,10 @@ def plan(request: Request, facts: Facts) -> Plan:
     Raises:
         EstimateError: the request leaves no estimate on any number of GPUs.
 
-    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO-LoRA"), gpu="H100")
-    >>> plan(asked, load_facts([])).gpus
+    >>> plan(asked, load_registries([])).gpus
     1
     """
     if not request.gpus:  # what the settings say of them does not hold for the numbers that are tried
@@ -114,7 +114,7 @@ def plan(request: Request, facts: Facts) -> Plan:
     return Plan(found.settings.gpus if fits else None, with_fsdp, chosen, found, size, unit)
 
 
-def largest_micro_batch(request: Request, facts: Facts) -> tuple[int | None, str]:
+def largest_micro_batch(request: Request, facts: Registries) -> tuple[int | None, str]:
     """The largest micro-batch that fits at the upper end of the range, and its unit; found by halving.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from .questions import World
+    from .questions import EstimatorContext
 
 Answer = TypeVar("Answer", covariant=True)
 
@@ -16,7 +16,7 @@ class EstimatorQuestion(Generic[Answer]):
     #: Whether the answer follows from the cases, which are loaded for such questions only.
     of_cases: ClassVar[bool] = False
 
-    def answer(self, world: World) -> Answer:
+    def answer(self, world: EstimatorContext) -> Answer:
         """Compute the answer.
 
         Raises:

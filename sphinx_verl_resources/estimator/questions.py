@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.shapes import AnalysisError
 from ..diagnostics import Severity, did_you_mean
-from ..memory.shapes import AnalysisError
 from .question import EstimatorQuestion
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from .backtest import Score, Summary
     from .estimate import Estimate
-    from .facts import Facts
+    from .facts import Registries
     from .fit import FitCell
     from .grid import Axes, GridCells
     from .lengths import Longer
@@ -31,7 +31,7 @@ _NO_SETTINGS = "add them to its file, or name a model and settings instead"
 
 
 @dataclass(frozen=True)
-class World:
+class EstimatorContext:
     """Everything that the estimator is asked about.
 
     Attributes:
@@ -41,7 +41,7 @@ class World:
         load_cases: gives the observations.
     """
 
-    facts: Facts
+    facts: Registries
     catalog: Catalog
     analysis: Analysis
     load_cases: Callable[[], Cases]
@@ -63,7 +63,7 @@ class NotEstimatedError(AnalysisError):
 
 def issue_text(issue: Issue) -> str:
     """What is wrong, with what, and what to do about it."""
-    hint = f"; {issue.hint}" if issue.hint else ""
+    hint = f"; {issue.remedy}" if issue.remedy else ""
     return f"{issue.key}: {issue.message}{hint}"
 
 
@@ -73,7 +73,7 @@ class RecordedRun(EstimatorQuestion["Run"]):
 
     run: str
 
-    def answer(self, world: World) -> Run:
+    def answer(self, world: EstimatorContext) -> Run:
         """The record."""
         run = world.catalog.runs.get(self.run)
         if run is None:
@@ -88,7 +88,7 @@ class RunEstimate(EstimatorQuestion["Estimate"]):
 
     run: str
 
-    def answer(self, world: World) -> Estimate:
+    def answer(self, world: EstimatorContext) -> Estimate:
         """See ``estimate``; the run needs settings."""
         return _estimated(_request_of(self.run, world), world.facts)
 
@@ -120,7 +120,7 @@ class ModelEstimate(EstimatorQuestion["Estimate"]):
         version = self.version or CURRENT
         return Request(self.model, dict(self.config), self.gpus, self.gpu, version=version)
 
-    def answer(self, world: World) -> Estimate:
+    def answer(self, world: EstimatorContext) -> Estimate:
         """See ``estimate``."""
         return _estimated(self.request, world.facts)
 
@@ -131,7 +131,7 @@ class Capacity(EstimatorQuestion["float | None"]):
 
     gpu: str
 
-    def answer(self, world: World) -> float | None:
+    def answer(self, world: EstimatorContext) -> float | None:
         """See ``facts.capacity_of``."""
         from .facts import capacity_of
 
@@ -151,7 +151,7 @@ class Lengths(EstimatorQuestion["tuple[Longer, ...]"]):
     asked: ModelEstimate
     responses: tuple[int, ...]
 
-    def answer(self, world: World) -> tuple[Longer, ...]:
+    def answer(self, world: EstimatorContext) -> tuple[Longer, ...]:
         """See ``lengths.longer``."""
         from .lengths import longer
 
@@ -168,7 +168,7 @@ class Savings(EstimatorQuestion["SavingSteps"]):
 
     asked: ModelEstimate
 
-    def answer(self, world: World) -> SavingSteps:
+    def answer(self, world: EstimatorContext) -> SavingSteps:
         """See ``savings``."""
         return _saved(self.asked.request, world.facts)
 
@@ -179,7 +179,7 @@ class RunSavings(EstimatorQuestion["SavingSteps"]):
 
     run: str
 
-    def answer(self, world: World) -> SavingSteps:
+    def answer(self, world: EstimatorContext) -> SavingSteps:
         """See ``savings``; the run needs settings."""
         return _saved(_request_of(self.run, world), world.facts)
 
@@ -202,7 +202,7 @@ class Fit(EstimatorQuestion["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
     counts: tuple[int, ...]
     config: tuple[tuple[str, Any], ...] = ()
 
-    def answer(self, world: World) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
+    def answer(self, world: EstimatorContext) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
         """See ``fit.fit_table``."""
         from .fit import fit_table
 
@@ -230,7 +230,7 @@ class Grid(EstimatorQuestion["GridCells"]):
     axes: Axes
     config: tuple[tuple[str, Any], ...] = ()
 
-    def answer(self, world: World) -> GridCells:
+    def answer(self, world: EstimatorContext) -> GridCells:
         """See ``grid.compute_grid``."""
         from .grid import compute_grid
         from .request import EstimateError
@@ -247,7 +247,7 @@ class SizeModels(EstimatorQuestion["tuple[tuple[str, str], ...]"]):
 
     sizes: tuple[str, ...] = ()
 
-    def answer(self, world: World) -> tuple[tuple[str, str], ...]:
+    def answer(self, world: EstimatorContext) -> tuple[tuple[str, str], ...]:
         """Size classes in ascending order, and the names of checkpoints."""
         from .fit import size_models
 
@@ -261,7 +261,7 @@ class Exported(EstimatorQuestion["Export"]):
 
     extension_version: str
 
-    def answer(self, world: World) -> Export:
+    def answer(self, world: EstimatorContext) -> Export:
         """See ``export.export_of``."""
         from .export import export_of
 
@@ -274,10 +274,10 @@ class CaseFilesWithErrors(EstimatorQuestion["tuple[str, ...]"]):
 
     of_cases = True
 
-    def answer(self, world: World) -> tuple[str, ...]:
+    def answer(self, world: EstimatorContext) -> tuple[str, ...]:
         """In the order of their paths."""
         found = (item for item in world.cases.diagnostics if item.severity is Severity.ERROR)
-        return tuple(dict.fromkeys(item.location.path for item in found))
+        return tuple(dict.fromkeys(item.place.path for item in found))
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class Defaults(EstimatorQuestion["tuple[tuple[str, Any], ...]"]):
 
     keys: tuple[str, ...]
 
-    def answer(self, world: World) -> tuple[tuple[str, Any], ...]:
+    def answer(self, world: EstimatorContext) -> tuple[tuple[str, Any], ...]:
         """Pairs of key and value."""
         from .versions import CURRENT
 
@@ -301,7 +301,7 @@ class Accuracies(EstimatorQuestion["tuple[tuple[Score, ...], tuple[Summary, ...]
     of_cases = True
     groups: tuple[str, ...]
 
-    def answer(self, world: World) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
+    def answer(self, world: EstimatorContext) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
         """In the order of the groups, then of the files."""
         from .backtest import group_of, score, summaries
 
@@ -311,7 +311,7 @@ class Accuracies(EstimatorQuestion["tuple[tuple[Score, ...], tuple[Summary, ...]
         return scores, summaries(scores)
 
 
-def _estimated(request: Request, facts: Facts) -> Estimate:
+def _estimated(request: Request, facts: Registries) -> Estimate:
     from .estimate import estimate
     from .request import EstimateError
 
@@ -321,7 +321,7 @@ def _estimated(request: Request, facts: Facts) -> Estimate:
         raise NotEstimatedError(error.issues) from None
 
 
-def _saved(request: Request, facts: Facts) -> SavingSteps:
+def _saved(request: Request, facts: Registries) -> SavingSteps:
     from .request import EstimateError
     from .savings import savings
 
@@ -331,7 +331,7 @@ def _saved(request: Request, facts: Facts) -> SavingSteps:
         raise NotEstimatedError(error.issues) from None
 
 
-def _request_of(name: str, world: World) -> Request:
+def _request_of(name: str, world: EstimatorContext) -> Request:
     """A recorded run as a request.
 
     Raises:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .facts import Facts
+    from .facts import Registries
     from .settings import Settings
     from .shape import Shape
 
@@ -34,7 +34,7 @@ LOGGED = "verl-log"
 OTHER = "other"
 
 
-def kind_of(shape: Shape, settings: Settings, facts: Facts) -> Range:
+def kind_of(shape: Shape, settings: Settings, facts: Registries) -> Range:
     """The range of an estimate: that of the cases that are most like it."""
     architecture = shape.architecture
     like_logs = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..catalog.models.case import Case
     from .backtest import Score
-    from .facts import Facts
+    from .facts import Registries
     from .ranges import Range
 
 _HEAD = """\
@@ -26,7 +26,7 @@ accuracy:
 
 
 def accuracy_of(
-    cases: Sequence[Case], facts: Facts, watched: Callable[[Sequence[Case]], Iterable[Case]] = iter
+    cases: Sequence[Case], facts: Registries, watched: Callable[[Sequence[Case]], Iterable[Case]] = iter
 ) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
     """Every case scored with the ranges that the cases themselves give, and the record of it.
 

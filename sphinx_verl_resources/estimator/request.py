@@ -63,7 +63,7 @@ class Issue:
     key: str
     code: Code
     message: str
-    hint: str = ""
+    remedy: str = ""
     severity: Severity = Severity.ERROR
 
 
@@ -75,6 +75,6 @@ class EstimateError(Exception):
         self.issues = issues
 
 
-def warning(key: str, message: str, hint: str = "", code: Code = Code.wrong_value) -> Issue:
+def warning(key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> Issue:
     """An issue that leaves an estimate."""
-    return Issue(key, code, message, hint, Severity.WARNING)
+    return Issue(key, code, message, remedy, Severity.WARNING)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..catalog.models.gpu import Gpu
-    from .facts import Facts
+    from .facts import Registries
     from .request import Request
     from .settings import Backend, Fsdp, Role
     from .shape import Shape
@@ -64,7 +64,7 @@ ESTIMATORS = (
 _OTHER_BACKENDS = ("fsdp_turbo", "veomni", "torchtitan")
 
 
-def resolve(request: Request, facts: Facts) -> tuple[Shape, Settings, tuple[Issue, ...]]:
+def resolve(request: Request, facts: Registries) -> tuple[Shape, Settings, tuple[Issue, ...]]:
     """Shape and settings of a request, and warnings about it.
 
     Raises:
@@ -99,7 +99,7 @@ def resolve(request: Request, facts: Facts) -> tuple[Shape, Settings, tuple[Issu
     return shape, settings, issues
 
 
-def read_settings(request: Request, facts: Facts, read: Reader) -> Settings:
+def read_settings(request: Request, facts: Registries, read: Reader) -> Settings:
     """The settings; ``read`` collects what is wrong with them."""
     does = behaviour(request.version)
     gpus, nodes = _gpus(request, read)
@@ -279,7 +279,7 @@ def _log_prob(read: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> M
     return found if found.sequences else MicroBatch(otherwise.sequences, dynamic, budget)
 
 
-def _capacity(request: Request, facts: Facts, read: Reader) -> float | None:
+def _capacity(request: Request, facts: Registries, read: Reader) -> float | None:
     """What the card offers; of a size that is only sold as such, the least that a card of it offers."""
     gpu = _card(request, facts)
     if gpu is not None:
@@ -301,7 +301,7 @@ def _capacity(request: Request, facts: Facts, read: Reader) -> float | None:
     return None
 
 
-def _card(request: Request, facts: Facts) -> Gpu | None:
+def _card(request: Request, facts: Registries) -> Gpu | None:
     """The card by its name; where it is sold in several sizes, that of the size stated."""
     if request.gpu is None:
         return None

@@ -40,18 +40,18 @@ def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any
 
     ``fits`` is None where it is not known, or tight: the capacity lies between both ends of the range.
 
-    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.estimate import estimate
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
-    >>> found = estimate(Request("Qwen/Qwen2.5-0.5B", config, gpus=8, gpu="H100"), load_facts([]))
+    >>> found = estimate(Request("Qwen/Qwen2.5-0.5B", config, gpus=8, gpu="H100"), load_registries([]))
     >>> result_of("mine", found)["capacity_gib"]
     79.147
     """
     verdict = estimate.verdict
-    low, high = estimate.logged_range
+    low, high = estimate.torch_peak_range
     host = getattr(estimate, "host", None)
-    relief = getattr(estimate, "relief", None)
+    suggestion = getattr(estimate, "suggestion", None)
     settings = getattr(estimate, "settings", None)
     return {
         "id": name,
@@ -61,11 +61,11 @@ def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any
         "low_gib": gib_value(estimate.low),
         "high_gib": gib_value(estimate.high),
         "capacity_gib": None if estimate.capacity is None else gib_value(estimate.capacity),
-        "binding_phase": estimate.binding.name,
-        "relief": relief.setting if relief else None,
-        "relief_saves_gib": gib_value(relief.saves) if relief else None,
-        "relief_peak_gib": gib_value(relief.peak) if relief else None,
-        "logged_max_allocated_gib": gib_value(estimate.logged),
+        "binding_phase": estimate.peak_phase.name,
+        "relief": suggestion.setting if suggestion else None,
+        "relief_saves_gib": gib_value(suggestion.saves) if suggestion else None,
+        "relief_peak_gib": gib_value(suggestion.peak) if suggestion else None,
+        "logged_max_allocated_gib": gib_value(estimate.torch_peak),
         "logged_low_gib": gib_value(low),
         "logged_high_gib": gib_value(high),
         "host_ram_gib_per_node": gib_value(host.total) if host else None,

@@ -9,14 +9,14 @@ from .estimate import Estimate, estimate
 from .keys import in_todays_names
 from .layouts import MEGATRON_SAVING
 from .planner import SAVING
-from .relief import lower_utilization
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
+from .suggestion import lower_utilization
 from .tokens import sequence_divisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .facts import Facts
+    from .facts import Registries
     from .peaks import Verdict
     from .request import Request
 
@@ -46,7 +46,7 @@ class Saving:
     setting: str
     saves: float
     peak: float
-    binding: str
+    peak_phase: str
     host: float
     verdict: Verdict
 
@@ -66,7 +66,7 @@ class SavingSteps:
     end: Estimate
 
 
-def savings(request: Request, facts: Facts) -> SavingSteps:
+def savings(request: Request, facts: Registries) -> SavingSteps:
     """Switch off what saves memory, and then on again, one setting after another.
 
     What costs little time comes first: the padding, recomputation, batches counted in tokens; then
@@ -75,10 +75,10 @@ def savings(request: Request, facts: Facts) -> SavingSteps:
     Raises:
         EstimateError: something in the request leaves no estimate.
 
-    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> config = {"algorithm.adv_estimator": "grpo"}
-    >>> found = savings(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_facts([]))
+    >>> found = savings(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_registries([]))
     >>> found.steps[0].setting
     'actor_rollout_ref.model.use_remove_padding=True'
     """
@@ -97,7 +97,7 @@ def savings(request: Request, facts: Facts) -> SavingSteps:
         setting = " ".join(f"{key}={value}" for key, value in settings.items())
         host = after.host.total - before.host.total
         saves = before.peak - after.peak
-        steps.append(Saving(setting, saves, after.peak, after.binding.name, host, after.verdict))
+        steps.append(Saving(setting, saves, after.peak, after.peak_phase.name, host, after.verdict))
         before = after
     return SavingSteps(start, tuple(steps), before)
 

@@ -9,8 +9,8 @@ from .parameters import count_parameters, critic_parameters
 from .widths import layer_widths
 
 if TYPE_CHECKING:
+    from ..breakdown import Evidence
     from ..catalog.models.architecture import Architecture
-    from ..memory.breakdown import Evidence
     from .lora import Targets
     from .parameters import Counts
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..catalog.models.config_key import ConfigKey
-    from .facts import Facts
+    from .facts import Registries
     from .request import Request
     from .settings import Settings
     from .versions import Version
@@ -157,7 +157,7 @@ def is_harmless(key: str) -> bool:
     return _HARMLESS.match(key) is not None
 
 
-def unsupported_keys(request: Request, settings: Settings, facts: Facts) -> tuple[str, ...]:
+def unsupported_keys(request: Request, settings: Settings, facts: Registries) -> tuple[str, ...]:
     """Settings that may change memory and that no formula reads, each with what is known of it.
 
     A key that verl records as changing memory appears whenever it is set to anything but its default, unless
@@ -196,7 +196,7 @@ def _matters(key: ConfigKey, settings: Settings) -> bool:
     return role.backend in named or (role.backend == "fsdp2" and "fsdp" in named)
 
 
-def _as_usual(key: str, value: Any, request: Request, facts: Facts) -> bool:
+def _as_usual(key: str, value: Any, request: Request, facts: Registries) -> bool:
     """Whether a key is set to its default, or to what it follows."""
     defaults = facts.defaults(request.version)
     if key == f"{ROLLOUT}.load_format" and isinstance(value, str) and value in _LOADING:
@@ -211,7 +211,7 @@ def _as_usual(key: str, value: Any, request: Request, facts: Facts) -> bool:
     return bool(value == request.config.get(other, defaults.get(other)))
 
 
-def misspelt_keys(request: Request, facts: Facts) -> tuple[tuple[str, str], ...]:
+def misspelt_keys(request: Request, facts: Registries) -> tuple[tuple[str, str], ...]:
     """Keys that are not known, and the known ones beside them that they look like."""
     modelled = modelled_keys(facts, request.version)
     unknown = [
@@ -223,7 +223,7 @@ def misspelt_keys(request: Request, facts: Facts) -> tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=4096)
-def _nearest_key(key: str, facts: Facts) -> str | None:
+def _nearest_key(key: str, facts: Registries) -> str | None:
     """A key of the same parent whose name nearly equals, or one of the same name under a similar parent."""
     parent, _, name = key.rpartition(".")
     known = [item.rpartition(".") for item in facts.config_keys.names]
@@ -251,7 +251,7 @@ class _Asked(dict[str, Any]):
 
 
 @lru_cache(maxsize=64)
-def modelled_keys(facts: Facts, version: Version = CURRENT) -> frozenset[str]:
+def modelled_keys(facts: Registries, version: Version = CURRENT) -> frozenset[str]:
     """Every key that some formula of a version reads, found by reading them all."""
     from .reader import Reader
     from .request import Request

@@ -25,9 +25,9 @@ from .ranges import TRAINING
 from .request import EstimateError, Issue
 
 if TYPE_CHECKING:
-    from .facts import Facts
+    from .facts import Registries
     from .lora import Targets
-    from .parts import Part, Parts
+    from .parts import Allocation, Allocations
     from .ranges import Range
     from .shape import Shape
 
@@ -78,25 +78,25 @@ class TrainingEstimate(Peaks):
     capacity: float | None
 
     @property
-    def logged(self) -> float:
+    def torch_peak(self) -> float:
         """PyTorch's ``max_memory_allocated``."""
         return max(phase.counted for phase in self.phases)
 
     @property
-    def logged_range(self) -> tuple[float, float]:
+    def torch_peak_range(self) -> tuple[float, float]:
         """Both ends of its range, in bytes."""
-        return self.range.low * self.logged, self.range.high * self.logged
+        return self.range.low * self.torch_peak, self.range.high * self.torch_peak
 
 
-def estimate_training(training: Training, facts: Facts) -> TrainingEstimate:
+def estimate_training(training: Training, facts: Registries) -> TrainingEstimate:
     """The memory of a fine-tuning run.
 
     Raises:
         EstimateError: the model is not known.
 
-    >>> from sphinx_verl_resources.cli.data import load_facts
+    >>> from sphinx_verl_resources.cli.data import load_registries
     >>> run = Training("mistralai/Mistral-7B-v0.1", 0, (), 2, False, "adamw-foreach", 1, 16384, True, "liger")
-    >>> round(estimate_training(run, load_facts([])).logged / 2**30, 1)  # parameters × 10 bytes
+    >>> round(estimate_training(run, load_registries([])).torch_peak / 2**30, 1)  # parameters × 10 bytes
     67.4
     """
     shape = facts.shape(training.model)
@@ -114,7 +114,7 @@ def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
     lora, shard = bool(training.lora_rank), training.shard
     trained = shape.parameters
     trained_bytes = training.parameter_bytes
-    resident: Parts = (states("weights", "Weights", shape.parameters, training.parameter_bytes, shard),)
+    resident: Allocations = (states("weights", "Weights", shape.parameters, training.parameter_bytes, shard),)
     if lora:
         trained = lora_parameters(shape.architecture, training.lora_rank, training.targets)
         trained_bytes = 4 if training.autocast else training.parameter_bytes
@@ -123,29 +123,29 @@ def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
     moments = 2.0 if "8bit" in training.optimizer else 2.0 * trained_bytes
     resident += (states("optimizer-states", "Optimizer states", trained, moments, shard, symbol),)
     gradients = states("gradients", "Gradients", trained, trained_bytes, shard, symbol)
-    root: Parts = ()
-    layer: Parts = ()
+    root: Allocations = ()
+    layer: Allocations = ()
     if shard > 1:
         outside_layers = (("parameters outside layers", float(shape.root)),)
         root = (part("gathered-root", "Embedding and head, gathered", "measured", outside_layers, 2),)
         one = (("parameters of a layer", float(shape.unit)),)
         layer = (part("gathered-layer", "Layer at work, gathered", "measured", one, 2),)
-    head: Parts = ()
+    head: Allocations = ()
     if not lora:
         count = (("parameters of the head", float(shape.head)),)
         head = (part("head-gradient", "Gradient of the head", "measured", count, 2),)
-    kept, behind, working = _activations(shape, training)
-    start_or_end = max(behind, gradients, key=lambda component: component.size)
+    kept, remaining_activations, working = _activations(shape, training)
+    start_or_end = max(remaining_activations, gradients, key=lambda component: component.size)
     moments_of = [
         ("update-forward", (*resident, *root, kept, *_loss(shape, training))),
         ("update-backward", (*resident, *root, *layer, *head, start_or_end, working)),
         ("optimizer-step", (*resident, gradients, *_step(training, trained, trained_bytes, symbol))),
     ]
-    beside = _beside(training)
-    return tuple(Phase(name, trainer, (), beside) for name, trainer in moments_of)
+    runtime_overhead = _beside(training)
+    return tuple(Phase(name, trainer, (), runtime_overhead) for name, trainer in moments_of)
 
 
-def _activations(shape: Shape, training: Training) -> tuple[Part, Part, Part]:
+def _activations(shape: Shape, training: Training) -> tuple[Allocation, Allocation, Allocation]:
     """What the forward pass keeps, what of it is behind the last layer at work, and that layer."""
     tokens, layers = training.tokens, float(shape.layers)
     fused = any(word in training.kernels for word in ("liger", "foak", "fast"))
@@ -164,7 +164,7 @@ def _activations(shape: Shape, training: Training) -> tuple[Part, Part, Part]:
         variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), ("layers", layers))
         kept = part("layer-inputs", "Layer inputs", "exact", variables, 2)
         return kept, kept, at_work
-    kept, behind = (
+    kept, remaining_activations = (
         part(
             "activations",
             "Activations",
@@ -174,10 +174,10 @@ def _activations(shape: Shape, training: Training) -> tuple[Part, Part, Part]:
         )
         for count in (layers, layers - 1)
     )
-    return kept, behind, at_work
+    return kept, remaining_activations, at_work
 
 
-def _loss(shape: Shape, training: Training) -> Parts:
+def _loss(shape: Shape, training: Training) -> Allocations:
     """Logits and what the loss makes of them; a fused linear cross-entropy never stores them."""
     if training.loss == "liger":
         return ()
@@ -204,13 +204,13 @@ def _loss(shape: Shape, training: Training) -> Parts:
     )
 
 
-def _step(training: Training, trained: float, size: float, symbol: str) -> Parts:
+def _step(training: Training, trained: float, size: float, symbol: str) -> Allocations:
     if "foreach" not in training.optimizer:
         return ()
     return (states("step-buffer", "Buffer of the step", trained, size, training.shard, symbol),)
 
 
-def _beside(training: Training) -> Parts:
+def _beside(training: Training) -> Allocations:
     found = [fixed("context", "CUDA context", "measured", CONTEXT.value, "context")]
     if training.gpus > 1:
         found.append(fixed("communicators", "Communicators", "measured", COMMUNICATOR.value, "buffers"))

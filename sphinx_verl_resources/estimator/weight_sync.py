@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..words import N_
+from ..i18n import N_
 from . import engine
 from .fsdp import FsdpRole
 from .parts import fixed, part
@@ -12,12 +12,12 @@ from .versions import behaviour
 
 if TYPE_CHECKING:
     from .megatron import MegatronRole
-    from .parts import Part, Parts
+    from .parts import Allocation, Allocations
     from .settings import Settings
     from .shape import Shape
 
 
-def sync_trainer(shape: Shape, settings: Settings, actor: FsdpRole | MegatronRole) -> Parts:
+def sync_trainer(shape: Shape, settings: Settings, actor: FsdpRole | MegatronRole) -> Allocations:
     """What the training process holds of the actor while it hands the weights over.
 
     Sizes are bytes per GPU.
@@ -30,7 +30,7 @@ def sync_trainer(shape: Shape, settings: Settings, actor: FsdpRole | MegatronRol
     return (*(actor.idle if adapters else actor.evaluating()), _largest_tensor(shape, 2))
 
 
-def _handed_over(shape: Shape, settings: Settings, actor: FsdpRole) -> Parts:
+def _handed_over(shape: Shape, settings: Settings, actor: FsdpRole) -> Allocations:
     """The weights of an actor that is trained with FSDP, and what is made of them on the way."""
     role, rollout = actor.role, settings.rollout
     size = role.fsdp.parameter_bytes
@@ -51,16 +51,16 @@ def _handed_over(shape: Shape, settings: Settings, actor: FsdpRole) -> Parts:
     return (*actor.weights, *copies, _largest_tensor(shape, size))
 
 
-def _largest_tensor(shape: Shape, size: int) -> Part:
+def _largest_tensor(shape: Shape, size: int) -> Allocation:
     matrix = (("vocabulary × hidden", float(shape.vocabulary * shape.hidden)),)
     return part("largest-tensor", N_("Largest tensor, whole"), "exact", matrix, size)
 
 
-def sync_engine(shape: Shape, settings: Settings) -> Parts:
+def sync_engine(shape: Shape, settings: Settings) -> Allocations:
     """What the rollout engine holds while it takes the weights, and the bucket that they travel through."""
     rollout, does = settings.rollout, behaviour(settings.version)
     if rollout.separate:
-        awake: Parts = ()
+        awake: Allocations = ()
     elif does.cache_awake_in_sync or not rollout.stages_wake_up or not rollout.frees_cache:
         awake = engine.awake(shape, settings, 0.0)
     else:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
     from datetime import date
 
-    from ..estimator.facts import Facts
-    from .sources import Said, Sources
+    from ..estimator.facts import Registries
+    from .sources import Sources, UserInput
 
 TODO = "TODO"
 
@@ -71,7 +71,7 @@ class Draft:
         self.problems.append(Diagnostic(place, code, message, hint, Severity.WARNING))
 
 
-def draft_run(sources: Sources, said: Said, facts: Facts, today: date) -> Draft:
+def draft_run(sources: Sources, said: UserInput, facts: Registries, today: date) -> Draft:
     """The fields of a run, as far as they are known.
 
     Args:
@@ -130,7 +130,7 @@ def id_of(fields: Mapping[str, Any], more: str = "", taken: Container[str] = ())
     )
 
 
-def _model(draft: Draft, sources: Sources, said: Said, facts: Facts) -> str:
+def _model(draft: Draft, sources: Sources, said: UserInput, facts: Registries) -> str:
     names = facts.architectures.names
     left_open = sources.script.unresolved.get(_MODEL)
     written = [
@@ -166,12 +166,12 @@ def _model(draft: Draft, sources: Sources, said: Said, facts: Facts) -> str:
     return TODO
 
 
-def _size(draft: Draft, model: str, facts: Facts) -> str:
+def _size(draft: Draft, model: str, facts: Registries) -> str:
     architecture = facts.architectures.get(model)
     return size_class(count_parameters(architecture).total) if architecture else TODO
 
 
-def _task(draft: Draft, sources: Sources, said: Said) -> str:
+def _task(draft: Draft, sources: Sources, said: UserInput) -> str:
     if said.task:
         return said.task
     program = f"{sources.text} -m {sources.script.config_name or ''}"
@@ -185,7 +185,7 @@ def _task(draft: Draft, sources: Sources, said: Said) -> str:
     return found or TODO
 
 
-def _gpus(draft: Draft, sources: Sources, said: Said, facts: Facts) -> dict[str, Any]:
+def _gpus(draft: Draft, sources: Sources, said: UserInput, facts: Registries) -> dict[str, Any]:
     name = parse_script_name(sources.shown.replace("\\", "/"))
     count, nodes = _count(sources, said)
     if count is None and name and name.count:
@@ -210,7 +210,7 @@ def _gpus(draft: Draft, sources: Sources, said: Said, facts: Facts) -> dict[str,
     return {**gpus, "nodes": nodes} if nodes else gpus
 
 
-def _count(sources: Sources, said: Said) -> tuple[int | None, int | None]:
+def _count(sources: Sources, said: UserInput) -> tuple[int | None, int | None]:
     """How many GPUs, and on how many nodes; None for what is not known."""
     nodes, each = _whole(sources, _NODES, _VERL_NODES), _whole(sources, _EACH, _VERL_EACH)
     nodes = said.nodes or nodes
@@ -254,7 +254,7 @@ def _train(sources: Sources, named: str | None) -> str:
     return named or ("fsdp" if sources.has_defaults else TODO)
 
 
-def _infer(draft: Draft, sources: Sources, said: Said, named: str | None) -> dict[str, Any]:
+def _infer(draft: Draft, sources: Sources, said: UserInput, named: str | None) -> dict[str, Any]:
     value = sources.all.get(_ENGINE)
     engine = said.engine or (value if value in ENGINES else None) or named
     versions = sources.log.versions if sources.log else {}
@@ -276,7 +276,7 @@ def _infer(draft: Draft, sources: Sources, said: Said, named: str | None) -> dic
     return {"engine": engine, "version": version}
 
 
-def _versions(draft: Draft, sources: Sources, said: Said) -> dict[str, Any]:
+def _versions(draft: Draft, sources: Sources, said: UserInput) -> dict[str, Any]:
     found = versions_of(sources.log, said)
     if "verl" not in found.get("versions", {}):
         message = "the version of verl is not known, and left out"
@@ -286,7 +286,7 @@ def _versions(draft: Draft, sources: Sources, said: Said) -> dict[str, Any]:
     return found
 
 
-def _max_batch(draft: Draft, sources: Sources, said: Said) -> dict[str, Any]:
+def _max_batch(draft: Draft, sources: Sources, said: UserInput) -> dict[str, Any]:
     batch = said.max_batch or sources.all.get(_BATCH)
     if type(batch) is not int or not 1 <= batch <= 10_000_000:
         return {}
@@ -295,7 +295,7 @@ def _max_batch(draft: Draft, sources: Sources, said: Said) -> dict[str, Any]:
     return {"max_batch": batch}
 
 
-def _script(draft: Draft, sources: Sources, said: Said) -> dict[str, Any]:
+def _script(draft: Draft, sources: Sources, said: UserInput) -> dict[str, Any]:
     if said.ref and said.path:
         return {"script": {"ref": said.ref, "path": said.path}}
     if sources.file is None:
@@ -310,13 +310,13 @@ def _script(draft: Draft, sources: Sources, said: Said) -> dict[str, Any]:
     return {"script": {"ref": said.ref or found.ref, "path": said.path or found.path}}
 
 
-def _contributor(said: Said) -> dict[str, str]:
+def _contributor(said: UserInput) -> dict[str, str]:
     if said.contributor is None:
         return {"name": TODO, "url": said.contributor_url or TODO}
     return {"name": said.contributor, **({"url": said.contributor_url} if said.contributor_url else {})}
 
 
-def _settings(draft: Draft, sources: Sources, facts: Facts, model: str) -> dict[str, Any]:
+def _settings(draft: Draft, sources: Sources, facts: Registries, model: str) -> dict[str, Any]:
     values = sources.passed or _unusual(sources, facts)
     kept, left = kept_settings(values)
     left = list(dict.fromkeys([*left, *sorted(filter(is_private, sources.open))]))
@@ -334,7 +334,7 @@ def _settings(draft: Draft, sources: Sources, facts: Facts, model: str) -> dict[
     return kept
 
 
-def _unusual(sources: Sources, facts: Facts) -> dict[str, Any]:
+def _unusual(sources: Sources, facts: Registries) -> dict[str, Any]:
     """Of a printed configuration alone: what decides most, and what changes memory and is not usual."""
     usual = facts.defaults(CURRENT)
     return {

@@ -8,7 +8,7 @@ from . import log_metrics
 
 if TYPE_CHECKING:
     from .log import LogText
-    from .sources import Said
+    from .sources import UserInput
 
 #: The field, the names of the figure in the log, and the digits behind the point that are kept.
 _FIELDS = (
@@ -43,7 +43,7 @@ def measured_of(log: LogText | None) -> dict[str, Any]:
     return {"measured": found} if found else {}
 
 
-def versions_of(log: LogText | None, said: Said) -> dict[str, Any]:
+def versions_of(log: LogText | None, said: UserInput) -> dict[str, Any]:
     """The field ``versions``, under its name; empty where none is known."""
     named = log.versions if log else {}
     versions = {

@@ -29,9 +29,9 @@ _WITH_KIND = re.compile(
 class CellError(ValueError):
     """A cell that is not understood."""
 
-    def __init__(self, message: str, hint: str = "", code: Code = Code.page_cell) -> None:
+    def __init__(self, message: str, remedy: str = "", code: Code = Code.page_cell) -> None:
         super().__init__(message)
-        self.hint, self.code = hint, code
+        self.remedy, self.code = remedy, code
 
 
 def _tag(text: str) -> dict[str, Any]:

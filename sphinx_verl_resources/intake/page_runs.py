@@ -98,7 +98,7 @@ def run_of(
             found, remarks = _read(name, row, known)
         except CellError as error:
             lost += [name] if name in _NEEDED else []
-            remarks, found = [(error.code, str(error), error.hint, Severity.ERROR)], {}
+            remarks, found = [(error.code, str(error), error.remedy, Severity.ERROR)], {}
         fields.update(found)
         problems += [_problem(place, name, remark) for remark in remarks]
     missing = [name for name in _NEEDED if name not in fields]
@@ -177,7 +177,7 @@ def _finished(
     record, _, found = load(DataFile(Path(f"{run_id}.yaml"), place.path, content), Run)
     if record is None:
         left_out = "the row is left out: "
-        return [replace(problem, location=place, message=left_out + problem.message) for problem in found]
+        return [replace(problem, place=place, message=left_out + problem.message) for problem in found]
     remarks = {}
     if is_open:
         _, remark = checkpoint_of(row.cells["model"].text, known.architectures, known.models)

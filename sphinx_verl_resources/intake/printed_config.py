@@ -7,7 +7,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.settings.result import leaves
+from ..settings.result import leaves
 
 if TYPE_CHECKING:
     from .log_lines import Piece

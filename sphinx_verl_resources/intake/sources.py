@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.settings.result import SettingsText
 from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..settings.result import SettingsText
 from .kept_settings import is_private, kept_settings
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ COMMAND_LINE = Location("command line")
 
 
 @dataclass(frozen=True)
-class Said:
+class UserInput:
     """What the person says, which goes before all that is found; None or empty for what is to be found."""
 
     id: str | None = None
@@ -106,7 +106,7 @@ class Sources:
         about = [
             problem
             for problem in self.script.problems
-            if problem.code is not Code.unresolved or problem.location not in settled
+            if problem.code is not Code.unresolved or problem.place not in settled
         ]
         return [*about, *(self.log.problems if self.log else ()), *self._differences()]
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ..catalog.files import DataFile, Directory
-    from ..catalog.models.exceptions import Excuse
+    from ..catalog.models.exceptions import Suppression
     from ..catalog.yaml_data import Document
-    from .tree import Tree
+    from .tree import CheckContext
 
 
 class Excused(NamedTuple):
@@ -42,7 +42,7 @@ class _Found(NamedTuple):
     name: str
 
 
-def judge(tree: Tree) -> Verdict:
+def judge(tree: CheckContext) -> Verdict:
     """Everything that is wrong with the data: what a build says, and what the rules find.
 
     Warnings that ``exceptions.yaml`` of their directory excuses are set apart. What is wrong with the
@@ -66,7 +66,7 @@ def judge(tree: Tree) -> Verdict:
 
 
 def _apply(
-    file: DataFile, directory: Directory, found: Sequence[_Found], reasons: dict[int, str], tree: Tree
+    file: DataFile, directory: Directory, found: Sequence[_Found], reasons: dict[int, str], tree: CheckContext
 ) -> Iterator[Diagnostic]:
     """Note the reasons for what is excused, by the place in ``found``; yields what is wrong with the file."""
     record, document, problems = load(file, ExceptionsFile)
@@ -76,9 +76,7 @@ def _apply(
         code = Code[excuse.code]
         for place, name in enumerate(excuse.files):
             shown = directory.show(name)
-            here = [
-                (number, item) for number, item in enumerate(found) if item.problem.location.path == shown
-            ]
+            here = [(number, item) for number, item in enumerate(found) if item.problem.place.path == shown]
             alike = [(number, item) for number, item in here if item.problem.code is code]
             at = ("exceptions", index, "files", place)
             if any(item.problem.severity is Severity.ERROR for _, item in alike) or _is_error(code):
@@ -116,7 +114,7 @@ def _stale_names(
     file: DataFile,
     document: Document,
     index: int,
-    excuse: Excuse,
+    excuse: Suppression,
     found: Iterable[_Found],
     directory: Directory,
 ) -> Iterator[Diagnostic]:
@@ -125,7 +123,7 @@ def _stale_names(
     seen = {
         item.name
         for item in found
-        if item.problem.code.name == excuse.code and item.problem.location.path in shown
+        if item.problem.code.name == excuse.code and item.problem.place.path in shown
     }
     for place, name in enumerate(excuse.names or ()):
         if seen and name not in seen:

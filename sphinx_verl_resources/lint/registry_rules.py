@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..catalog.models.base import NamedRecord
-    from .tree import SourceFile, Tree
+    from .tree import CheckContext, SourceFile
 
     Entry = TypeVar("Entry", bound=NamedRecord)
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LEAST, _MOST = 0.92, 1.08
 
 
-def unused_entry(tree: Tree) -> Iterator[Finding]:
+def unused_entry(tree: CheckContext) -> Iterator[Finding]:
     """Somebody uses the entry. Data that hold neither runs nor cases are there for others."""
     if not tree.of_kind("run") and not tree.of_kind("cases"):
         return
@@ -47,7 +47,7 @@ def unused_entry(tree: Tree) -> Iterator[Finding]:
             )
 
 
-def gpu_memory(tree: Tree) -> Iterator[Finding]:
+def gpu_memory(tree: CheckContext) -> Iterator[Finding]:
     """Both figures of a card's memory are about the same card."""
     for source, index, gpu in _cards(tree):
         reported = gpu.memory_mib * MIB
@@ -63,7 +63,7 @@ def gpu_memory(tree: Tree) -> Iterator[Finding]:
             )
 
 
-def incomplete_entry(tree: Tree) -> Iterator[Finding]:
+def incomplete_entry(tree: CheckContext) -> Iterator[Finding]:
     """What an entry says can be looked up."""
     for source, index, gpu in _cards(tree):
         if gpu.kind != "reading" and not gpu.note:
@@ -89,7 +89,7 @@ def incomplete_entry(tree: Tree) -> Iterator[Finding]:
             )
 
 
-def parameter_count(tree: Tree) -> Iterator[Finding]:
+def parameter_count(tree: CheckContext) -> Iterator[Finding]:
     """The recorded count follows from the recorded shape."""
     for source, index, model in _models(tree):
         counts = count_parameters(model)
@@ -103,17 +103,17 @@ def parameter_count(tree: Tree) -> Iterator[Finding]:
                 yield _at_entry(source, "architectures", index, model.name, message, hint, field)
 
 
-def _cards(tree: Tree) -> Iterator[tuple[SourceFile, int, Gpu]]:
+def _cards(tree: CheckContext) -> Iterator[tuple[SourceFile, int, Gpu]]:
     """The cards of the data that are checked."""
     return _entries(tree, "gpus", Gpu)
 
 
-def _models(tree: Tree) -> Iterator[tuple[SourceFile, int, Architecture]]:
+def _models(tree: CheckContext) -> Iterator[tuple[SourceFile, int, Architecture]]:
     """The models of the data that are checked."""
     return _entries(tree, "architectures", Architecture)
 
 
-def _entries(tree: Tree, kind: str, model: type[Entry]) -> Iterator[tuple[SourceFile, int, Entry]]:
+def _entries(tree: CheckContext, kind: str, model: type[Entry]) -> Iterator[tuple[SourceFile, int, Entry]]:
     """The entries without errors, each with its file and its place in the list."""
     for source in tree.of_kind(kind).values():
         for index, entry in enumerate(valid_entries(source.document, kind, model)):

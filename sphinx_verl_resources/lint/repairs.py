@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .fixes import CommitOf, Repair
     from .repository import Repository
-    from .tree import SourceFile, Tree
+    from .tree import CheckContext, SourceFile
 
 _BOM = "\ufeff"
 
@@ -31,7 +31,7 @@ class RepairedFile(NamedTuple):
     repairs: tuple[Repair, ...]
 
 
-def repaired_files(tree: Tree) -> Iterator[RepairedFile]:
+def repaired_files(tree: CheckContext) -> Iterator[RepairedFile]:
     """The files in which something can be put right. What is no YAML is left as it is.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.fields import as_text
-from ..catalog.settings.launch_script import read_script
+from ..settings.launch_script import read_script
 from .rule import Finding, at_key, at_value
 from .run_rules import refs_of
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .repository import Repository
-    from .tree import RunEntry, Tree
+    from .tree import CheckContext, RunEntry
 
 
-def unknown_ref(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def unknown_ref(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """Commits exist."""
     repository = _repository(tree)
     for loc, ref, _path in refs_of(entry.run):
@@ -31,7 +31,7 @@ def unknown_ref(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
             yield at_value(entry.source, loc, message, hint)
 
 
-def unknown_path(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def unknown_path(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """Files exist at the commits that are named with them."""
     repository = _repository(tree)
     for loc, ref, path in refs_of(entry.run):
@@ -44,7 +44,7 @@ def unknown_path(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
             yield at_value(entry.source, place, message, hint)
 
 
-def script_differs(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def script_differs(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """The linked script sets what is recorded; what it leaves open or to defaults is not compared."""
     repository, script = _repository(tree), entry.run.script
     commit = repository.commit(script.ref) if script else None
@@ -69,6 +69,6 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _repository(tree: Tree) -> Repository:
+def _repository(tree: CheckContext) -> Repository:
     assert tree.repository is not None  # see Rule.needs_repository
     return tree.repository

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ..catalog.yaml_data import Loc
     from ..diagnostics import Code
-    from .tree import RunEntry, SourceFile, Tree
+    from .tree import CheckContext, RunEntry, SourceFile
 
 #: What a rule looks at: the text of a file, one run, a registry, or all data of a directory.
 Scope = Literal["file", "run", "registry", "tree"]
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
     place: Location
     message: str
-    hint: str
+    remedy: str
     name: str = ""
 
 
@@ -56,11 +56,11 @@ class Rule:
     code: Code
     scope: Scope
     severity: Severity
-    find: Callable[[Tree], Iterator[Finding]]
+    find: Callable[[CheckContext], Iterator[Finding]]
     fixable: Fixable = "no"
     needs_repository: bool = False
 
-    def problems(self, tree: Tree) -> Iterator[tuple[Diagnostic, str]]:
+    def problems(self, tree: CheckContext) -> Iterator[tuple[Diagnostic, str]]:
         """What breaks the rule, each with the name of its entry."""
         if self.needs_repository and tree.repository is None:
             return
@@ -68,12 +68,14 @@ class Rule:
             yield Diagnostic(place, self.code, message, hint, self.severity), name
 
 
-def each_file(find: Callable[[SourceFile], Iterator[Finding]]) -> Callable[[Tree], Iterator[Finding]]:
+def each_file(find: Callable[[SourceFile], Iterator[Finding]]) -> Callable[[CheckContext], Iterator[Finding]]:
     """A rule about single files, for all of them."""
     return lambda tree: (finding for file in tree.files for finding in find(file))
 
 
-def each_run(find: Callable[[RunEntry, Tree], Iterator[Finding]]) -> Callable[[Tree], Iterator[Finding]]:
+def each_run(
+    find: Callable[[RunEntry, CheckContext], Iterator[Finding]],
+) -> Callable[[CheckContext], Iterator[Finding]]:
     """A rule about single runs, for all of them."""
     return lambda tree: (finding for entry in tree.runs for finding in find(entry, tree))
 

@@ -11,12 +11,12 @@ from .rule import Finding, Rule, each_file, each_run
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .tree import Tree
+    from .tree import CheckContext
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 
 
-def _found_elsewhere(tree: Tree) -> Iterator[Finding]:
+def _found_elsewhere(tree: CheckContext) -> Iterator[Finding]:
     """Nothing more: the catalog reports it, in builds too, or whoever reads the exceptions."""
     return iter(())
 

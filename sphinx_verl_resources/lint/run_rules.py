@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..catalog.links import is_fixed_ref
 from ..diagnostics import Severity
 from ..estimator.case import has_own_rollout_gpus
-from ..estimator.engine import counted_pool
+from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.roles import ROLLOUT
 from ..units import GIB, MIB, gib_number
 from .rule import Finding, at_key, at_value
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..catalog.models.run import Run
-    from .tree import RunEntry, Tree
+    from .tree import CheckContext, RunEntry
 
 _NODES, _EACH = "trainer.nnodes", "trainer.n_gpus_per_node"
 #: Where the GPUs of an engine that has its own are counted, by the names of verl and of its recipes.
@@ -29,7 +29,7 @@ _ENGINE_SIZES = tuple(
 )
 
 
-def gpu_count(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def gpu_count(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """The GPUs are the nodes times the GPUs of each."""
     run, source = entry.run, entry.source
     hint = "correct the one that is wrong"
@@ -77,13 +77,13 @@ def _whole(settings: Mapping[str, Any], key: str) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def impossible_settings(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def impossible_settings(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """The settings are such that verl starts."""
     run, source = entry.run, entry.source
     for issue in entry.issues:
         key = _as_written(issue.key, run.settings, tree.facts.renamed)
         if issue.severity is Severity.ERROR and key:
-            yield at_key(source, ("settings", key), f"{key}: {issue.message}", issue.hint)
+            yield at_key(source, ("settings", key), f"{key}: {issue.message}", issue.remedy)
     sizes = {key: size for key in _ENGINE_SIZES if (size := _whole(run.settings, key)) > 1}
     product = 1
     for size in sizes.values():
@@ -106,7 +106,7 @@ def _as_written(key: str, settings: Mapping[str, Any], renamed: Mapping[str, str
     return next(older, None) or next(alike, None)
 
 
-def peak_above_capacity(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def peak_above_capacity(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """A card cannot hold more than it has; PyTorch's counter can, where it counts a sleeping engine too."""
     measured = entry.run.measured
     capacity = _capacity(entry.run, tree)
@@ -114,7 +114,7 @@ def peak_above_capacity(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
         return
     pool = 0.0
     if measured.counter != "device" and entry.estimate is not None:
-        pool = counted_pool(entry.estimate.settings)
+        pool = vllm_pool_in_torch_peak(entry.estimate.settings)
     if measured.gib * GIB > capacity + pool:
         card = f"{entry.run.resource} has {gib_number(capacity)} GiB each"
         message = f"{measured.gib:g} GiB were measured, and {card}"
@@ -122,7 +122,7 @@ def peak_above_capacity(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
         yield at_value(entry.source, ("measured", "gib"), message, hint)
 
 
-def _capacity(run: Run, tree: Tree) -> float | None:
+def _capacity(run: Run, tree: CheckContext) -> float | None:
     """The most that the card can have, in bytes."""
     gpu = tree.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
     if gpu:
@@ -130,7 +130,7 @@ def _capacity(run: Run, tree: Tree) -> float | None:
     return run.gpus.memory_gb * GIB if run.gpus.memory_gb else None
 
 
-def future_date(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def future_date(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """Nothing was recorded tomorrow."""
     if entry.run.added and entry.run.added > tree.today:
         yield at_value(
@@ -138,7 +138,7 @@ def future_date(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
         )
 
 
-def no_evidence(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def no_evidence(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """A tested run has evidence; what others rest on may be the script."""
     run = entry.run
     if run.evidence or (run.kind != "tested" and run.script):
@@ -148,14 +148,14 @@ def no_evidence(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
     yield at_value(entry.source, (), f"{claim} nothing shows it", hint)
 
 
-def no_date(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def no_date(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """A tested run has a date."""
     if entry.run.kind == "tested" and not entry.run.added:
         message = "the run counts as tested, and no day is given"
         yield at_value(entry.source, (), message, f"add added: {tree.today}, or the day on which it was")
 
 
-def no_version(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def no_version(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """A tested run names verl and the engine."""
     run = entry.run
     if run.kind != "tested":
@@ -168,7 +168,7 @@ def no_version(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
         yield at_value(entry.source, ("infer",), message, 'add version: "…"')
 
 
-def moving_ref(entry: RunEntry, tree: Tree) -> Iterator[Finding]:
+def moving_ref(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """Links lead to commits or releases, which stay."""
     for loc, ref, _path in refs_of(entry.run):
         if not is_fixed_ref(ref):

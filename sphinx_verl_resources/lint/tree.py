@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from ..analysis.printed import analysis_problems
 from ..catalog.analysis import load_analysis
 from ..catalog.cases import load_cases
 from ..catalog.files import EXCEPTIONS, read_data_file, take_snapshot
@@ -14,9 +15,8 @@ from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Code, Diagnostic, Location
 from ..estimator.case import request_of_run
 from ..estimator.estimate import estimate
-from ..estimator.facts import load_facts
+from ..estimator.facts import load_registries
 from ..estimator.request import EstimateError
-from ..memory.printed import analysis_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from ..catalog.yaml_data import Document
     from ..estimator.estimate import Estimate
-    from ..estimator.facts import Facts
+    from ..estimator.facts import Registries
     from ..estimator.request import Issue
     from .repository import Repository
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-class Watch(Protocol):
+class Progress(Protocol):
     """Gives items back one by one, and so sees how far the work on them is."""
 
     def __call__(self, items: Sequence[Item], what: str, /) -> Iterable[Item]:
         """The items; ``what`` names them."""
 
 
-def unwatched(items: Sequence[Item], what: str, /) -> Iterable[Item]:
+def no_progress(items: Sequence[Item], what: str, /) -> Iterable[Item]:
     """Nobody looks."""
     return items
 
@@ -85,7 +85,7 @@ class RunEntry:
 
 
 @dataclass(frozen=True)
-class Tree:
+class CheckContext:
     """The data directories that are checked, with all that they rest on.
 
     Attributes:
@@ -104,11 +104,11 @@ class Tree:
     catalog: Catalog
     analysis: Analysis
     cases: Cases
-    facts: Facts
+    facts: Registries
     found: tuple[Diagnostic, ...]
     today: date
     repository: Repository | None = None
-    watched: Watch = unwatched
+    watched: Progress = no_progress
 
     @property
     def is_own(self) -> bool:
@@ -167,8 +167,8 @@ def load_tree(
     configured: Sequence[Directory],
     today: date,
     repository: Repository | None = None,
-    watched: Watch = unwatched,
-) -> Tree:
+    watched: Progress = no_progress,
+) -> CheckContext:
     """Read data directories.
 
     Args:
@@ -181,11 +181,11 @@ def load_tree(
     snapshot = take_snapshot(bundled, configured, Location("command line"))
     catalog = load_catalog(snapshot, lambda files: watched(files, "run files"))
     analysis = load_analysis(snapshot, catalog)
-    facts, of_accuracy = load_facts(snapshot, catalog, analysis)
+    facts, of_accuracy = load_registries(snapshot, catalog, analysis)
     cases = load_cases(snapshot.cases)
     found = (*catalog.diagnostics, *analysis_problems(analysis), *of_accuracy, *cases.diagnostics)
     directories = tuple(configured) or (bundled,)
-    return Tree(
+    return CheckContext(
         directories, bundled, snapshot, catalog, analysis, cases, facts, found, today, repository, watched
     )
 

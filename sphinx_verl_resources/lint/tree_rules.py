@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from ..catalog.models.run import Run
     from ..estimator.estimate import Estimate
-    from .tree import RunEntry, Tree
+    from .tree import CheckContext, RunEntry
 
 #: A note that holds one of these words speaks of the figure.
 _ABOUT_MEMORY = re.compile(r"memory|measured|computed|estimate|peak|\bgib\b|\bgb\b", re.IGNORECASE)
 
 
-def duplicate_run(tree: Tree) -> Iterator[Finding]:
+def duplicate_run(tree: CheckContext) -> Iterator[Finding]:
     """No two runs are the same."""
     alike: dict[Any, list[RunEntry]] = {}
     for entry in tree.runs:
@@ -49,7 +49,7 @@ def _told_apart(one: Run, other: Run) -> bool:
     return any(first and second and first != second for first, second in pairs)
 
 
-def recommended_below_min(tree: Tree) -> Iterator[Finding]:
+def recommended_below_min(tree: CheckContext) -> Iterator[Finding]:
     """What gives the best throughput takes no less than what is the least that works."""
     for entry in tree.runs:
         run = entry.run
@@ -67,7 +67,7 @@ def recommended_below_min(tree: Tree) -> Iterator[Finding]:
             yield at_value(entry.source, ("tag",), message, "correct the tag of one of the two")
 
 
-def _takes_less(one: Run, other: Run, tree: Tree) -> bool:
+def _takes_less(one: Run, other: Run, tree: CheckContext) -> bool:
     """Whether the memory of all GPUs is less; where it is not known, whether they are fewer of the same."""
     sizes = [_memory(run, tree) for run in (one, other)]
     if sizes[0] is not None and sizes[1] is not None:
@@ -77,14 +77,14 @@ def _takes_less(one: Run, other: Run, tree: Tree) -> bool:
     )
 
 
-def _memory(run: Run, tree: Tree) -> float | None:
+def _memory(run: Run, tree: CheckContext) -> float | None:
     """The memory of all GPUs in GB as sold; what drivers report differs between cards of 80 GB."""
     card = tree.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
     each = card.memory_gb if card else run.gpus.memory_gb
     return run.gpus.count * each if each else None
 
 
-def far_from_computed(tree: Tree) -> Iterator[Finding]:
+def far_from_computed(tree: CheckContext) -> Iterator[Finding]:
     """What was measured lies in the range of what is computed, or a note speaks of it."""
     for entry in tree.runs:
         run, found = entry.run, entry.estimate
@@ -103,7 +103,7 @@ def far_from_computed(tree: Tree) -> Iterator[Finding]:
 
 def _range(found: Estimate, counter: str) -> tuple[float, float]:
     """Both ends of what a counter may show; the widest of one that is not named, or counts more."""
-    logged = found.logged_range
+    logged = found.torch_peak_range
     if counter == "torch-max-allocated":
         return logged
     if counter == "device":

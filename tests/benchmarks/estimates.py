@@ -15,7 +15,7 @@ import yaml
 from tabulate import tabulate
 
 from sphinx_verl_resources.catalog.cases import load_cases
-from sphinx_verl_resources.cli.data import load_facts, read_snapshot
+from sphinx_verl_resources.cli.data import load_registries, read_snapshot
 from sphinx_verl_resources.estimator.case import estimate_case
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.request import EstimateError, Request
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sphinx_verl_resources.catalog.models.case import Case
-    from sphinx_verl_resources.estimator.facts import Facts
+    from sphinx_verl_resources.estimator.facts import Registries
 
 A = "actor_rollout_ref.actor"
 GRPO: Mapping[str, Any] = {"algorithm.adv_estimator": "grpo", f"{A}.use_dynamic_bsz": True}
@@ -55,7 +55,7 @@ def fastest(action: Callable[[], object], times: int, repeat: int) -> float:
     return best / times
 
 
-def recorded_cases(facts: Facts) -> list[Case]:
+def recorded_cases(facts: Registries) -> list[Case]:
     """The recorded cases that can be estimated."""
     found = []
     for entry in load_cases(read_snapshot([]).cases).by_id.values():
@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5, help="how often each figure is taken (default: 5)")
     repeat = parser.parse_args().repeat
-    facts = load_facts([])
+    facts = load_registries([])
     rows = []
     for title, model, config, target in RUNS:
         request = Request(model, config, gpus=16, gpu="H100")

@@ -7,13 +7,13 @@ from itertools import product
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_facts
-from sphinx_verl_resources.directives.what_if import LENGTHS
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.grid import cell_settings
 from sphinx_verl_resources.estimator.layouts import fitted
 from sphinx_verl_resources.estimator.phases import LABELS
 from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.sphinx_ext.directives.what_if import LENGTHS
 from sphinx_verl_resources.units import gib, gib_number
 
 FORM = """\
@@ -106,7 +106,7 @@ CHOOSE = """(form, chosen) => {
   form.dispatchEvent(new Event("change"));
 }"""
 
-FACTS = load_facts([])
+FACTS = load_registries([])
 
 
 def estimated(chosen):

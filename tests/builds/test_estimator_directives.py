@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_facts, load_paths
+from sphinx_verl_resources.cli.data import load_paths, load_registries
 from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.render.estimate import COLUMNS
 from sphinx_verl_resources.units import gib, gib_number
+from sphinx_verl_resources.views.estimate import COLUMNS
 
 MODEL = (
     "verl-memory", ":model: Qwen/Qwen2.5-7B-Instruct", ":gpus: 8*H100", "",
@@ -66,7 +66,7 @@ def test_the_table_has_a_row_for_each_phase_and_one_stands_out(runs, table_rows,
 
 def test_every_part_of_a_phase_has_its_column():
     """A part that the estimator gains must not disappear in a column that says nothing."""
-    facts, catalog = load_facts([]), load_paths([])
+    facts, catalog = load_registries([]), load_paths([])
     known = frozenset().union(*COLUMNS.values())
     seen = set()
     for run in catalog.runs.values():
@@ -142,8 +142,8 @@ def test_a_page_of_runs_loads_neither_the_estimator_nor_the_analysis(runs):
         f"assert main(['-q', '-E', {str(runs.path)!r}, {str(runs.path / 'out')!r}]) == 0\n"
         "loaded = [name for name in sys.modules if name.startswith('sphinx_verl_resources.estimator.')]\n"
         "assert set(loaded) <= {'sphinx_verl_resources.estimator.question'}, loaded\n"
-        "assert 'sphinx_verl_resources.memory.questions' not in sys.modules\n"
-        "assert 'sphinx_verl_resources.directives.memory' not in sys.modules"
+        "assert 'sphinx_verl_resources.analysis.questions' not in sys.modules\n"
+        "assert 'sphinx_verl_resources.sphinx_ext.directives.memory' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.latex import widths
+from sphinx_verl_resources.sphinx_ext.latex import widths
 
 COLUMN = r"\\X\{(\d+)\}\{(\d+)\}"
 

@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
+from sphinx_verl_resources.analysis.analysis import analyse
+from sphinx_verl_resources.analysis.shapes import AnalysisError
 from sphinx_verl_resources.catalog.analysis import load_analysis
 from sphinx_verl_resources.catalog.files import Directory, configured_directory, take_snapshot
 from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.diagnostics import Location
-from sphinx_verl_resources.memory.analysis import analyse
-from sphinx_verl_resources.memory.shapes import AnalysisError
 
 pytestmark = pytest.mark.thorough
 

@@ -8,9 +8,9 @@ import shutil
 
 import pytest
 
+from sphinx_verl_resources.analysis.analysis import analyse
+from sphinx_verl_resources.analysis.requirements import judge
 from sphinx_verl_resources.cli.data import load_all
-from sphinx_verl_resources.memory.analysis import analyse
-from sphinx_verl_resources.memory.requirements import judge
 
 BUILDERS = [
     ("html", "memory.html"), ("dirhtml", "memory/index.html"), ("singlehtml", "index.html"), ("epub", "memory.xhtml"),

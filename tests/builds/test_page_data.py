@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sphinx_verl_resources.page_data import ELEMENT_ID, as_script
+from sphinx_verl_resources.sphinx_ext.page_data import ELEMENT_ID, as_script
 
 SCRIPT = "verl-resources.js"
 

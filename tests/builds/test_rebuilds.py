@@ -149,7 +149,7 @@ def test_files_that_change_while_a_parallel_build_runs(pages, data):
 
 
 def test_a_new_version_of_the_extension(pages, monkeypatch):
-    monkeypatch.setattr("sphinx_verl_resources.domain.__version__", "99")
+    monkeypatch.setattr("sphinx_verl_resources.sphinx_ext.domain.__version__", "99")
     assert pages.build().read == {*RUNS, "count"}
 
 

@@ -174,7 +174,7 @@ def test_nothing_matches(own, data):
 
 
 def test_the_same_run_twice_on_a_page_is_a_target_once_and_keeps_its_notes(own, data):
-    data.run("a", notes=[{"code": "x", "text": "Said twice."}])
+    data.run("a", notes=[{"code": "x", "text": "UserInput twice."}])
     build = own.page(".. verl-runs:: 7B\n\n.. verl-runs:: 7B\n").build()
     assert build.warnings == []
     soup = build.soup()
@@ -183,7 +183,7 @@ def test_the_same_run_twice_on_a_page_is_a_target_once_and_keeps_its_notes(own, 
     assert [section["id"] for section in soup.select("section section")] == ["size-7b", "size-7b-2"]
     ids = [element["id"] for element in soup.select("[id]")]
     assert len(ids) == len(set(ids))
-    assert build.text("index.html").count("Said twice.") == 2
+    assert build.text("index.html").count("UserInput twice.") == 2
     for link in soup.select("table.verl-runs a.verl-mark, ol.verl-notes a"):
         assert soup.find(id=link["href"].removeprefix("#")), link
 

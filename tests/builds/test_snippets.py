@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sphinx_verl_resources.directives.later import PLACES, imported
+from sphinx_verl_resources.sphinx_ext.directives.later import PLACES, imported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from docutils.utils import column_width
 
-from sphinx_verl_resources.words import CATALOG, LOCALE, use_language
+from sphinx_verl_resources.i18n import CATALOG, LOCALE, use_language
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

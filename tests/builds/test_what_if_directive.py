@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from sphinx_verl_resources.page_files import write_files
+from sphinx_verl_resources.sphinx_ext.page_files import write_files
 
 pytestmark = pytest.mark.thorough
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from sphinx_verl_resources.catalog import load, selection
-from sphinx_verl_resources.transforms import RenderRuns
+from sphinx_verl_resources.sphinx_ext.transforms import RenderRuns
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from sphinx_verl_resources.analysis.analysis import analyse
+from sphinx_verl_resources.analysis.printed import analysis_problems
 from sphinx_verl_resources.cli.data import load_all
-from sphinx_verl_resources.memory.analysis import analyse
-from sphinx_verl_resources.memory.printed import analysis_problems
 
 SPEC = "specifications:\n  - {name: 13B, parameters: 13000000000, hidden_size: 5120, layers: 40}\n"
 STEP = "steps:\n  - {{name: zero, label: Zero, components: [{}], {}, text: x}}\n"

@@ -493,7 +493,7 @@ def test_no_content_stops_the_loader(items, tail):
         assert bool(errors) >= bool(cases.broken)
         for problem in cases.diagnostics:
             assert not re.search(rf"{FORBIDDEN.pattern}|\n", str(problem))
-            assert problem.location.line >= 1
+            assert problem.place.line >= 1
         for entry in cases.entries:
             if isinstance(entry, BrokenCase):
                 assert entry.error in errors

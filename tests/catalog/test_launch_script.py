@@ -9,10 +9,10 @@ import pytest
 
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.catalog.load import load_catalog
-from sphinx_verl_resources.catalog.settings.launch_script import read_script
-from sphinx_verl_resources.catalog.settings.overrides import read_overrides
-from sphinx_verl_resources.catalog.settings.read import read_settings
 from sphinx_verl_resources.diagnostics import Location, Severity
+from sphinx_verl_resources.settings.launch_script import read_script
+from sphinx_verl_resources.settings.overrides import read_overrides
+from sphinx_verl_resources.settings.read import read_settings
 
 
 def script(*lines: str) -> str:
@@ -159,7 +159,7 @@ def test_a_script_of_arrays():
     assert found.places["data.max_response_length"] == Location("run.sh", 10, 5)
     assert found.unresolved == {"actor_rollout_ref.actor.use_torch_compile": "False"}
     (problem,) = found.problems
-    assert problem.location == Location("run.sh", 14, 13)
+    assert problem.place == Location("run.sh", 14, 13)
     assert problem.message.endswith("is not known: it depends on the condition in line 13")
 
 
@@ -167,18 +167,18 @@ def test_a_comment_between_the_lines_ends_the_command():
     found = read_settings(script("a.b=1", "# a.c=2", "a.d=3", "a.e=4"), "run.sh")
     assert found.values == {"a.b": 1}
     (problem,) = found.problems
-    assert problem.location == Location("run.sh", 4, 5)
+    assert problem.place == Location("run.sh", 4, 5)
     assert problem.message == "the settings from here on are not passed on: the command ends above"
 
 
 def test_a_blank_behind_a_backslash_ends_the_command():
     found = read_settings("python3 -m verl.trainer.main_ppo a.b=1 \\ \n  a.c=2\n", "run.sh")
     assert found.values == {"a.b": 1}
-    assert [problem.location for problem in found.problems] == [
+    assert [problem.place for problem in found.problems] == [
         Location("run.sh", 1, 40),
         Location("run.sh", 2, 3),
     ]
-    assert "blank behind a backslash" in found.problems[0].hint
+    assert "blank behind a backslash" in found.problems[0].remedy
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_commands_that_train(command):
 )
 def test_a_script_that_trains_nothing(text):
     (problem,) = read_script(text, "run.sh").problems
-    assert (problem.code.name, problem.location) == ("shell_syntax", Location("run.sh", 1, 1))
+    assert (problem.code.name, problem.place) == ("shell_syntax", Location("run.sh", 1, 1))
 
 
 def test_a_script_that_trains_twice():
@@ -246,9 +246,7 @@ def test_a_script_that_trains_twice():
         "python -m verl.trainer.sft_trainer a.b=1\npython -m verl.trainer.main_ppo a.b=2", "run.sh"
     )
     assert found.values == {"a.b": 1}
-    assert [(problem.location.line, problem.severity) for problem in found.problems] == [
-        (2, Severity.WARNING)
-    ]
+    assert [(problem.place.line, problem.severity) for problem in found.problems] == [(2, Severity.WARNING)]
 
 
 def test_words_that_cannot_be_known():

@@ -177,7 +177,7 @@ def test_links_that_lead_nowhere_are_reported(tmp_path):
     (tmp_path / "data/architectures.yaml").symlink_to("architectures.yaml")
     (tmp_path / "data/runs").symlink_to("nowhere")
     catalog = load(tmp_path, "data")
-    assert [problem.location.path for problem in catalog.diagnostics] == [
+    assert [problem.place.path for problem in catalog.diagnostics] == [
         "data/architectures.yaml", "data/gpus.yaml", "data/runs",
     ]  # fmt: skip
     assert catalog.runs == {}, "broken runs of one's own do not bring the bundled ones back"
@@ -219,14 +219,14 @@ def test_a_directory_outside_is_shown_relative(tmp_path):
     write(tmp_path / "data/runs/a.yaml", "a: [")
     (tmp_path / "docs").mkdir()
     (problem,) = load(tmp_path / "docs", "../data").diagnostics
-    assert problem.location.path == "../data/runs/a.yaml"
+    assert problem.place.path == "../data/runs/a.yaml"
 
 
 def test_order_of_problems_does_not_depend_on_the_file_system(tmp_path, make_run_text):
     for name in "cab":
         write(tmp_path / f"data/runs/{name}.yaml", make_run_text(id=name, size="X", tag="Y"))
     catalog = load(tmp_path, "data")
-    assert [(problem.location.path[-6], problem.location.line) for problem in catalog.diagnostics] == [
+    assert [(problem.place.path[-6], problem.place.line) for problem in catalog.diagnostics] == [
         ("a", 2), ("a", 3), ("b", 2), ("b", 3), ("c", 2), ("c", 3),
     ]  # fmt: skip
 
@@ -246,11 +246,11 @@ def check_outcome(folder: Path) -> None:
     assert all(isinstance(problem, Diagnostic) for problem in catalog.diagnostics)
     assert len(catalog.runs) + len(catalog.broken) == 1
     if catalog.broken:
-        assert any(problem.location.path == "data/runs/a.yaml" for problem in catalog.diagnostics)
+        assert any(problem.place.path == "data/runs/a.yaml" for problem in catalog.diagnostics)
     for problem in catalog.diagnostics:
         assert "\n" not in str(problem)
-        assert problem.location.line >= 1
-        assert problem.location.column >= 1
+        assert problem.place.line >= 1
+        assert problem.place.column >= 1
 
 
 texts = st.text(max_size=30) | st.sampled_from(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.catalog.settings.launch_script import read_script
-from sphinx_verl_resources.catalog.settings.overrides import read_overrides
-from sphinx_verl_resources.catalog.settings.read import read_settings
-from sphinx_verl_resources.catalog.settings.yaml_text import read_yaml_settings
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
+from sphinx_verl_resources.settings.launch_script import read_script
+from sphinx_verl_resources.settings.overrides import read_overrides
+from sphinx_verl_resources.settings.read import read_settings
+from sphinx_verl_resources.settings.yaml_text import read_yaml_settings
 
 PIECES = st.sampled_from(
     [
@@ -34,9 +34,9 @@ def check(text: str) -> None:
         for problem in found.problems:
             assert isinstance(problem, Diagnostic)
             assert "\n" not in str(problem)
-            assert problem.location.path == "x"
-            assert problem.location.line >= 1
-            assert problem.location.column >= 1
+            assert problem.place.path == "x"
+            assert problem.place.line >= 1
+            assert problem.place.column >= 1
 
 
 @given(st.text())

@@ -8,12 +8,12 @@ import pkgutil
 
 import pytest
 
-from sphinx_verl_resources.catalog import settings as package
-from sphinx_verl_resources.catalog.settings.overrides import parse_value, read_overrides
-from sphinx_verl_resources.catalog.settings.read import read_settings
-from sphinx_verl_resources.catalog.settings.result import flatten
-from sphinx_verl_resources.catalog.settings.yaml_text import read_yaml_settings
+from sphinx_verl_resources import settings as package
 from sphinx_verl_resources.diagnostics import Location, Severity
+from sphinx_verl_resources.settings.overrides import parse_value, read_overrides
+from sphinx_verl_resources.settings.read import read_settings
+from sphinx_verl_resources.settings.result import flatten
+from sphinx_verl_resources.settings.yaml_text import read_yaml_settings
 
 HERE = Location("here", 1, 1)
 
@@ -87,7 +87,7 @@ def test_words_that_set_nothing(word):
     found = read_overrides([word], HERE)
     assert found.values == {}
     assert [problem.code.name for problem in found.problems] == ["wrong_value"]
-    assert found.problems[0].hint
+    assert found.problems[0].remedy
 
 
 def test_the_later_of_two_wins():
@@ -150,7 +150,7 @@ def test_yaml():
 def test_yaml_with_a_key_in_both_forms():
     found = read_yaml_settings("data:\n  a: 1\ndata.a: 2\ntrainer: {b: 1}\ntrainer: {b: 2}\n", "x.yaml")
     assert found.values == {"data.a": 2, "trainer.b": 2}
-    assert [(str(problem.location), problem.code.name, problem.severity) for problem in found.problems] == [
+    assert [(str(problem.place), problem.code.name, problem.severity) for problem in found.problems] == [
         ("x.yaml:3:1", "duplicate_key", Severity.WARNING),
         ("x.yaml:5:1", "duplicate_key", Severity.ERROR),
     ]

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from sphinx_verl_resources.catalog.settings.shell import read_commands
-from sphinx_verl_resources.catalog.settings.variables import known, reason, written
+from sphinx_verl_resources.settings.shell import read_commands
+from sphinx_verl_resources.settings.variables import known, reason, written
 
 #: Scripts that call ``show``, and the words of all its calls.
 WORDS = [
@@ -204,7 +204,7 @@ SYNTAX = [
 def test_syntax(script, at, message):
     problems = read_commands(script)[1]
     assert (problems[0].at, problems[0].message) == (at, message)
-    assert problems[0].hint
+    assert problems[0].remedy
 
 
 def test_reading_goes_on_behind_a_mistake():

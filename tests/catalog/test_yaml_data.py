@@ -81,7 +81,7 @@ def test_syntax_errors_in_words(source, expected, loader, monkeypatch):
     monkeypatch.setattr(yaml_data, "LOADER", loader)
     (problem,) = read_yaml(source.encode()).problems
     assert (problem.line, problem.column, problem.message) == expected
-    assert problem.hint
+    assert problem.remedy
 
 
 def test_a_bomb_of_aliases_is_refused_at_the_first():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.data import load_facts, read_snapshot
+from sphinx_verl_resources.cli.data import load_registries, read_snapshot
 from sphinx_verl_resources.estimator.result import FIELDS
 
 pytestmark = pytest.mark.thorough
@@ -496,7 +496,7 @@ VALUES = st.one_of(
 
 @functools.cache
 def facts():
-    return load_facts([])
+    return load_registries([])
 
 
 @st.composite

@@ -9,7 +9,7 @@ import pytest
 
 from sphinx_verl_resources.catalog.selection import FILTERS
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.directives.runs import VerlRuns
+from sphinx_verl_resources.sphinx_ext.directives.runs import VerlRuns
 
 NAMES = ["verl-resources.csv", "verl-resources.json", "verl-resources.schema.json"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.catalog.files import bundled_directory
-from sphinx_verl_resources.cli.data import load_facts, read_snapshot
+from sphinx_verl_resources.cli.data import load_registries, read_snapshot
 from sphinx_verl_resources.estimator.backtest import summaries, verdict_shares
 from sphinx_verl_resources.estimator.boundary import LENGTHS_OF, boundaries
 from sphinx_verl_resources.estimator.record import accuracy_of, accuracy_text
@@ -108,7 +108,7 @@ def test_the_largest_batch(facts):
 
 def test_an_estimate_alone_says_what_the_record_says(facts):
     """The ranges that estimates print are those of the record."""
-    _, entries = accuracy_of(CASES, load_facts([]))
+    _, entries = accuracy_of(CASES, load_registries([]))
     for entry in entries:
         if entry.low is not None:
             found = facts.range_of(entry.name)

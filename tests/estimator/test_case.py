@@ -115,4 +115,4 @@ def test_easyr1_has_a_mode_for_its_data_type(facts):
     assert found.settings.actor.fsdp.parameter_bytes == 2
     assert found.settings.actor.moments == 6  # with a buffer after Kahan
     assert found.settings.computes_entropy is False
-    assert found.logged == max(phase.counted for phase in found.phases)
+    assert found.torch_peak == max(phase.counted for phase in found.phases)

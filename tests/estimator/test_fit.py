@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sphinx_verl_resources.analysis.shapes import AnalysisError
 from sphinx_verl_resources.cli.data import load_all
 from sphinx_verl_resources.estimator.fit import fit_table, size_models
-from sphinx_verl_resources.memory.shapes import AnalysisError
 
 CATALOG, ANALYSIS = load_all([])
 

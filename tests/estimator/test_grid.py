@@ -6,15 +6,15 @@ from itertools import pairwise, product
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_facts
-from sphinx_verl_resources.directives.what_if import DEFAULT_CARDS, DEFAULT_SIZES, LENGTHS
+from sphinx_verl_resources.analysis.shapes import AnalysisError
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.estimator.cards import on_card
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.facts import capacity_of
 from sphinx_verl_resources.estimator.grid import CHOSEN, VERDICTS, Axes, cell_settings, compute_grid
 from sphinx_verl_resources.estimator.layouts import fitted
 from sphinx_verl_resources.estimator.request import EstimateError, Request
-from sphinx_verl_resources.memory.shapes import AnalysisError
+from sphinx_verl_resources.sphinx_ext.directives.what_if import DEFAULT_CARDS, DEFAULT_SIZES, LENGTHS
 from sphinx_verl_resources.units import gib_number
 
 AXES = Axes(
@@ -25,7 +25,7 @@ ROLLOUT = "actor_rollout_ref.rollout"
 
 @pytest.fixture(scope="module")
 def cells():
-    return compute_grid(AXES, LENGTHS, load_facts([]))
+    return compute_grid(AXES, LENGTHS, load_registries([]))
 
 
 def combinations(axes):
@@ -56,7 +56,7 @@ def check(cells, cell, found):
     assert text_of(cells.peaks[cell]) == gib_number(found.peak)
     assert text_of(cells.lows[cell]) == gib_number(found.low)
     assert text_of(cells.highs[cell]) == gib_number(found.high)
-    assert cells.phases[cells.bindings[cell]] == found.binding.name
+    assert cells.phases[cells.bindings[cell]] == found.peak_phase.name
     totals = {
         name: text_of(column[cell]) for name, column in zip(cells.phases, cells.totals, strict=True) if column[cell]
     }  # fmt: skip

@@ -398,7 +398,7 @@ def assert_sound(text):
     architecture, problems = read_config_json(text, "config.json")
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     assert (architecture is None) == bool(errors)
-    assert all(problem.message and problem.location.line >= 1 for problem in problems)
+    assert all(problem.message and problem.place.line >= 1 for problem in problems)
     if architecture:
         assert architecture.parameters == count_parameters(architecture).total <= 10**15
         assert type(architecture).model_validate(architecture.model_dump()) == architecture

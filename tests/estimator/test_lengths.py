@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.layouts import fitted
 from sphinx_verl_resources.estimator.lengths import RESPONSE, longer
@@ -18,7 +18,7 @@ from sphinx_verl_resources.estimator.request import Request
 
 @pytest.fixture(scope="module")
 def facts():
-    return load_facts([])
+    return load_registries([])
 
 
 @given(

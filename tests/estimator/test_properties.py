@@ -9,21 +9,21 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.catalog.settings.overrides import read_overrides
-from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.host import host_memory
 from sphinx_verl_resources.estimator.parts import size_of
 from sphinx_verl_resources.estimator.phases import phases_of, roles_of
-from sphinx_verl_resources.estimator.relief import reliefs
 from sphinx_verl_resources.estimator.request import EstimateError, Request
 from sphinx_verl_resources.estimator.result import result_of
+from sphinx_verl_resources.estimator.suggestion import reliefs
 from sphinx_verl_resources.estimator.versions import RELEASES
+from sphinx_verl_resources.settings.overrides import read_overrides
 
 pytestmark = pytest.mark.thorough
 
-FACTS = load_facts([])
+FACTS = load_registries([])
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 REF = "actor_rollout_ref.ref"
 TRANSFORMER = f"{A}.megatron.override_transformer_config"
@@ -138,16 +138,16 @@ def test_every_number_fits_the_others(request):
     found = asked(request)
     totals = [phase.total for phase in found.phases]
     assert all(math.isfinite(total) and total > 0 for total in totals)
-    assert found.peak == max(totals) == found.binding.total
+    assert found.peak == max(totals) == found.peak_phase.total
     assert 0 <= found.low <= found.peak <= found.high
-    low, high = found.logged_range
-    assert low <= found.logged <= high
+    low, high = found.torch_peak_range
+    assert low <= found.torch_peak <= high
     for phase in found.phases:
         sizes = [part.size for part in phase.breakdown.components]
         assert all(math.isfinite(size) and size >= 0 for size in sizes)
         assert phase.total == pytest.approx(sum(sizes))
         assert phase.counted <= phase.allocated <= phase.total
-        assert found.logged >= phase.counted
+        assert found.torch_peak >= phase.counted
         assert all(part.component.size == part.size for part in phase.trainer + phase.engine + phase.outside)
         keys = [part.key for part in phase.breakdown.components]
         assert len(set(keys)) == len(keys)
@@ -256,21 +256,21 @@ def test_what_saves_memory_never_costs_any(key, request):
     for name in FOR[key]:
         if name in before:
             assert after[name] <= before[name] * (1 + 1e-9), name
-    assert on.peak <= off.peak * (1 + 1e-9) or on.binding.name not in FOR[key]
+    assert on.peak <= off.peak * (1 + 1e-9) or on.peak_phase.name not in FOR[key]
 
 
 @given(requests(config={f"{R}.free_cache_engine": True}))
 def test_relief_keeps_its_promise(request):
     """Every change, written into the settings, gives a peak that is not above the promised one."""
     found = asked(request)
-    for relief in reliefs(found):
-        assert 0 < relief.saves <= found.peak
-        assert relief.peak == pytest.approx(found.peak - relief.saves)
-        changed = read_overrides(relief.setting.split(), Location("relief")).values
+    for suggestion in reliefs(found):
+        assert 0 < suggestion.saves <= found.peak
+        assert suggestion.peak == pytest.approx(found.peak - suggestion.saves)
+        changed = read_overrides(suggestion.setting.split(), Location("relief")).values
         after = asked(replace(request, config={**request.config, **changed}))
-        assert after.peak <= relief.peak * (1 + 1e-9), relief.setting
-    best = found.relief
-    assert best is None or best.saves == max(relief.saves for relief in reliefs(found))
+        assert after.peak <= suggestion.peak * (1 + 1e-9), suggestion.setting
+    best = found.suggestion
+    assert best is None or best.saves == max(suggestion.saves for suggestion in reliefs(found))
 
 
 anything = (
@@ -295,7 +295,7 @@ def test_no_settings_are_too_odd(config, model, gpus, version, framework):
     else:
         assert math.isfinite(found.peak)
         assert math.isfinite(found.host.total)
-        assert found.relief is None or found.relief.saves > 0
+        assert found.suggestion is None or found.suggestion.saves > 0
 
 
 def tried(request):

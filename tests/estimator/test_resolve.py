@@ -437,7 +437,7 @@ def test_settings_that_leave_no_estimate(ask, settings, key, code, text):
 def test_values_that_look_like_others_are_offered(ask):
     with pytest.raises(EstimateError) as caught:
         ask({**MICRO, "actor.strategy": "megatrom"})
-    assert "'megatron'" in caught.value.issues[0].hint
+    assert "'megatron'" in caught.value.issues[0].remedy
 
 
 def test_experts_that_cannot_be_shared_out(ask):
@@ -547,7 +547,7 @@ def test_settings_that_are_doubtful(ask, settings, key, code, text, hint):
     assert issue.key.endswith(key)
     assert (issue.code, issue.severity) == (code, Severity.WARNING)
     assert text in issue.message
-    assert hint in issue.hint
+    assert hint in issue.remedy
 
 
 def test_room_for_the_cache_follows_the_engines_keys(ask):
@@ -574,14 +574,14 @@ def test_unknown_models(ask):
         ask(MICRO, model="Qwen/Qwen2.5-7b-Instrukt")
     (issue,) = caught.value.issues
     assert (issue.key, issue.code) == ("model", Code.unknown_model)
-    assert "Qwen/Qwen2.5-7B-Instruct" in issue.hint
+    assert "Qwen/Qwen2.5-7B-Instruct" in issue.remedy
 
 
 def test_unknown_cards(ask):
     found = ask(MICRO, gpu="H10")
     assert found.capacity is None
     assert found.issues[0].code is Code.unknown_gpu
-    assert "H100" in found.issues[0].hint
+    assert "H100" in found.issues[0].remedy
 
 
 @pytest.mark.parametrize("gpus", [0, -3])

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_facts, load_paths
+from sphinx_verl_resources.cli.data import load_paths, load_registries
 from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.planner import SAVING, task_settings
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.savings import savings
 
-FACTS = load_facts([])
+FACTS = load_registries([])
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 BUDGET = f"{A}.ppo_max_token_len_per_gpu"
 MEGATRON = {f"{role}.strategy": "megatron" for role in (A, "critic")}

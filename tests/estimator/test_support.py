@@ -7,14 +7,14 @@ from itertools import product
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.estimator.keys import known_key
 from sphinx_verl_resources.estimator.request import EstimateError
 from sphinx_verl_resources.estimator.support import HARMLESS, modelled_keys
 from sphinx_verl_resources.estimator.versions import CURRENT
 
-KEYS = {key.name: key for key in load_facts([]).config_keys}
-DEFAULTS = load_facts([]).defaults(CURRENT)
+KEYS = {key.name: key for key in load_registries([]).config_keys}
+DEFAULTS = load_registries([]).defaults(CURRENT)
 MODEL = "Qwen/Qwen3-30B-A3B"
 A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
@@ -163,7 +163,7 @@ def result(ask):
                 for phase in estimate.phases
             }
             host = [(part.key, part.size) for part in estimate.host.components]
-            told = (phases, host, estimate.logged, [issue.message for issue in estimate.issues])
+            told = (phases, host, estimate.torch_peak, [issue.message for issue in estimate.issues])
             kept[name] = told, estimate.unsupported
         return kept[name]
 

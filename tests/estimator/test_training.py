@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.estimator.request import EstimateError
 from sphinx_verl_resources.estimator.training import Training, estimate_training
 
-FACTS = load_facts([])
+FACTS = load_registries([])
 P, H, F, V, LAYERS = 8_030_261_248, 4096, 14_336, 128_256, 32
 Q, K, HEADS = 4096, 8 * 128, 32
 #: Parameters of one layer: four matrices of attention, three of the MLP, two norms.
@@ -167,5 +167,5 @@ def test_more_tokens_never_take_less(tokens, more, recompute, rank, kernels, los
     few, many = (run(tokens=count, **settings)[0] for count in (tokens, tokens + more))
     assert few.peak <= many.peak * (1 + 1e-9)
     assert 0 < few.low <= few.peak <= few.high
-    assert few.logged == max(phase.counted for phase in few.phases)
-    assert few.logged_range[0] <= few.logged <= few.logged_range[1]
+    assert few.torch_peak == max(phase.counted for phase in few.phases)
+    assert few.torch_peak_range[0] <= few.torch_peak <= few.torch_peak_range[1]

@@ -96,9 +96,9 @@ def test_engine_in_its_own_process(ask, sizes):
     assert "engine-context" not in sizes(old, "rollout")
     assert sizes(new, "rollout")["engine-context"] == GIB / 2
     pool = old.capacity / 2 - 2 * GIB
-    assert old.logged == pytest.approx(max(phase.counted for phase in old.phases) + pool)
-    assert new.logged == pytest.approx(max(phase.counted for phase in new.phases))
-    assert ask({**FULL, "rollout.name": "sglang"}, version=(0, 7, 0)).logged < old.logged
+    assert old.torch_peak == pytest.approx(max(phase.counted for phase in old.phases) + pool)
+    assert new.torch_peak == pytest.approx(max(phase.counted for phase in new.phases))
+    assert ask({**FULL, "rollout.name": "sglang"}, version=(0, 7, 0)).torch_peak < old.torch_peak
 
 
 def test_bucket_for_weights(change):

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.run_text import run_text
-from sphinx_verl_resources.catalog.settings.launch_script import read_script
 from sphinx_verl_resources.catalog.yaml_data import read_yaml
-from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.intake.cards import recorded_card
 from sphinx_verl_resources.intake.checkout import NotCommittedError, committed
@@ -21,18 +20,19 @@ from sphinx_verl_resources.intake.draft import TODO, draft_run
 from sphinx_verl_resources.intake.kept_settings import kept_settings
 from sphinx_verl_resources.intake.log import read_log
 from sphinx_verl_resources.intake.model_names import recorded_models
-from sphinx_verl_resources.intake.sources import Said, Sources
+from sphinx_verl_resources.intake.sources import Sources, UserInput
 from sphinx_verl_resources.intake.tasks import task_of
+from sphinx_verl_resources.settings.launch_script import read_script
 
 TODAY = date(2026, 11, 22)
-FACTS = load_facts([])
+FACTS = load_registries([])
 
 
 def draft(script="", log="", said=None, shown="run.sh"):
     read = read_script(script, shown) if script else Sources().script
     logged = read_log(io.BytesIO(log.encode()), "run.log") if log else None
     return draft_run(
-        Sources(read, script, shown if script else "", None, logged), said or Said(), FACTS, TODAY
+        Sources(read, script, shown if script else "", None, logged), said or UserInput(), FACTS, TODAY
     )
 
 
@@ -69,7 +69,7 @@ def test_a_model_that_may_be_two():
 def test_a_model_that_is_not_recorded():
     nowhere = draft(command("actor_rollout_ref.model.path=/models/Qwen2.5-7B-Instrct trainer.nnodes=1"))
     assert nowhere.fields["model"] == nowhere.fields["size"] == TODO
-    assert any("did you mean Qwen/Qwen2.5-7B-Instruct?" in problem.hint for problem in nowhere.problems)
+    assert any("did you mean Qwen/Qwen2.5-7B-Instruct?" in problem.remedy for problem in nowhere.problems)
     loop = draft(f"for M in a b; do {command('actor_rollout_ref.model.path=$M trainer.nnodes=1')}; done")
     assert "the model is '$M', which the script alone does not decide; name it with --model" in "\n".join(
         map(str, loop.problems)
@@ -176,7 +176,7 @@ def test_gpus():
     named = "qwen2-7b_grpo_4_h800_fsdp_vllm.sh"
     assert draft(command(f"{each}=$N data.shuffle=True"), shown=named).fields["gpus"]["count"] == 4
     assert draft(command(f"{each}=4"), shown=named).fields["gpus"]["type"] == "H800"
-    said = Said(gpus=(16, "H20"))
+    said = UserInput(gpus=(16, "H20"))
     assert draft(command(f"{each}=8 trainer.nnodes=2"), said=said).fields["gpus"] == {
         "count": 16, "type": "H20", "nodes": 2,
     }  # fmt: skip
@@ -221,7 +221,7 @@ def test_the_log_fills_what_the_script_leaves_open():
     assert found.fields["infer"] == {"engine": "vllm", "version": "0.8.3"}
     assert found.fields["measured"] == {"gib": 50.3, "counter": "torch-max-reserved", "step_seconds": 10.0}
     about = {problem.code: problem for problem in found.problems}
-    assert str(about[Code.log_differs].location) == "run.sh:3:3"
+    assert str(about[Code.log_differs].place) == "run.sh:3:3"
     assert "4.0 in the script and 5 in the log" in about[Code.log_differs].message
     assert "data.seed" in about[Code.unresolved].message
     assert codes(found).count(Code.unresolved) == 1

@@ -52,7 +52,7 @@ def read(*lines, end="\n"):
 
 
 def places(log):
-    return [f"{problem.location} {problem.code.name}" for problem in log.problems]
+    return [f"{problem.place} {problem.code.name}" for problem in log.problems]
 
 
 def test_configuration():
@@ -304,7 +304,7 @@ def test_what_stands_behind_all_that_is_read_of_a_line_is_listed(monkeypatch, si
     found = read_log(io.BytesIO(text.encode()), "run.log")
     assert found.figures.peaks == {"perf/max_memory_allocated_gb": 71.3}
     assert [problem.code.id for problem in found.problems] == ["verl.unread"]
-    assert str(found.problems[0].location).startswith("run.log:2:")
+    assert str(found.problems[0].place).startswith("run.log:2:")
 
 
 def test_zero_bytes_count_as_nothing():
@@ -326,7 +326,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES | st.text(max_size=5), max_size=60))
 def test_any_text(parts):
     found = read_log(io.BytesIO("".join(parts).encode("utf-8", "surrogatepass")), "run.log")
-    assert all(problem.location.line >= 1 for problem in found.problems)
+    assert all(problem.place.line >= 1 for problem in found.problems)
 
 
 @given(st.binary(max_size=2000))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.files import DataFile
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES
-from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import Code, Severity
 from sphinx_verl_resources.intake.page import Known, UnreadablePageError, read_page
 
-FACTS = load_facts([])
+FACTS = load_registries([])
 KNOWN = Known(FACTS.gpus, FACTS.architectures)
 COMMIT = "2239fd0ff7210c80ad63e20581924d1f66167429"
 REPOSITORY = "https://github.com/verl-project/verl"
@@ -253,7 +253,7 @@ def test_cells_that_are_not_understood(changes, written, code, words):
     page = read(page_of(listed({**COLUMNS, **changes}.values(), COLUMNS.values())))
     assert len(page.runs) == (2 if written else 1)
     assert any(problem.code is code and words in problem.message for problem in page.problems)
-    assert {problem.location.line for problem in page.problems} <= {19, 28}
+    assert {problem.place.line for problem in page.problems} <= {19, 28}
 
 
 def test_links_of_one_text_keep_their_addresses():
@@ -339,7 +339,7 @@ def test_ids_differ():
 def test_the_day_of_the_page(line, added):
     page = read(f"Title\n=====\n\n{line}\n\n7B\n--\n\n{listed(COLUMNS.values())}")
     assert str(page.runs[0].fields.get("added")) == str(added)
-    places = [problem.location.line for problem in page.problems if "date" in problem.message]
+    places = [problem.place.line for problem in page.problems if "date" in problem.message]
     assert places == ([4] if "Last " in line else [])
 
 
@@ -354,7 +354,7 @@ def test_underlines_that_are_too_short(underline, mended, title):
     if title == "1.5B":
         assert bool(found) == bool(mended)
     message = f"the underline of the heading {title!r} has {mended or '4 characters'}"
-    assert [(problem.location.line, problem.message) for problem in found] == [(5, message)] * len(found)
+    assert [(problem.place.line, problem.message) for problem in found] == [(5, message)] * len(found)
 
 
 def test_what_only_sphinx_knows_is_no_obstacle():
@@ -403,7 +403,7 @@ def test_lines_are_counted_as_an_editor_counts_them(separator):
     text = f"Title\n=====\n\na{separator}b\n\n1.5B\n~~~\n\n{listed(COLUMNS.values())}"
     page = read(text)
     assert [(run.fields["size"], run.place.line) for run in page.runs] == [("1.5B", 21)]
-    assert [problem.location.line for problem in page.problems] == [7, 21]
+    assert [problem.place.line for problem in page.problems] == [7, 21]
 
 
 @pytest.mark.parametrize(("content", "said"), [

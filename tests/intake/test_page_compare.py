@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sphinx_verl_resources.catalog.files import DataFile
-from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.intake import page_compare
 from sphinx_verl_resources.intake.page import Known, read_page
 
@@ -23,14 +23,14 @@ def rows(*changes, size="7B"):
     lines = [size, "~~~~", "", ".. list-table::", ""]
     for row in (ROW, *(({**ROW, **change}.values()) for change in changes)):
         lines += [f"   {'  -' if index else '* -'} {cell}" for index, cell in enumerate(row)]
-    facts = load_facts([])
+    facts = load_registries([])
     file = DataFile(Path("page.rst"), "page.rst", "\n".join(lines).encode())
     return read_page(file, Known(facts.gpus, facts.architectures)).runs
 
 
 def said(page, data) -> list[str]:
     found = page_compare.differences(page, [row.record for row in data], "data")
-    return [f"{problem.location.path}: {problem.message}" for problem in found]
+    return [f"{problem.place.path}: {problem.message}" for problem in found]
 
 
 def test_a_page_is_like_itself_in_any_order():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sphinx_verl_resources.catalog.files import DataFile
-from sphinx_verl_resources.cli.data import load_facts
+from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.intake.page import Known, read_page
 
@@ -15,7 +15,7 @@ HEADINGS = ("Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "L
 
 
 def read(content: bytes):
-    facts = load_facts([])
+    facts = load_registries([])
     return read_page(DataFile(Path("page.rst"), "page.rst", content), Known(facts.gpus, facts.architectures))
 
 
@@ -38,7 +38,7 @@ def test_what_is_missing(cells, words):
     page = read(listed(cells).encode())
     assert (page.rows, page.runs) == (1, ())
     (problem,) = page.problems
-    assert (problem.code, problem.location.line) == (Code.page_row, 17)
+    assert (problem.code, problem.place.line) == (Code.page_row, 17)
     assert problem.message == words
 
 
@@ -55,7 +55,7 @@ def test_short_rows_of_csv_tables_are_not_filled_up():
     )
     (problem,) = page.problems
     assert problem.message == "3 cells under 6 headings: Model, Train and Infer are missing"
-    assert problem.location.line == 7
+    assert problem.place.line == 7
 
 
 def test_cells_over_several_columns_are_rows_of_another_length():
@@ -117,8 +117,6 @@ def test_a_page_whose_rows_have_all_lost_cells():
         f"page.rst:{line}:1: ERROR: {missing} {cells} [verl.page_row]" for line, cells in read_as
     ]
     others = [
-        (problem.code, problem.location.line)
-        for problem in page.problems
-        if problem.code is not Code.page_row
+        (problem.code, problem.place.line) for problem in page.problems if problem.code is not Code.page_row
     ]
     assert others == [(Code.page_mended, 11), (Code.page_mended, 34)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.catalog.settings.launch_script import read_script
-from sphinx_verl_resources.catalog.settings.unread import unread_settings
+from sphinx_verl_resources.settings.launch_script import read_script
+from sphinx_verl_resources.settings.unread import unread_settings
 
 TRAIN = "python3 -m verl.trainer.main_ppo trainer.nnodes=2 data.train_batch_size=64\n"
 
 
 def unread(text):
-    return [str(item.location) for item in unread_settings(text, read_script(text, "run.sh"), "run.sh")]
+    return [str(item.place) for item in unread_settings(text, read_script(text, "run.sh"), "run.sh")]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_a_warning_with_a_reason(checked):
     verdict = checked.judge()
     assert verdict.problems == ()
     ((problem, reason),) = verdict.excused
-    assert (problem.code.name, problem.location.path, reason) == ("no_evidence", "data/runs/a.yaml", REASON)
+    assert (problem.code.name, problem.place.path, reason) == ("no_evidence", "data/runs/a.yaml", REASON)
 
 
 def test_only_this_code_in_this_file(checked):
@@ -139,7 +139,7 @@ def test_each_directory_has_its_own(checked, base):
     directories = [configured_directory(name, checked.path) for name in ("first", "data")]
     today = max(run.run.added for run in load_tree(base, directories, None).runs)
     found = judge(load_tree(base, directories, today)).problems
-    assert [(item.location.path, item.code.name) for item in found] == [("data/runs/b.yaml", "no_evidence")]
+    assert [(item.place.path, item.code.name) for item in found] == [("data/runs/b.yaml", "no_evidence")]
 
 
 def test_a_file_that_cannot_be_read(checked):

@@ -9,7 +9,7 @@ import pytest
 from sphinx_verl_resources import __version__
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.diagnostics import Code, Diagnostic, Location, Severity
-from sphinx_verl_resources.render.problems import problems_github, problems_sarif
+from sphinx_verl_resources.views.problems import problems_github, problems_sarif
 
 
 @pytest.fixture

@@ -89,10 +89,10 @@ def test_any_run(base, folder, run, other):
     texts = {"runs/a.yaml": run_text(run), "runs/b.yaml": run_text({**other, "id": "b"})}
     found = problems(base, folder, texts)
     for problem in found:
-        assert problem.location.path in {"data/runs/a.yaml", "data/runs/b.yaml"}
-        lines = texts[problem.location.path.removeprefix("data/")].splitlines()
-        assert 1 <= problem.location.line <= len(lines)
-        assert 1 <= problem.location.column <= len(lines[problem.location.line - 1]) + 1
+        assert problem.place.path in {"data/runs/a.yaml", "data/runs/b.yaml"}
+        lines = texts[problem.place.path.removeprefix("data/")].splitlines()
+        assert 1 <= problem.place.line <= len(lines)
+        assert 1 <= problem.place.column <= len(lines[problem.place.line - 1]) + 1
     assert found == sorted(found, key=lambda problem: problem.sort_key)
 
 
@@ -102,4 +102,4 @@ def test_any_exceptions(base, folder, text, run):
     """A file of exceptions that is nonsense hides nothing."""
     without = problems(base, folder, {"runs/a.yaml": run_text(run)})
     found = problems(base, folder, {"runs/a.yaml": run_text(run), "exceptions.yaml": f"exceptions: {text}"})
-    assert [problem for problem in found if "exceptions" not in problem.location.path] == without
+    assert [problem for problem in found if "exceptions" not in problem.place.path] == without

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from sphinx_verl_resources.catalog.settings.launch_script import MAX_LENGTH
-from sphinx_verl_resources.catalog.settings.read import read_settings
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, read_yaml
 from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.settings.launch_script import MAX_LENGTH
+from sphinx_verl_resources.settings.read import read_settings
 
 pytestmark = pytest.mark.thorough
 
@@ -92,7 +92,7 @@ def test_numbers_out_of_all_bounds(data, field, number):
     data.write("runs/a.yaml", text)
     catalog = data.load()
     assert not catalog.runs
-    assert [problem.location.path for problem in catalog.diagnostics] == ["data/runs/a.yaml"]
+    assert [problem.place.path for problem in catalog.diagnostics] == ["data/runs/a.yaml"]
 
 
 def test_a_launch_script_is_read_and_not_run(tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ import resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.catalog.settings.read import read_settings
+from sphinx_verl_resources.settings.read import read_settings
 if sys.argv[1] == "run.sh":
     read_settings(Path("run.sh").read_text(), "run.sh")
 else:

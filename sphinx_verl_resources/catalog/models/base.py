@@ -36,10 +36,10 @@ class NamedRecord(Record):
         return tuple(name for value in values for name in ((value,) if isinstance(value, str) else value))
 
 
-def problem(code: str, message: str, hint: str = "") -> PydanticCustomError:
+def problem(code: str, message: str, remedy: str = "") -> PydanticCustomError:
     """An error of validation whose type is the name of a diagnostic code."""
     # The message goes through a placeholder, so that braces in a user's text are not read as one.
-    return PydanticCustomError(code, "{message}", {"message": message, "hint": hint})
+    return PydanticCustomError(code, "{message}", {"message": message, "hint": remedy})
 
 
 #: What each pattern of a field means, for people; JSON Schemas carry the pattern itself.

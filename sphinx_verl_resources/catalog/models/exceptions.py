@@ -30,7 +30,7 @@ def _reason(text: str) -> str:
     return text
 
 
-class Excuse(Record):
+class Suppression(Record):
     """One kind of warning, where it is excused, and why."""
 
     code: Annotated[str, AfterValidator(_code), WithJsonSchema({"type": "string", "enum": list(_CODES)})] = (
@@ -50,6 +50,6 @@ class Excuse(Record):
 class ExceptionsFile(Record):
     """The file ``exceptions.yaml``."""
 
-    exceptions: tuple[Excuse, ...] = Field(
+    exceptions: tuple[Suppression, ...] = Field(
         description="The exceptions; one that excuses nothing any more is an error."
     )

@@ -247,7 +247,7 @@ def test_a_new_version_of_the_extension(every_use, monkeypatch):
     pages = {path.stem for path in every_use.path.glob("*.rst")}
     (every_use.path / "wrong.rst").write_text(":orphan:\n\nx\n=\n\n.. verl-runs::\n   :foo: bar\n")
     every_use.build()
-    monkeypatch.setattr("sphinx_verl_resources.domain.__version__", "99")
+    monkeypatch.setattr("sphinx_verl_resources.sphinx_ext.domain.__version__", "99")
     assert every_use.build().read == {*pages, "wrong"} - {"index", "plain"}
 
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from sphinx_verl_resources.domain import VerlDomain
-from sphinx_verl_resources.uses import RunsUse
+from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
+from sphinx_verl_resources.sphinx_ext.uses import RunsUse
 
 pytestmark = pytest.mark.thorough
 

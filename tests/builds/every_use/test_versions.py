@@ -8,13 +8,13 @@ from typing import get_args
 
 from docutils import nodes
 
-from sphinx_verl_resources import domain, extension, uses
+from sphinx_verl_resources.analysis.questions import Question
 from sphinx_verl_resources.catalog.selection import RunQuery
 from sphinx_verl_resources.diagnostics import Diagnostic
 from sphinx_verl_resources.estimator.grid import Axes
 from sphinx_verl_resources.estimator.questions import EstimatorQuestion
-from sphinx_verl_resources.memory.questions import Question
-from sphinx_verl_resources.objects import Shown
+from sphinx_verl_resources.sphinx_ext import domain, extension, uses
+from sphinx_verl_resources.sphinx_ext.objects import Target
 
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
 DATA_VERSION = 10
@@ -80,7 +80,7 @@ def test_what_the_domain_keeps():
         )
         for kind in kept
     }
-    found["objects.Shown"] = " ".join(Shown._fields)
+    found["objects.Shown"] = " ".join(Target._fields)
     found[""] = " ".join(sorted(domain.VerlDomain.initial_data))
     assert (domain.VerlDomain.data_version, found) == (DATA_VERSION, DATA)
 

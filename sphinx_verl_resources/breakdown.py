@@ -1,0 +1,127 @@
+"""The shape of every answer about memory: named components, each with the formula that gives its bytes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from .lazy import lazy
+from .units import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: How well a component is known. exact: follows from counts and sizes. measured: from observations that are
+#: cited. assumed: a rule of thumb.
+Evidence = Literal["exact", "measured", "assumed"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an optimisation does to a component: one more factor of its formula.
+
+    Attributes:
+        sign: ``÷`` or ``×``.
+        value: by how much.
+        symbol: what stands for the value; empty for a number that is shown as it is.
+    """
+
+    sign: Literal["÷", "×"]
+    value: float
+    symbol: str = ""
+
+    @property
+    def factor(self) -> float:
+        """What the size is multiplied by."""
+        return 1 / self.value if self.sign == "÷" else self.value
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A product that gives bytes. What is shown of it is what is computed.
+
+    Attributes:
+        variables: symbols and their values, in order.
+        constants: numbers and what they count, in order; shown as one number where numbers are put in.
+        changes: further factors, in the order in which they came.
+    """
+
+    variables: tuple[tuple[str, float], ...]
+    constants: tuple[tuple[float, str], ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    @lazy
+    def value(self) -> float:
+        """Bytes."""
+        size = 1.0
+        for _, value in self.variables:
+            size *= value
+        for value, _ in self.constants:
+            size *= value
+        for change in self.changes:
+            size *= change.factor
+        return size
+
+    @property
+    def symbols(self) -> str:
+        """With names: ``batch × sequence × hidden × layers × 2 bytes``."""
+        factors = [symbol for symbol, _ in self.variables]
+        factors += [f"{plain(value)} {unit}".strip() for value, unit in self.constants]
+        changes = (f" {change.sign} {change.symbol or plain(change.value)}" for change in self.changes)
+        return " × ".join(factors) + "".join(changes)
+
+    @property
+    def numbers(self) -> str:
+        """With numbers put in: ``32 × 2048 × 2560 × 32 × 2``."""
+        factors = [plain(value) for _, value in self.variables]
+        factors += [plain(self._constant)] if self.constants else []
+        changes = (f" {change.sign} {plain(change.value)}" for change in self.changes)
+        return " × ".join(factors) + "".join(changes)
+
+    @property
+    def _constant(self) -> float:
+        return math.prod(value for value, _ in self.constants)
+
+
+@dataclass(frozen=True)
+class Component:
+    """A part of the memory of one GPU.
+
+    Attributes:
+        key: its name for programs, ``kv-cache`` for example.
+        label: its name for people.
+        formula: gives its bytes.
+        evidence: how well it is known.
+    """
+
+    key: str
+    label: str
+    formula: Formula
+    evidence: Evidence
+
+    @property
+    def size(self) -> float:
+        """Bytes."""
+        return self.formula.value
+
+    def changed(self, change: Change) -> Component:
+        """The same component with one more factor."""
+        return replace(self, formula=replace(self.formula, changes=(*self.formula.changes, change)))
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Components in order. All sizes are bytes per GPU."""
+
+    components: tuple[Component, ...]
+
+    @property
+    def total(self) -> float:
+        """Bytes of all components together."""
+        return self.of(component.key for component in self.components)
+
+    def of(self, keys: Iterable[str]) -> float:
+        """Bytes of the components named."""
+        sizes = {component.key: component.size for component in self.components}
+        return math.fsum(sizes[key] for key in keys)

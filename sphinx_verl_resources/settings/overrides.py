@@ -1,0 +1,190 @@
+"""Overrides as Hydra takes them on the command line: ``key=value``, ``+key=value``, ``~key``."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..diagnostics import Code
+from .result import Collector, SettingsText, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..diagnostics import Location
+
+#: Levels of lists and mappings inside a value.
+MAX_DEPTH = 20
+
+_OVERRIDE = re.compile(
+    r"(?P<sign>\+\+|\+|~)?(?P<key>[^\W\d][\w-]*(?:[./@][\w-]+)*)(?:=(?P<value>.*))?\Z", re.DOTALL
+)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_INTEGER = re.compile(r"[+-]?(?:0|[1-9](?:_?[0-9]){0,30})\Z")
+_FLOAT = re.compile(
+    r"[+-]?(?:[0-9]{1,40}\.[0-9]{0,40}|\.[0-9]{1,40}|[0-9]{1,40}(?=[eE]))(?:[eE][+-]?[0-9]{1,4})?\Z"
+)
+_WORDS = {"null": None, "true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Override:
+    """One override; ``value`` is None if there is no equals sign."""
+
+    key: str
+    value: str | None
+    deletes: bool = False
+
+
+def read_overrides(words: Iterable[str], place: Location) -> SettingsText:
+    """Read overrides that are words already, such as the arguments of a command.
+
+    Args:
+        words: ``key=value`` each; ``+``, ``++`` and ``~`` in front are understood, Hydra's own keys left out.
+        place: where the words stand.
+
+    Returns:
+        The settings; a word that is no override is an error at ``place``.
+
+    >>> from sphinx_verl_resources.diagnostics import Location
+    >>> words = ["data.train_batch_size=64", "+actor.optim={lr: 1e-6}", "trainer.logger=[console,wandb]"]
+    >>> read_overrides(words, Location("command line")).values
+    {'data.train_batch_size': 64, 'actor.optim.lr': 1e-06, 'trainer.logger': ('console', 'wandb')}
+    """
+    collector = Collector()
+    for word in words:
+        add_override(collector, word, place)
+    return collector.result()
+
+
+def add_override(collector: Collector, word: str, place: Location) -> None:
+    """Note what one word sets, or what is wrong with it."""
+    override = parse_override(word)
+    if override is None or (override.value is None and not override.deletes):
+        hint = "write key=value, for example data.train_batch_size=256"
+        if not word.strip():
+            hint = "a blank behind a backslash ends the line: delete the blank"
+        collector.fail(place, Code.wrong_value, f"{word[:80]!r} is not a setting", hint)
+        return
+    if override.key.startswith("hydra."):  # Where Hydra writes its logs, and the like.
+        return
+    if override.deletes or override.value is None:
+        collector.add(override.key, None, place)
+        return
+    try:
+        value = parse_value(override.value)
+    except ValueError as error:
+        message = f"{override.key}: the value {override.value[:80]!r} cannot be read: {error}"
+        hint = "close each bracket and quote, and put text that holds them in quotes"
+        collector.fail(place, Code.wrong_value, message, hint)
+        return
+    if isinstance(value, dict):
+        for key, leaf in leaves(value, override.key):
+            collector.add(key, leaf, place)
+    else:
+        collector.add(override.key, value, place)
+
+
+def parse_override(word: str) -> Override | None:
+    """The parts of one override; None if the word is none.
+
+    >>> parse_override("++trainer.nnodes=2")
+    Override(key='trainer.nnodes', value='2', deletes=False)
+    """
+    match = _OVERRIDE.match(word)
+    return Override(match["key"], match["value"], match["sign"] == "~") if match else None
+
+
+def parse_value(text: str) -> Any:
+    """The value that Hydra makes of ``text``: a scalar, a tuple or a dict.
+
+    Raises:
+        ValueError: a bracket or quote is not closed, or something stands behind it.
+
+    >>> [parse_value(text) for text in ("8", "1e-6", "False", "null", "'8'", "", "[1, 'a b']", "{rank: 32}")]
+    [8, 1e-06, False, None, '8', '', (1, 'a b'), {'rank': 32}]
+    """
+    text = text.strip()
+    if text[:1] not in {"[", "{", "'", '"'}:
+        return _scalar(text)
+    value, end = _element(text, 0, "", 0)
+    if end < len(text):
+        raise ValueError(f"{text[end : end + 20]!r} stands behind it")
+    return value
+
+
+def _element(text: str, start: int, stops: str, depth: int) -> tuple[Any, int]:
+    """The value that begins at ``start``, and where it ends; unquoted text ends at one of ``stops``."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+    start = _skip_blanks(text, start)
+    opening = text[start : start + 1]
+    if opening == "[":
+        return _list(text, start + 1, depth)
+    if opening == "{":
+        return _mapping(text, start + 1, depth)
+    if opening in {"'", '"'}:
+        quoted = _QUOTED.match(text, start) or _unclosed(opening)
+        return quoted[0][1:-1].replace(f"\\{opening}", opening), _skip_blanks(text, quoted.end())
+    end = start
+    while end < len(text) and text[end] not in stops:
+        end += 1
+        if text.startswith("${", end - 1):
+            end = text.find("}", end) + 1 or len(text)
+    return _scalar(text[start:end].strip()), end
+
+
+def _list(text: str, start: int, depth: int) -> tuple[tuple[Any, ...], int]:
+    items: list[Any] = []
+    at = _skip_blanks(text, start)
+    while text[at : at + 1] != "]":
+        item, at = _element(text, at, ",]", depth + 1)
+        items.append(item)
+        at = _next_item(text, at, "[", "]")
+    return tuple(items), _skip_blanks(text, at + 1)
+
+
+def _mapping(text: str, start: int, depth: int) -> tuple[dict[str, Any], int]:
+    items: dict[str, Any] = {}
+    at = _skip_blanks(text, start)
+    while text[at : at + 1] != "}":
+        key, at = _element(text, at, ":,}", MAX_DEPTH)
+        if text[at : at + 1] != ":":
+            raise ValueError("a key in braces has no colon behind it")
+        items[str(key)], at = _element(text, at + 1, ",}", depth + 1)
+        at = _next_item(text, at, "{", "}")
+    return items, _skip_blanks(text, at + 1)
+
+
+def _next_item(text: str, at: int, opening: str, closing: str) -> int:
+    """The place behind a comma, or that of the closing bracket."""
+    found = text[at : at + 1]
+    if found == ",":
+        return _skip_blanks(text, at + 1)
+    if found == closing:
+        return at
+    if not found:
+        _unclosed(opening)
+    raise ValueError(f"a comma is missing before {text[at : at + 20]!r}")
+
+
+def _unclosed(opening: str) -> NoReturn:
+    raise ValueError(f"{opening} is not closed")
+
+
+def _skip_blanks(text: str, at: int) -> int:
+    while text[at : at + 1].isspace():
+        at += 1
+    return at
+
+
+def _scalar(text: str) -> Any:
+    """Plain text as a number, truth value, null, or itself; infinities stay text, which no setting means."""
+    if _INTEGER.match(text):
+        return int(text)
+    if _FLOAT.match(text):
+        number = float(text)
+        return number if math.isfinite(number) else text
+    return _WORDS.get(text.casefold(), text)

@@ -1,0 +1,152 @@
+"""What a text says of verl's settings: values, places, and what cannot be known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.yaml_data import MAX_PROBLEMS
+from ..diagnostics import Code, Diagnostic, Location, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: OmegaConf's way to say that a value is that of another key.
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+#: References to references that are followed.
+_MAX_HOPS = 10
+
+
+@dataclass(frozen=True)
+class SettingsText:
+    """Settings as one text gives them, under verl's dotted keys.
+
+    Attributes:
+        values: what is known: true or false, numbers, text, None, or a tuple of these. The later of two wins.
+        places: where each value of ``values`` and ``unresolved`` stands: its key.
+        config_name: the configuration that the command asks for, without ``.yaml``; None if it names none.
+        unresolved: keys whose value the text does not tell, with what stands there; not in ``values``.
+        problems: everything found wrong, and a warning for each value that is not known.
+
+    >>> SettingsText({"trainer.nnodes": 1}, {"trainer.nnodes": Location("run.sh", 3, 5)}).values
+    {'trainer.nnodes': 1}
+    """
+
+    values: Mapping[str, Any]
+    places: Mapping[str, Location]
+    config_name: str | None = None
+    unresolved: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[Diagnostic, ...] = ()
+
+
+class Collector:
+    """Settings while a text is read; a later setting replaces an earlier one of the same key."""
+
+    def __init__(self) -> None:
+        self.config_name: str | None = None
+        self._values: dict[str, Any] = {}
+        self._places: dict[str, Location] = {}
+        self._unresolved: dict[str, str] = {}
+        self._problems: list[Diagnostic] = []
+
+    def add(self, key: str, value: Any, place: Location) -> None:
+        """Note a value; text that refers to another key is looked up at the end."""
+        if isinstance(value, tuple) and any(isinstance(item, (dict, tuple)) for item in value):
+            self.leave_open(key, str(value), "it is a list of lists or of mappings, which is not read", place)
+            return
+        self._forget(key, place)
+        self._values[key] = value
+
+    def leave_open(self, key: str, text: str, reason: str, place: Location) -> None:
+        """Note a key whose value is not known: what stands there, and why that says nothing."""
+        self._forget(key, place)
+        self._unresolved[key] = text
+        self.warn(place, Code.unresolved, f"the value of {key} is not known: {reason}", "write the value out")
+
+    def warn(self, place: Location, code: Code, message: str, remedy: str = "") -> None:
+        """Report what the settings can still be used with."""
+        self._problems.append(Diagnostic(place, code, message, remedy, Severity.WARNING))
+
+    def fail(self, place: Location, code: Code, message: str, remedy: str = "") -> None:
+        """Report what has to be mended."""
+        self._problems.append(Diagnostic(place, code, message, remedy))
+
+    def result(self) -> SettingsText:
+        """Everything noted so far."""
+        for key, value in list(self._values.items()):
+            if isinstance(value, str) and "${" in value:
+                self._follow(key, value)
+        return SettingsText(
+            self._values, self._places, self.config_name, self._unresolved, _in_order(self._problems)
+        )
+
+    def _forget(self, key: str, place: Location) -> None:
+        earlier = self._places.get(key)
+        if earlier:
+            message = f"{key} is set twice; this value replaces that of line {earlier.line or 1}"
+            self.warn(place, Code.duplicate_key, message, "keep one of the two")
+        self._values.pop(key, None)
+        self._unresolved.pop(key, None)
+        self._places[key] = place
+
+    def _follow(self, key: str, text: str) -> None:
+        """Replace a reference to another key by its value."""
+        value: Any = text
+        for _ in range(_MAX_HOPS):
+            reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+            if not reference or reference[1] not in self._values:
+                break
+            value = self._values[reference[1]]
+        if isinstance(value, str) and "${" in value:
+            del self._values[key]
+            self._unresolved[key] = text
+            message = f"the value of {key} is not known: {text!r} refers to what is not set here"
+            self.warn(self._places[key], Code.unresolved, message, "write the value out")
+        else:
+            self._values[key] = value
+
+
+def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping under dotted keys; keys may hold dots already, and the later of two wins.
+
+    An empty mapping sets nothing.
+
+    >>> flatten({"data": {"train_batch_size": 64}, "trainer.nnodes": 2})
+    {'data.train_batch_size': 64, 'trainer.nnodes': 2}
+    >>> flatten({"optim": {"betas": [0.9, 0.95]}}, "actor")
+    {'actor.optim.betas': (0.9, 0.95)}
+    """
+    return dict(leaves(mapping, prefix))
+
+
+def leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a nested mapping in their order, a key that stands there twice included.
+
+    >>> list(leaves({"a": {"b": 1}, "a.b": 2}))
+    [('a.b', 1), ('a.b', 2)]
+    """
+    for name, value in mapping.items():
+        if isinstance(value, dict):
+            yield from leaves(value, dotted(prefix, name))
+        else:
+            yield dotted(prefix, name), tuple(value) if isinstance(value, list) else value
+
+
+def dotted(prefix: str, name: str) -> str:
+    """A key below another one, or at the top.
+
+    >>> dotted("data", "train_batch_size"), dotted("", "model_engine")
+    ('data.train_batch_size', 'model_engine')
+    """
+    return f"{prefix}.{name}" if prefix else str(name)
+
+
+def _in_order(problems: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """By place; of very many, errors rather than warnings are kept."""
+    by_weight = sorted(problems, key=lambda problem: problem.severity is Severity.WARNING)
+    kept, rest = by_weight[:MAX_PROBLEMS], by_weight[MAX_PROBLEMS:]
+    if rest:
+        message = f"{len(rest)} more problems are not listed"
+        kept.append(replace(rest[0], message=message, remedy="mend the others first"))
+    return tuple(sorted(kept, key=lambda problem: problem.place))

@@ -1,0 +1,1 @@
+"""Sphinx: the extension, its domain, directives, transforms and what each builder needs."""

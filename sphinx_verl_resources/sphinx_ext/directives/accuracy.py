@@ -1,0 +1,111 @@
+"""``.. verl-accuracy::``: what every recorded case says about the estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+
+from ...i18n import _
+from . import options
+from .analysis import NOT_USED, AnalysisDirective
+from .base import ABOUT_TABLE, TABLE_OPTIONS, free_id
+from .options import Option, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...estimator.backtest import Score
+
+PIECES = ("summary", "plot", "cases")
+OPTIONS = (
+    Option(
+        "show",
+        "``summary``: a row for each group of cases, with their number, the mean, median and worst error, "
+        "and the share of the observed values inside the range. ``plot``: computed against observed, drawn "
+        "on pages of HTML, with a table of the cases behind it: those of the plot, where ``cases`` is not "
+        "asked for. ``cases``: every case, computed beside observed, with its source. A case that is "
+        "contested or not scored is marked with the reason and never counted.",
+        "any of ``summary``, ``plot``, ``cases``, separated by commas",
+        "``summary``",
+    ),
+    Option(
+        "group",
+        "Only these groups of cases.",
+        "any of ``training``, ``verl-log``, ``easyr1``, ``other``, separated by commas",
+        "all",
+    ),
+    *ABOUT_TABLE,
+)
+
+
+class VerlAccuracy(AnalysisDirective):
+    """The errors by group, and every case beside what was observed."""
+
+    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS)
+
+    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
+        """The pieces asked for, in the order asked for."""
+        from ...estimator.backtest import GROUPS, verdict_shares
+        from ...estimator.questions import Accuracies, CaseFilesWithErrors
+        from ...views import accuracy as render
+
+        pieces: tuple[str, ...] = PIECES[:1]
+        groups = tuple(GROUPS)
+        with problems.noted():
+            if self.arguments:
+                raise OptionError("the directive takes no argument; name groups under :group:")
+        with problems.noted():
+            pieces = options.choices(given, "show", PIECES) or pieces
+            self._check_name(given, pieces)
+        with problems.noted():
+            groups = options.choices(given, "group", GROUPS) or groups
+        if problems:
+            return []
+        scores, summaries = self.ask(Accuracies(groups))
+        made: list[nodes.Node] = [
+            self.problem(nodes.literal("", name), nodes.Text(NOT_USED))
+            for name in self.ask(CaseFilesWithErrors())
+        ]
+        for piece in pieces:
+            if piece == "summary":
+                rows = render.summary_rows(summaries)
+                caption = _("How far computed values are from observed ones")
+                made.append(self.table(render.TABLE_CLASS, rows, caption, with_options=True))
+                made.append(render.verdict_sentence(verdict_shares(scores)))
+            elif piece == "plot":
+                made += self._plot(scores, with_table="cases" not in pieces)
+            else:
+                made += self._cases(scores, _("Every case"))
+        return made
+
+    def _check_name(self, given: Mapping[str, str], pieces: Sequence[str]) -> None:
+        if len({"cases" if piece == "plot" else piece for piece in pieces}) > 1:
+            name = next((name for name in TABLE_OPTIONS if name in given), None)
+            if name is not None:
+                raise OptionError(
+                    f":{name}: is about one table; choose it with :show: summary or :show: cases"
+                )
+
+    def _plot(self, scores: Sequence[Score], *, with_table: bool) -> list[nodes.Node]:
+        from ...views.accuracy_plot import accuracy_plot, plotted
+
+        shown = plotted(scores)
+        caption = _("Computed against observed, case by case")
+        made: list[nodes.Node] = [self.chart(accuracy_plot(shown, caption), "accuracy")] if shown else []
+        return [*made, *self._cases(shown, caption)] if with_table else made
+
+    def _cases(self, scores: Sequence[Score], caption: str) -> list[nodes.Node]:
+        from ...views import accuracy as render
+
+        reasons = list(dict.fromkeys(filter(None, map(render.reason, scores))))
+        targets = {text: nodes.target() for text in reasons}
+        for number, target in enumerate(targets.values(), 1):
+            target["ids"] = [free_id(f"verl-case-note-{number}", target, self.state.document)]
+        marks = {
+            text: (f"[{number}]", target["ids"][0])
+            for number, (text, target) in enumerate(targets.items(), 1)
+        }
+        rows = render.case_rows(scores, marks)
+        table = self.table(render.TABLE_CLASS, rows, caption, with_options=True)
+        return [table, render.reason_list(reasons, targets)] if reasons else [table]

@@ -1,0 +1,77 @@
+"""Figures inside sentences: ``:verl:data:`last-updated``` and ``:verl:memory:`8B, after FSDP```."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxRole
+
+from ...analysis.shapes import AnalysisError
+from ...catalog.figures import FIGURES, NEVER
+from ...diagnostics import did_you_mean
+from ...i18n import _
+from ..domain import VerlDomain
+from ..logs import log_at
+from ..uses import ExtensionUse, FigureUse
+from .options import OptionError
+
+if TYPE_CHECKING:
+    from docutils.nodes import Node, system_message
+
+
+class ValueRole(SphinxRole):
+    """A role whose text names a figure and that shows its value."""
+
+    full_name: ClassVar[str]
+
+    def run(self) -> tuple[list[Node], list[system_message]]:
+        """Show the value, or what is wrong with the name."""
+        domain = VerlDomain.of(self.env)
+        domain.note_dependency(ExtensionUse())
+        try:
+            value = self.value(domain, " ".join(self.text.split()))
+        except (AnalysisError, OptionError) as error:
+            message = f"{self.full_name}: {error}"
+            log_at(self.get_location(), error.code, message, self.config)
+            return [self._inline(f"[{message.partition(';')[0]}]", "verl-problem")], []
+        return [self._inline(value, "verl-value")], []
+
+    def value(self, domain: VerlDomain, text: str) -> str:
+        """The value that ``text`` names; the page depends on it from now on.
+
+        Raises:
+            AnalysisError, OptionError: it names none.
+        """
+        raise NotImplementedError
+
+    def _inline(self, text: str, name: str) -> nodes.inline:
+        node = nodes.inline(self.rawtext, text, classes=[name])
+        node["support_smartquotes"] = False  # Sphinx takes no other value for no
+        return node
+
+
+class DataRole(ValueRole):
+    """A figure about the runs and registries."""
+
+    full_name = "verl:data"
+
+    def value(self, domain: VerlDomain, text: str) -> str:
+        """Read the figure."""
+        if text not in FIGURES:
+            raise OptionError(f"unknown figure {text!r}; {did_you_mean(text, FIGURES)}")
+        domain.note_dependency(FigureUse(text))
+        figure = FIGURES[text](domain.catalog)
+        return _(figure) if figure == NEVER else figure
+
+
+class MemoryRole(ValueRole):
+    """A figure of the memory analysis."""
+
+    full_name = "verl:memory"
+
+    def value(self, domain: VerlDomain, text: str) -> str:
+        """Ask the analysis."""
+        from ...analysis.questions import Value
+
+        return domain.ask(Value(text))

@@ -1,0 +1,142 @@
+"""The wiring: what is registered with Sphinx, and which event calls what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import __version__
+from ..i18n import use_language
+from ..views.marks import verl_marks, verl_remarks
+from .assets import add_static_path, link_script, link_style_sheet
+from .config import register_config
+from .directives.contribute import link_upstream
+from .directives.later import PLACES, later
+from .directives.links import replace_missing
+from .directives.references import ObjectRole, warn_missing
+from .directives.roles import DataRole, MemoryRole
+from .directives.runs import verl_runs
+from .domain import VerlDomain
+from .html_pages import register_html
+from .latex import FitTables
+from .latex_formulas import TypesetFormulas
+from .objects import KINDS
+from .page_data import add_page_data
+from .page_files import link_downloads, load_scripts, write_files
+from .run_index import in_this_language
+from .text import SplitTables
+from .transforms import (
+    DrawCharts,
+    IdsOfOneFile,
+    LeaveOutCharts,
+    LeaveOutChartsOfBooks,
+    NumberRemarks,
+    NumberRemarksOfOneFile,
+    RenderRuns,
+    RenderRunsOfOneFile,
+    SectionsToCaptions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
+    from sphinx.util.typing import ExtensionMetadata
+
+#: Raise when pickled doctrees hold something else: a node of ours takes another name or module, or any node
+#: carries other attributes of ours. Sphinx then reads everything again. What the domain keeps has a number of
+#: its own, ``VerlDomain.data_version``.
+ENV_VERSION = 6
+
+#: Up to so many pages Sphinx reads in one process.
+MANY_PAGES = 5
+
+POST_TRANSFORMS = (
+    IdsOfOneFile,
+    DrawCharts,
+    LeaveOutCharts,
+    LeaveOutChartsOfBooks,
+    NumberRemarksOfOneFile,
+    NumberRemarks,
+    RenderRunsOfOneFile,
+    RenderRuns,
+    FitTables,
+    SplitTables,
+    TypesetFormulas,
+)
+
+
+def setup_extension(app: Sphinx) -> ExtensionMetadata:
+    """Register everything."""
+    speak(app)  # for the title of the index, which Sphinx asks for here
+    register_config(app)
+    app.add_domain(VerlDomain)
+    for node in (verl_runs, verl_marks, verl_remarks):
+        app.add_node(node)
+    register_html(app)
+    for name in PLACES:
+        app.add_directive(name, later(name))
+    app.add_index_to_domain("verl", in_this_language())
+    for kind in KINDS:
+        app.add_role_to_domain("verl", kind, ObjectRole())
+    app.add_role_to_domain("verl", "data", DataRole())
+    app.add_role_to_domain("verl", "memory", MemoryRole())
+    app.add_transform(SectionsToCaptions)
+    for transform in POST_TRANSFORMS:
+        app.add_post_transform(transform)
+    app.connect("config-inited", add_static_path)
+    app.connect("builder-inited", start)
+    app.connect("env-get-outdated", find_outdated)
+    app.connect("env-updated", report)
+    app.connect("env-updated", write_files)
+    app.connect("missing-reference", link_upstream)
+    app.connect("missing-reference", replace_missing)
+    app.connect("warn-missing-reference", warn_missing)
+    app.connect("doctree-resolved", link_downloads)
+    app.connect("html-page-context", link_style_sheet)
+    app.connect("html-page-context", link_script)
+    app.connect("html-page-context", add_page_data)
+    app.connect("html-page-context", load_scripts)
+    return {
+        "version": __version__,
+        "env_version": ENV_VERSION,
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }
+
+
+def speak(app: Sphinx) -> str:
+    """Choose the language; see ``use_language`` for what is returned."""
+    return use_language(app.config.language, [Path(app.srcdir) / name for name in app.config.locale_dirs])
+
+
+def start(app: Sphinx) -> None:
+    """Tell the domain where conf.py is."""
+    VerlDomain.of(app.env).confdir = Path(app.confdir)
+
+
+def find_outdated(
+    app: Sphinx, env: BuildEnvironment, added: Set[str], changed: Set[str], removed: Set[str]
+) -> list[str]:
+    """The pages to read again because of the data, the configuration or the project's own translations."""
+    domain = VerlDomain.of(env)
+    domain.forget()
+    # Once more, since only now has Sphinx compiled what the project words itself, see ``gettext_auto_build``.
+    domain.words = speak(app)
+    # Taken before any other process starts, so that all of them answer from the same files.
+    _ = domain.snapshot
+    if app.parallel > 1 and len(added | changed) > MANY_PAGES:
+        _ = domain.catalog  # or each of these processes would load it
+    return sorted(domain.outdated() - removed)
+
+
+def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """When all pages have been read: report the problems of the data, and name the pages to write again."""
+    domain = VerlDomain.of(env)
+    is_new = domain.report()
+    domain.forget_answers()
+    pages = domain.unwritten(f"{app.builder.name} {app.outdir}")
+    # Sphinx saves what we remember only where there is something to write. Without one page, each build after
+    # a change that no page shows would load the data again, to find again that no page shows it.
+    return pages or (sorted(domain.uses)[:1] if is_new else [])

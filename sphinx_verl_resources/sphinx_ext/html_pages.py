@@ -1,0 +1,169 @@
+"""What HTML has beyond docutils' own nodes: blocks that fold, tables that scroll by key, scopes of headers.
+
+The tags are written by the theme's translator, and the attributes are added to them: docutils passes only the
+ids and classes of a node on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+
+from ..i18n import _
+from ..views.details import verl_details, verl_summary
+from ..views.fit import TABLE_CLASS as FIT_CLASS
+from ..views.table import is_ours
+from .transforms import OnOurPages, RenderRuns, ancestors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sphinx.application import Sphinx
+    from sphinx.writers.html5 import HTML5Translator
+
+    Visitors = tuple[
+        Callable[[HTML5Translator, nodes.entry], None], Callable[[HTML5Translator, nodes.entry], None]
+    ]
+
+#: Around a table that may be wider than the page.
+SCROLL_CLASS = "verl-scroll"
+#: Tables that are read in two directions: what a cell means lies above it and before it.
+TWO_WAYS = frozenset({FIT_CLASS})
+#: Behind the rows, and before themes put something of their own around tables.
+BEHIND_ROWS = RenderRuns.default_priority + 10
+
+
+class verl_scroll(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
+    """A region that scrolls.
+
+    Attributes:
+        label: what it is called.
+    """
+
+
+class verl_column(nodes.entry):  # noqa: N801
+    """The heading of a column."""
+
+
+class verl_row(nodes.entry):  # noqa: N801
+    """The heading of a row."""
+
+
+class AccessibleTables(OnOurPages):
+    """Says of each header cell of ours what it heads, and lets the keyboard scroll each table."""
+
+    default_priority = BEHIND_ROWS
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Look at each table of ours."""
+        for table in list(self.document.findall(nodes.table)):
+            if not is_ours(table):
+                continue
+            for head in table.findall(nodes.thead):
+                for row in head.children:
+                    replace_entries(row.children, verl_column)
+            if TWO_WAYS.intersection(table["classes"]):
+                for body in table.findall(nodes.tbody):
+                    _head_rows(body)
+            region = verl_scroll(classes=[SCROLL_CLASS], label=label_of(table))
+            # Not `replace_self`, which would give the ids and classes of the table to the region too.
+            table.parent.replace(table, region)
+            region += table
+
+
+def _head_rows(body: nodes.tbody) -> None:
+    """Make the first cell of each row its heading; docutils' own name for such a column is a stub."""
+    columns = [node for node in body.parent.children if isinstance(node, nodes.colspec)]
+    if len(columns) > 1:
+        columns[0]["stub"] = 1
+        for row in body.children:
+            replace_entries(row.children[:1], verl_row)
+
+
+def replace_entries(entries: Iterable[nodes.Node], kind: type[nodes.entry]) -> None:
+    """Make cells of another kind in the place of some."""
+    for entry in list(entries):
+        if isinstance(entry, nodes.entry):
+            entry.parent.replace(entry, kind("", *entry.children, **entry.attributes))
+
+
+def label_of(table: nodes.table) -> str:
+    """What a table is called: its caption, or else the title that it stands under."""
+    own = next(iter(table.findall(nodes.title)), None)
+    if own is not None:
+        return own.astext()
+    folded = next((node for node in ancestors(table) if isinstance(node, verl_details)), None)
+    if folded is not None:
+        return folded.children[0].astext()
+    section = next((node for node in ancestors(table) if isinstance(node, nodes.section)), None)
+    title = section.next_node(nodes.title) if section is not None else None
+    return _("Table: {title}").format(title=title.astext() if title is not None else "")
+
+
+class UnfoldDetails(OnOurPages):
+    """Where nothing folds, the summary is a paragraph and the content stands below it."""
+
+    default_priority = RenderRuns.default_priority - 10
+    formats = ("html",)
+
+    def is_supported(self) -> bool:
+        """Everywhere but there."""
+        return not super().is_supported()
+
+    def run(self, **kwargs: Any) -> None:
+        """Look at each block."""
+        for block in list(self.document.findall(verl_details)):
+            summary, *content = block.children
+            paragraph = nodes.paragraph()
+            # A target can be reached in every format, a paragraph cannot.
+            paragraph += [nodes.target("", "", ids=[id_]) for id_ in block["ids"]]
+            stands_out = any(isinstance(node, nodes.strong) for node in summary.children)
+            paragraph += summary.children if stands_out else [nodes.strong("", "", *summary.children)]
+            block.parent.replace(block, [paragraph, *content])
+
+
+def _with(attribute: str) -> Visitors:
+    """Write a cell as the theme does, with one more attribute."""
+
+    def visit(self: HTML5Translator, node: nodes.entry) -> None:
+        start = len(self.body)
+        self.visit_entry(node)
+        self.body[start] = self.body[start].replace("<th", f"<th {attribute}", 1)
+
+    def depart(self: HTML5Translator, node: nodes.entry) -> None:
+        self.depart_entry(node)
+
+    return visit, depart
+
+
+def _visit_scroll(self: HTML5Translator, node: nodes.Element) -> None:
+    attributes = {"role": "region", "aria-label": node["label"], "tabindex": "0"}
+    self.body.append(self.starttag(node, "div", **attributes))
+
+
+def _visit_details(self: HTML5Translator, node: nodes.Element) -> None:
+    self.body.append(self.starttag(node, "details"))
+
+
+def _visit_summary(self: HTML5Translator, node: nodes.Element) -> None:
+    self.body.append(self.starttag(node, "summary", ""))
+
+
+def _closing(tag: str) -> Callable[[HTML5Translator, nodes.Element], None]:
+    def depart(self: HTML5Translator, node: nodes.Element) -> None:
+        self.body.append(f"</{tag}>\n")
+
+    return depart
+
+
+def register_html(app: Sphinx) -> None:
+    """Tell Sphinx how these nodes are written."""
+    app.add_node(verl_column, html=_with('scope="col"'))
+    app.add_node(verl_row, html=_with('scope="row"'))
+    app.add_node(verl_scroll, html=(_visit_scroll, _closing("div")))
+    app.add_node(verl_details, html=(_visit_details, _closing("details")))
+    app.add_node(verl_summary, html=(_visit_summary, _closing("summary")))
+    for transform in (AccessibleTables, UnfoldDetails):
+        app.add_post_transform(transform)

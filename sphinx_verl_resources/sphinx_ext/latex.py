@@ -1,0 +1,108 @@
+"""Tables on paper: widths that let no word run into its neighbour, and places where long names may break.
+
+A browser widens a column for its longest word and scrolls where that is not enough. LaTeX does neither: what
+does not fit is printed over, or under, the next cell.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+
+from ..units import MINUS
+from ..views.table import is_ours
+from .transforms import OnOurPages, RenderRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Font sizes, and the average characters that a line of Sphinx's page holds in each; the
+#: first that fits is used.
+#: Few sizes, so that tables after one another look alike.
+FONTS = ((r"\normalsize", 75), (r"\footnotesize", 106), (r"\scriptsize", 121))
+#: What lies between two columns, and how many average characters it takes.
+SEPARATION, SEPARATION_WIDTH = r"\setlength{\tabcolsep}{3pt}", 2.0
+#: Where a long name may break, after the character; TeX breaks after hyphens by itself.
+BREAKS = re.compile(r"(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])")
+#: Words up to this long stay in one piece.
+SHORT = 10
+#: Chinese, Japanese and Korean characters: twice as wide as others, and a line may break behind each.
+WIDE = "\u1100-\u115f\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
+#: A few of them are a word, which reads better in one piece.
+PIECES = re.compile(rf"[{WIDE}]{{1,4}}|[^{WIDE}\s]+")
+
+
+class FitTables(OnOurPages):
+    """Gives the columns of our tables widths for paper, and a smaller font where they need it."""
+
+    default_priority = RenderRuns.default_priority + 10
+    formats = ("latex",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Change each table of ours, which has a class that begins with ``verl-``."""
+        for table in list(self.document.findall(nodes.table)):
+            if is_ours(table):
+                self._fit(table)
+
+    def _fit(self, table: nodes.table) -> None:
+        rows = [list(row.findall(nodes.entry)) for row in table.findall(nodes.row)]
+        columns = list(zip(*rows, strict=False))
+        pieces = [
+            max(_width(word) for cell in column for word in _words(cell.astext())) for column in columns
+        ]
+        lines = [max(_width(cell.astext()) for cell in column) for column in columns]
+        font, room = next((font for font in FONTS if sum(pieces) <= font[1]), FONTS[-1])
+        for spec, width in zip(table.findall(nodes.colspec), widths(pieces, lines, room), strict=False):
+            spec["colwidth"] = round(width * 10)
+        for text in [text for entry in table.findall(nodes.entry) for text in entry.findall(nodes.Text)]:
+            _typeset(text)
+        group = (rf"\begingroup{font}{SEPARATION}", r"\endgroup")
+        before, after = (nodes.raw("", code, format="latex") for code in group)
+        table.replace_self([before, table, after])
+
+
+def widths(pieces: list[float], lines: list[float], room: float) -> list[float]:
+    """Widths of columns that share ``room``.
+
+    Args:
+        pieces: per column, the widest piece that cannot break.
+        lines: per column, the widest cell on one line.
+        room: of the whole line, in the same unit.
+
+    Returns:
+        No width is below its piece; what is left goes to the columns by what they lack.
+    """
+    lacking = [line - piece for piece, line in zip(pieces, lines, strict=True)]
+    left = max(0.0, min(room - sum(pieces), sum(lacking)))
+    share = left / sum(lacking) if left else 0.0
+    return [piece + lack * share for piece, lack in zip(pieces, lacking, strict=True)]
+
+
+def _width(text: str) -> float:
+    """In average characters of a proportional font, with the space between columns."""
+    wide = len(re.findall(f"[{WIDE}]", text))
+    return sum(1.5 if char.isupper() else 1.1 for char in text) + 1.1 * wide + SEPARATION_WIDTH
+
+
+def _words(text: str) -> Iterator[str]:
+    """The pieces of a text that stay on one line."""
+    for word in PIECES.findall(text) or [""]:
+        for part in re.split(r"(?<=-)", word):
+            yield from BREAKS.split(part) if len(word) > SHORT else [part]
+
+
+def _typeset(text: nodes.Text) -> None:
+    """Let long names break, and write the signs that LaTeX's fonts have no character for."""
+    pieces: list[nodes.Node] = []
+    for word in re.split(rf"(\s+|{MINUS})", text):
+        if word == MINUS:
+            pieces.append(nodes.raw("", "$-$", format="latex"))
+            continue
+        for index, part in enumerate(BREAKS.split(word) if len(word) > SHORT else [word]):
+            if index:
+                pieces.append(nodes.raw("", r"\allowbreak{}", format="latex"))
+            pieces.append(nodes.Text(part))
+    if len(pieces) > 1:
+        text.parent.replace(text, pieces)

@@ -1,0 +1,79 @@
+"""What pages show that can be referred to, runs, GPUs, models and size classes, and where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..i18n import N_
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The kinds of objects; ``:any:`` prefers them in this order.
+RUN, SIZE, GPU, MODEL = KINDS = ("run", "size", "gpu", "model")
+#: What people call them.
+LABELS = {RUN: N_("run"), SIZE: N_("size class"), GPU: N_("GPU"), MODEL: N_("model")}
+
+
+class Target(NamedTuple):
+    """One object on one page.
+
+    Attributes:
+        anchor: its id on the page.
+        title: what a reference without a text of its own says.
+        group: the heading that it stands under in the index of runs; empty for what is no run.
+    """
+
+    anchor: str
+    title: str
+    group: str = ""
+
+
+#: By document name, then by kind and name. Plain data, which Sphinx pickles with its environment.
+Objects = dict[str, dict[str, dict[str, Target]]]
+
+
+def note(objects: Objects, docname: str, kind: str, name: str, shown: Target) -> bool:
+    """Remember that a page shows an object.
+
+    Returns:
+        Whether this is the first place on the page, which is the one that is referred to.
+    """
+    of_kind = objects.setdefault(docname, {}).setdefault(kind, {})
+    return of_kind.setdefault(name, shown) is shown
+
+
+def find(objects: Objects, kind: str, name: str, docname: str) -> tuple[str, Target] | None:
+    """The page to link for an object from ``docname``: itself, or the one that shows most of its kind.
+
+    Returns:
+        The document name, and the object there; None where no page shows it.
+    """
+    pages = [page for page, kinds in objects.items() if name in kinds.get(kind, ())]
+    if not pages:
+        return None
+    page = docname if docname in pages else min(pages, key=lambda page: _rank(objects, kind, page))
+    return page, objects[page][kind][name]
+
+
+def every(objects: Objects) -> Iterator[tuple[str, str, str, Target]]:
+    """Kind, name, page and place of every object, once: on the page that shows most of its kind."""
+    for kind in KINDS:
+        found: dict[str, str] = {}
+        shown = (page for page, kinds in objects.items() if kind in kinds)
+        for page in sorted(shown, key=lambda page: _rank(objects, kind, page)):
+            for name in objects[page][kind]:
+                found.setdefault(name, page)
+        for name in sorted(found):
+            yield kind, name, found[name], objects[found[name]][kind][name]
+
+
+def matches(objects: Objects, target: str) -> list[tuple[str, str]]:
+    """Kind and name of every object that is called ``target``, whatever its kind."""
+    return [
+        (kind, target) for kind in KINDS if any(target in kinds.get(kind, ()) for kinds in objects.values())
+    ]
+
+
+def _rank(objects: Objects, kind: str, page: str) -> tuple[int, str]:
+    return -len(objects[page][kind]), page

@@ -1,0 +1,140 @@
+"""Computed against observed as a drawing, on logarithmic axes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..estimator.backtest import EASYR1, GROUPS
+from ..estimator.ranges import LOGGED, OTHER, TRAINING
+from ..i18n import _, plural
+from ..units import GIB, plain, share
+from .drawing import BAR, COLOURS, FONT, LINE, WIDTH, drawing, flowing, path, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from docutils import nodes
+
+    from ..estimator.backtest import Score
+
+#: How the points of a group are painted, and the shape of one behind the ``M`` to its middle.
+SHAPES = {
+    TRAINING: (f'stroke="{COLOURS["weights"]}" stroke-width="8" stroke-linecap="round"', "h0"),
+    LOGGED: (f'stroke="{COLOURS["gradients"]}" stroke-width="8" stroke-linecap="square"', "h0"),
+    EASYR1: (f'fill="{COLOURS["optimizer"]}"', "m0-7 7 12h-14z"),
+    OTHER: (f'fill="{COLOURS["activations"]}"', "m0-7 6 7-6 7-6-7z"),
+}
+#: The edges of the axes.
+_LEFT, _RIGHT, _TOP, _BOTTOM = 42, WIDTH - 12, 28, 400
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Bytes to units of the drawing, on both axes from the first mark to the last."""
+
+    marks: tuple[float, ...]
+
+    def x(self, size: float) -> int:
+        return round(_LEFT + (_RIGHT - _LEFT) * self._share(size))
+
+    def y(self, size: float) -> int:
+        return round(_BOTTOM - (_BOTTOM - _TOP) * self._share(size))
+
+    def _share(self, size: float) -> float:
+        first, last = self.marks[0], self.marks[-1]
+        return min(1.0, max(0.0, math.log(size / GIB / first) / math.log(last / first)))
+
+
+def plotted(scores: Iterable[Score]) -> list[Score]:
+    """The cases that count and have a computed and an observed value: those of the plot and of its table."""
+    return [item for item in scores if item.case.is_scored and item.deviation is not None and item.computed]
+
+
+def accuracy_plot(scores: Sequence[Score], title: str) -> nodes.container:
+    """A point for each case with its range as an upright line; on the slope both values are the same.
+
+    Args:
+        scores: those of ``plotted``, at least one.
+        title: what it shows.
+    """
+    sizes = [size for item in scores for size in (item.computed, item.observed, item.low, item.high) if size]
+    scale = _Scale(log_marks(min(sizes) / GIB, max(sizes) / GIB))
+    groups = {group: [item for item in scores if item.group == group] for group in GROUPS}
+    parts = [*_axes(scale)]
+    for group, found in groups.items():
+        parts.append(path([_range(item, scale) for item in found], f'stroke="{_colour(group)}"'))
+    for group, found in groups.items():
+        paint, shape = SHAPES[group]
+        parts.append(path([f"M{_middle(item, scale)}{shape}" for item in found], paint))
+    signs = _legend(groups)
+    places, legend, height = flowing(_BOTTOM + 3 * LINE, [words for _sign, words in signs])
+    for (x, y), (sign, _words) in zip(places, signs, strict=True):
+        parts.append(f'<g transform="translate({x:g} {y:g})">{sign}</g>')
+    described = [
+        _("{part}: {cases}").format(part=_(GROUPS[group]), cases=_count(found))
+        for group, found in groups.items()
+        if found
+    ]
+    inside = sum(item.inside is True for item in scores) / len(scores)
+    described.append(_("{share} of the observed values inside the range").format(share=share(inside)))
+    return drawing(title, _("; ").join(described), height, [*parts, legend])
+
+
+def log_marks(least: float, most: float) -> tuple[float, ...]:
+    """The numbers 1, 2 and 5 times powers of ten, from below the least value to above the largest.
+
+    >>> log_marks(3.2, 71)
+    (2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+    """
+    first, last = math.floor(math.log10(least)), math.ceil(math.log10(most))
+    every = [round(factor * 10.0**power, 12) for power in range(first, last + 1) for factor in (1, 2, 5)]
+    below = [mark for mark in every if mark <= least][-1:]
+    above = [mark for mark in every if mark >= most][:1]
+    found = [mark for mark in every if below[0] <= mark <= above[0]]
+    return tuple(found) if len(found) > 1 else (found[0], 2 * found[0])
+
+
+def _axes(scale: _Scale) -> Iterator[str]:
+    """Both axes with their marks, what they mean, and the slope."""
+    ends = scale.marks[0] * GIB, scale.marks[-1] * GIB
+    lines = f"M{_LEFT} {_TOP}V{_BOTTOM}H{_RIGHT}"
+    for mark in scale.marks:
+        x, y = scale.x(mark * GIB), scale.y(mark * GIB)
+        lines += f"M{x} {_BOTTOM}v5M{_LEFT} {y}h-5"
+        yield text(x, _BOTTOM + LINE, plain(mark), anchor="middle")
+        yield text(_LEFT - 8, y + 5, plain(mark), anchor="end")
+    yield path(lines, 'fill="none" stroke="currentColor"')
+    slope = f"M{scale.x(ends[0])} {scale.y(ends[0])}L{scale.x(ends[1])} {scale.y(ends[1])}"
+    yield path(slope, 'stroke="currentColor" stroke-dasharray="6 4"')
+    yield text(0, FONT, _("Computed (GiB)"))
+    yield text(_RIGHT, _BOTTOM + 2 * LINE - 2, _("Observed (GiB)"), anchor="end")
+
+
+def _middle(item: Score, scale: _Scale) -> str:
+    return f"{scale.x(item.observed or 1)} {scale.y(item.computed or 1)}"
+
+
+def _range(item: Score, scale: _Scale) -> str:
+    computed = item.computed or 1
+    low, high = (scale.y(size or computed) for size in (item.low, item.high))
+    return f"M{scale.x(item.observed or 1)} {high}V{low}"
+
+
+def _colour(group: str) -> str:
+    return SHAPES[group][0].split('"')[1]
+
+
+def _count(found: Sequence[Score]) -> str:
+    return plural("{count} case", "{count} cases", len(found)).format(count=len(found))
+
+
+def _legend(groups: dict[str, list[Score]]) -> list[tuple[str, str]]:
+    """Signs, drawn from (0, 0) on, and what they mean."""
+    middle = BAR // 2
+    shapes = [(group, *SHAPES[group]) for group, found in groups.items() if found]
+    made = [(path(f"M{middle} {middle}{shape}", paint), _(GROUPS[group])) for group, paint, shape in shapes]
+    line = path(f"M{middle} 0v{BAR}", 'stroke="currentColor"')
+    slope = path(f"M0 {BAR}L{BAR} 0", 'stroke="currentColor" stroke-dasharray="6 4"')
+    return [*made, (line, _("Range of the computed value")), (slope, _("Computed as observed"))]

@@ -1,0 +1,186 @@
+"""What the analysis advises: settings, priorities, trade-offs, commands and metrics; and what it assumes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+
+from ..catalog.fields import as_text
+from ..i18n import _
+from ..units import GB, gb, gb_number, plain
+from .sentences import in_a_row, recorded
+from .settings import nested_yaml, overrides
+from .table import PATH_CLASS, Cell, add_remarks, table_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ..analysis.analysis import Outcome
+    from ..catalog.models.analysis import Assumptions, Command, Metric, Priority, TradeOff
+    from ..catalog.models.config_key import ConfigKey
+
+CONFIG_CLASS = "verl-config"
+ANALYSIS_CLASS = "verl-analysis"
+#: How verl is launched.
+LAUNCHER = "python3 -m verl.trainer.main_ppo"
+
+
+def settings_yaml(settings: Mapping[str, Any]) -> nodes.literal_block:
+    """Settings as a file would hold them."""
+    return _code(nested_yaml(settings), "yaml")
+
+
+def settings_command(settings: Mapping[str, Any], keys: Iterable[ConfigKey | None]) -> nodes.literal_block:
+    """Settings as a launch script passes them."""
+    new = {key.name for key in keys if key and not key.in_yaml}
+    return _code(" \\\n    ".join([LAUNCHER, *overrides(settings, new)]), "bash")
+
+
+def _code(text: str, language: str) -> nodes.literal_block:
+    return nodes.literal_block(text, text, language=language, classes=[CONFIG_CLASS])
+
+
+def settings_rows(
+    settings: Mapping[str, Any],
+    keys: Iterable[ConfigKey | None],
+    marks: Mapping[str, Sequence[str]],
+) -> nodes.tgroup:
+    """One key a row, with verl's default and what the key does."""
+    rows = []
+    for (name, value), key in zip(settings.items(), keys, strict=True):
+        rows.append([
+            Cell([(name, None)], remarks=marks.get(name, ()), classes=(PATH_CLASS,)),
+            Cell.of(as_text(value)),
+            Cell.of(as_text(key.default) if key else _("not known")),
+            Cell.of(" ".join(key.effect.split()) if key else _("not known")),
+        ])  # fmt: skip
+    return table_group([_("Key"), _("Advised"), _("verl's default"), _("What it does to memory")], rows)
+
+
+def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
+    """Everything that the figures assume."""
+    precision = assumed.precision
+    facts = [
+        (_("Parameters"), _each(assumed.parameter_bytes, precision), "parameters"),
+        (_("Gradients"), _each(assumed.gradient_bytes, precision), "gradients"),
+        (
+            _("Optimizer states ({optimizer})").format(optimizer=assumed.optimizer),
+            _("{moments} moments of {size} bytes per parameter").format(
+                moments=assumed.optimizer_moments, size=plain(assumed.optimizer_bytes)
+            ),
+            "optimizer",
+        ),
+        (
+            _("Activations, without checkpointing"),
+            _("{size} bytes per token, layer and hidden unit ({precision})").format(
+                size=plain(assumed.activation_bytes), precision=precision
+            ),
+            "activations",
+        ),
+        (
+            _("KV cache, for the rollout"),
+            _("a key and a value of {size} bytes per token, layer and hidden unit ({precision})").format(
+                size=plain(assumed.kv_cache_bytes), precision=precision
+            ),
+            "kv-cache",
+        ),
+        (
+            _("System overhead"),
+            _("{size} per GPU for the CUDA context and libraries").format(size=gb(assumed.overhead_gb * GB)),
+            "overhead",
+        ),
+        (
+            _("Vocabulary"),
+            _("{number} entries").format(number=plain(assumed.vocabulary_size)),
+            "vocabulary-size",
+        ),
+        (
+            _("Sequence length"),
+            _("{number} tokens").format(number=plain(assumed.sequence_length)),
+            "sequence-length",
+        ),
+        (_("Batch size"), _("{number} sequences").format(number=plain(assumed.batch_size)), "batch-size"),
+        (
+            _("FFN dimension"),
+            _("{number} × hidden size").format(number=plain(assumed.ffn_ratio)),
+            "ffn-ratio",
+        ),
+        (
+            _("Memory to use"),
+            _("below {share} % of a GPU").format(share=plain(assumed.memory_limit * 100)),
+            "memory-limit",
+        ),
+        (
+            _("GPUs"),
+            _("{number}, where a model names no other number").format(number=plain(assumed.gpus)),
+            "gpus",
+        ),
+    ]
+    rows = [[Cell.of(label, marks.get(subject, ())), Cell.of(value)] for label, value, subject in facts]
+    return table_group([_("Assumption"), _("Value")], rows)
+
+
+def _each(size: float, precision: str) -> str:
+    return _("{size} bytes each ({precision})").format(size=plain(size), precision=precision)
+
+
+def priority_rows(
+    priorities: Sequence[Priority],
+    outcomes: Sequence[Outcome],
+    marks: Mapping[str, Sequence[str]],
+) -> nodes.tgroup:
+    """The steps in the order of advice, with what each saves on every model."""
+    headings = [
+        _("Priority"),
+        _("Step"),
+        _("Why"),
+        *(_("Saves by the rule, {model} (GB)").format(model=outcome.shape.name) for outcome in outcomes),
+        _("Keys"),
+    ]
+    rows = []
+    for number, item in enumerate(priorities, 1):
+        taken = [
+            next((step for step in outcome.steps if step.name == item.name), None) for outcome in outcomes
+        ]
+        label = next((step.label for step in taken if step), item.name)
+        rows.append([
+            Cell.of(f"{number}. {item.advice}"),
+            Cell.of(label, marks.get(item.name, ())),
+            Cell.of(" ".join(item.reason.split())),
+            *(Cell.number(gb_number(step.saved) if step else "") for step in taken),
+            Cell([(key, None) for key in item.keys], classes=(PATH_CLASS,)),
+        ])  # fmt: skip
+    return table_group(headings, rows)
+
+
+def trade_off_rows(items: Iterable[TradeOff], marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
+    """One change a row."""
+    rows = [
+        [Cell.of(item.change, marks.get(item.name, ())), Cell.of(item.gain), Cell.of(item.cost)]
+        for item in items
+    ]
+    return table_group([_("Change"), _("Makes smaller"), _("Costs")], rows)
+
+
+def command_list(commands: Iterable[Command], marks: Mapping[str, Sequence[str]]) -> list[nodes.Element]:
+    """Each command in a block of its own, under what it shows."""
+    result: list[nodes.Element] = []
+    for item in commands:
+        paragraph = recorded(item.purpose)
+        add_remarks(paragraph, marks.get(item.name, ()))
+        result += [paragraph, _code(item.command, "bash")]
+    return result
+
+
+def metric_rows(
+    metrics: Iterable[Metric], assumed: Assumptions, marks: Mapping[str, Sequence[str]]
+) -> nodes.tgroup:
+    """What to watch, one thing a row."""
+    limit = _("Below {share} % of the GPU's memory.").format(share=plain(assumed.memory_limit * 100))
+    rows = []
+    for item in metrics:
+        text = " ".join(item.text.split())
+        text = in_a_row(limit, text) if item.limited else text
+        rows.append([Cell.of(item.label, marks.get(item.name, ())), Cell.of(text)])
+    return table_group([_("Metric"), _("What to look for")], rows)

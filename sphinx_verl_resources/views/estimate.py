@@ -1,0 +1,254 @@
+"""The estimate of a run: the answer in words, a table by phase, and parts with their formulas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..diagnostics import Code
+from ..estimator.engine import vllm_pool_in_torch_peak
+from ..estimator.phases import LABELS
+from ..i18n import N_, _
+from ..units import GIB, gib, gib_number
+from .memory import FORMULAS_CLASS, TABLE_CLASS, formula_item
+from .runs import NOTES_CLASS
+from .sentences import fill, recorded, titled
+from .table import Cell, table_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ..breakdown import Breakdown, Component
+    from ..catalog.models.run import Measured
+    from ..estimator.estimate import Estimate
+    from ..estimator.phases import Phase
+    from ..estimator.suggestion import Suggestion
+
+__all__ = [
+    "TABLE_CLASS",
+    "answer",
+    "column_sums",
+    "evidence_legend",
+    "notes",
+    "part_list",
+    "phase_rows",
+    "run_texts",
+]
+
+ANSWER_CLASS = "verl-answer"
+#: What stands in a column of the table by phase: the parts that PyTorch counts, by their keys.
+COLUMNS: Mapping[str, frozenset[str]] = {
+    N_("Weights"): frozenset({"weights", "reference"}),
+    N_("Gradients"): frozenset({"gradients", "undivided-gradients", "head-gradient", "fused-head-gradient"}),
+    N_("Optimizer"): frozenset({"optimizer-states", "optimizer-states-experts", "step-buffer"}),
+    N_("Activations"): frozenset({"layer-inputs", "activations", "working-set", "last-norm"}),
+    N_("Logits"): frozenset({"logits", "entropy-chunk"}),
+    N_("Gathered"): frozenset(
+        {
+            "gathered-layer",
+            "gathered-root",
+            "largest-tensor",
+            "state-dict",
+            "summoned-layer",
+            "summoned-model",
+        }
+    ),
+}
+OTHER, ENGINE, OUTSIDE = N_("Other"), N_("Rollout engine"), N_("Outside PyTorch")
+_CRITIC = "critic-"
+#: How the counter of a recorded run is called, and the computed figure that is to be compared with it.
+_COUNTERS = {
+    "torch-max-allocated": N_(
+        "{size}: PyTorch's peak of allocated memory, to be compared with verl's metric."
+    ),
+    "torch-max-reserved": N_("{size}: PyTorch's peak of reserved memory."),
+    "device": N_("{size}: what is in use on the GPU, to be compared with the peak."),
+    "not-stated": N_("{size}: counted in a way that is not stated."),
+}
+#: A word, and why.
+VERDICTS = {
+    "fits": (
+        N_("Fits."),
+        N_("At its peak, a GPU holds {peak} ({range}) of the {capacity} that it offers."),
+    ),
+    "tight": (
+        N_("Tight."),
+        N_("At its peak, a GPU holds {peak} ({range}); the {capacity} that it offers lie in this range."),
+    ),
+    "does not fit": (
+        N_("Does not fit."),
+        N_(
+            "At its peak, a GPU holds {peak} ({range}); it offers {capacity}, less than the range begins "
+            "with."
+        ),
+    ),
+    "unknown": (
+        N_("Not known."),
+        N_("At its peak, a GPU holds {peak} ({range}); how much memory it has is not recorded."),
+    ),
+}
+#: How well a part is known.
+_EVIDENCE = {"exact": N_("exact"), "measured": N_("measured"), "assumed": N_("assumed")}
+_METRIC = N_(
+    "{key}: {size} ({range}). It is what PyTorch counts in the training process, and does not decide whether "
+    "a run fits."
+)
+_METRIC_WITH_POOL = N_(
+    "{key}: {size} ({range}). It is what PyTorch counts in the training process, the memory of the sleeping "
+    "rollout engine included, and does not decide whether a run fits."
+)
+
+
+def run_texts(estimate: Estimate) -> dict[str, str]:
+    """What the tables of runs show of an estimate, see ``runs.COMPUTED``.
+
+    Where the lengths of a run are not known, its peak lies between that of short sequences and that of the
+    longest, and the table shows both.
+    """
+    peak = gib_number(estimate.peak)
+    if not estimate.settings.lengths.known and estimate.low < 0.9 * estimate.peak:
+        peak = _("{low} to {high}").format(low=gib_number(estimate.low), high=peak)
+    if any(issue.code is Code.missing_key for issue in estimate.issues):
+        peak = _("{peak} (settings incomplete)").format(peak=peak)
+    return {"estimate.peak": peak, "estimate.phase": _(estimate.peak_phase.label)}
+
+
+def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
+    """Whether it fits, what decides that, and the figures that are not the peak.
+
+    Args:
+        estimate: of a run.
+        measured: what the run reported, if anything.
+    """
+    verdict, reason = VERDICTS[estimate.verdict]
+    sizes = {"peak": gib(estimate.peak), "range": _span(estimate.low, estimate.high)}
+    first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
+    first += fill(
+        _("{verdict} {reason}"),
+        verdict=nodes.strong("", _(verdict)),
+        reason=_(reason).format(**sizes, capacity=gib(estimate.capacity or 0)),
+    )
+    low, high = estimate.torch_peak_range
+    metric = _METRIC_WITH_POOL if vllm_pool_in_torch_peak(estimate.settings) else _METRIC
+    items = nodes.bullet_list(classes=[ANSWER_CLASS])
+    peak_phase = fill(
+        _("{phase}. {relief}"), phase=_(estimate.peak_phase.label), relief=_relief(estimate.suggestion)
+    )
+    items += _item(_("Binding phase"), peak_phase)
+    items += _item(
+        _("What verl's metric prints"),
+        fill(
+            _(metric),
+            key=nodes.literal("", "perf/max_memory_allocated_gb"),
+            size=gib(estimate.torch_peak),
+            range=_span(low, high),
+        ),
+    )
+    items += _item(
+        _("Host memory"), [nodes.Text(_("{size} on each node.").format(size=gib(estimate.host.total)))]
+    )
+    if measured is not None and measured.gib:
+        found = _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
+        items += _item(_("Measured"), [nodes.Text(found)])
+    return [first, items]
+
+
+def _span(low: float, high: float) -> str:
+    return _("range {low} to {high}").format(low=gib_number(low), high=gib(high))
+
+
+def _item(title: str, content: Sequence[nodes.Node]) -> nodes.list_item:
+    return nodes.list_item("", nodes.paragraph("", "", *titled(nodes.strong("", title), content)))
+
+
+def _relief(suggestion: Suggestion | None) -> list[nodes.Node]:
+    if suggestion is None:
+        return [nodes.Text(_("No single setting lowers the peak noticeably."))]
+    return fill(
+        _(
+            "{setting} relieves it most: it saves {saved} and leaves a peak of {peak}, in the phase "
+            "“{phase}”."
+        ),
+        setting=nodes.literal("", suggestion.setting),
+        saved=gib(suggestion.saves),
+        peak=gib(suggestion.peak),
+        phase=_(LABELS[suggestion.peak_phase]),
+    )
+
+
+def phase_rows(estimate: Estimate) -> nodes.tgroup:
+    """One phase a row, in the order in which they take turns; the binding one stands out."""
+    sums = [(phase, column_sums(phase)) for phase in estimate.phases]
+    names = [*COLUMNS, OTHER, ENGINE, OUTSIDE]
+    shown = [name for name in names if any(found.get(name) for phase, found in sums)]
+    rows = []
+    for phase, found in sums:
+        peak_phase = phase.name == estimate.peak_phase.name
+        numbers = [phase.total, *(found.get(name, 0.0) for name in shown)]
+        label = _(phase.label)
+        label = _("{phase} (binding phase)").format(phase=label) if peak_phase else label
+        cells = [Cell.of(label), *(Cell.number(gib_number(size) if size else "0") for size in numbers)]
+        for cell in cells:
+            cell.strong = peak_phase
+        rows.append(cells)
+    quantities = (_("Total"), *map(_, shown))
+    return table_group(
+        [_("Phase"), *(_("{quantity} (GiB)").format(quantity=name) for name in quantities)], rows
+    )
+
+
+def column_sums(phase: Phase) -> dict[str, float]:
+    """Bytes by the columns of the table by phase."""
+    found: dict[str, float] = {}
+    for component in phase.trainer:
+        key = component.key.removeprefix(_CRITIC)
+        name = next((name for name, keys in COLUMNS.items() if key in keys), OTHER)
+        found[name] = found.get(name, 0.0) + component.size
+    for name, parts in ((ENGINE, phase.engine), (OUTSIDE, phase.outside)):
+        found[name] = sum(component.size for component in parts)
+    return found
+
+
+def part_list(title: str, breakdown: Breakdown) -> list[nodes.Node]:
+    """Each part under a title: its formula, the numbers put in, and how well it is known."""
+    items = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
+    for component in breakdown.components:
+        evidence = _(_EVIDENCE[component.evidence])
+        term = _("{part} ({evidence})").format(part=_(component.label), evidence=evidence)
+        items += formula_item(term, [("", _formula(component))])
+    items += formula_item(_("Total"), [("", _total(breakdown))])
+    return [nodes.paragraph("", title, classes=["verl-notes-title"]), items]
+
+
+def evidence_legend() -> nodes.paragraph:
+    """What the words behind the parts mean."""
+    text = _(
+        "Exact: follows from counts and sizes. Measured: rests on observations. Assumed: a rule of thumb. "
+        "Sizes are bytes unless GiB (2³⁰ bytes) stands behind them."
+    )
+    return nodes.paragraph("", text, classes=["verl-legend"])
+
+
+def _formula(component: Component) -> str:
+    formula = component.formula
+    return f"{formula.symbols} = {formula.numbers} = {gib(component.size)}"
+
+
+def _total(breakdown: Breakdown) -> str:
+    numbers = (f"{item.size / GIB:,.2f}" for item in breakdown.components)
+    return f"total = {' + '.join(numbers)} = {gib(breakdown.total)}"
+
+
+def notes(estimate: Estimate) -> list[nodes.Node]:
+    """What the estimate leaves out, and what it takes for granted, in the words of its messages."""
+    found = [text.partition(": ")[::2] for text in estimate.unsupported]
+    found += [(issue.key, issue.message) for issue in estimate.issues]
+    return _notes(_("What the estimate leaves out or assumes:"), found) if found else []
+
+
+def _notes(title: str, found: Iterable[Sequence[str]]) -> list[nodes.Node]:
+    items = nodes.bullet_list(classes=[NOTES_CLASS])
+    for key, text in found:
+        items += nodes.list_item("", recorded("", nodes.literal("", key), nodes.Text(f": {text}")))
+    return [nodes.paragraph("", title, classes=["verl-notes-title"]), items]

@@ -1,0 +1,120 @@
+"""Which size class runs on how many GPUs: a table of words and figures, and what the words mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+
+from ..i18n import N_, _, plural
+from ..units import gib, plain
+from .details import details
+from .sentences import in_a_row, titled
+from .settings import flat_yaml
+from .table import Cell, table_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..estimator.fit import FitCell
+    from .details import verl_details
+
+TABLE_CLASS = "verl-fit"
+#: Each kind of cell: in the table, above its meaning, and what it means.
+KINDS = {
+    "measured": (
+        N_("measured"),
+        N_("Measured"),
+        N_(
+            "a tested run of that size class, task and GPU is recorded for that number of GPUs, with "
+            "settings of its own."
+        ),
+    ),
+    "computed": (
+        N_("computed"),
+        N_("Computed"),
+        N_("fits at the upper end of the range of the estimate. The figure is the peak of a GPU."),
+    ),
+    "tight": (
+        N_("tight"),
+        N_("Tight"),
+        N_("the memory of the GPU lies in the range of the estimate: it may fit, or may not."),
+    ),
+    "does not fit": (
+        N_("does not fit"),
+        N_("Does not fit"),
+        N_("the GPU has less memory than the range of the estimate begins with."),
+    ),
+    "unknown": (
+        N_("unknown"),
+        N_("Unknown"),
+        N_("the settings leave no estimate for that number of GPUs."),
+    ),
+}
+FSDP = "FSDP"
+
+
+def fit_rows(
+    rows: Sequence[tuple[str, Sequence[FitCell]]],
+    models: Mapping[str, str],
+    link: Callable[[str, str], nodes.Element],
+) -> nodes.tgroup:
+    """One size class a row, one number of GPUs a column.
+
+    Args:
+        rows: size classes and their cells.
+        models: what stands for each size class.
+        link: makes a link to the row of a run, from the id of the run and a text.
+    """
+    counts = [cell.gpus for cell in rows[0][1]] if rows else []
+    gpus = (plural("{count} GPU", "{count} GPUs", count).format(count=plain(count)) for count in counts)
+    headings = [_("Size class (computed for)"), *gpus]
+    body = []
+    for size, cells in rows:
+        model = models.get(size, "").rpartition("/")[2]
+        label = _("{size} ({model})").format(size=size, model=model)
+        body.append([Cell.of(label), *(_cell(cell, link) for cell in cells)])
+    return table_group(headings, body)
+
+
+def _cell(cell: FitCell, link: Callable[[str, str], nodes.Element]) -> Cell:
+    classes = (f"verl-fit-{cell.kind.replace(' ', '-')}",)
+    kind = _(KINDS[cell.kind][0])
+    if cell.run:
+        return Cell([], links=[link(cell.run, kind)], classes=classes)
+    if cell.peak is None:
+        return Cell([(kind, None)], classes=classes)
+    # How a run is laid out that does not fit helps nobody.
+    bare = cell.layout == FSDP or cell.kind == "does not fit"
+    text = _("{kind}: {peak}") if bare else _("{kind}: {peak}, {layout}")
+    return Cell([(text.format(kind=kind, peak=gib(cell.peak), layout=cell.layout), None)], classes=classes)
+
+
+def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> list[nodes.Node]:
+    """The meaning of each word in the table, and how its figures were computed."""
+    used = {cell.kind for size, cells in rows for cell in cells}
+    words = nodes.bullet_list(classes=["verl-legend"])
+    for kind, (_word, title, meaning) in KINDS.items():
+        if kind in used:
+            content = titled(nodes.strong("", _(title)), _(meaning))
+            words += nodes.list_item("", nodes.paragraph("", "", *content))
+    with_megatron = any(cell.layout.startswith("Megatron") for size, cells in rows for cell in cells)
+    below = _(
+        "Computed with FSDP and the settings below; what is not set has the default of verl {version}, and "
+        "the rollout engine takes as many GPUs for a replica as it needs. Token budgets that are not set are "
+        "the smallest that hold one sequence, or larger ones where these take less."
+    ).format(version=version)
+    if with_megatron:
+        megatron = _(
+            "Where FSDP does not fit, Megatron is tried, with its own options that save memory; TP, PP, CP "
+            "and EP are its parallel sizes, and sizes of 1 are left out."
+        )
+        below = in_a_row(below, megatron)
+    return [words, nodes.paragraph("", below, classes=["verl-legend"])]
+
+
+def fit_settings(settings: Mapping[str, Any]) -> verl_details:
+    """What the figures were computed with."""
+    code = flat_yaml(settings)
+    block = nodes.literal_block(code, code, language="yaml", classes=[TABLE_CLASS])
+    return details([nodes.Text(_("The settings of the computed figures"))], [block])

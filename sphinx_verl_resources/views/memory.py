@@ -1,0 +1,203 @@
+"""The memory analysis of a model: what it takes, its formulas, the waterfall from all of it to one GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..analysis.waterfall import PER_GPU, waterfall
+from ..catalog.fields import NOT_RECORDED
+from ..catalog.names import TOTAL
+from ..i18n import N_, _, plural
+from ..units import GB, gb, gb_number, gib_number, plain, share, signed
+from .sentences import listed, recorded, titled
+from .table import Cell, add_remarks, table_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ..analysis.analysis import Outcome
+    from ..analysis.waterfall import Bar
+    from ..breakdown import Breakdown, Component
+
+TABLE_CLASS = "verl-memory"
+SUMMARY_CLASS = "verl-memory-summary"
+FORMULA_CLASS = "verl-formula"
+FORMULAS_CLASS = "verl-formulas"
+_UNUSED = N_("no formula uses it")
+#: UserInput under a summary whose models are not shared alike.
+DIFFERENT_GPUS = N_(
+    "The models are shared by different numbers of GPUs, so the rows do not compare directly."
+)
+#: The rule for the hidden size that the analysis states and does not keep to.
+STATED_HIDDEN_SIZE = "sqrt(parameters / (12 × layers))"
+#: The components inside a sentence.
+_INSIDE = {
+    "parameters": N_("parameters"),
+    "gradients": N_("gradients"),
+    "optimizer": N_("optimizer states"),
+    "activations": N_("activations"),
+    "kv-cache": N_("KV cache"),
+    "overhead": N_("system overhead"),
+}
+
+
+def step_title(label: str, gpus: int | None) -> str:
+    """A step with the number of GPUs where that matters: ``FSDP over 8 GPUs``."""
+    if gpus is None:
+        return label
+    return plural("{step} over {count} GPU", "{step} over {count} GPUs", gpus).format(step=label, count=gpus)
+
+
+def bar_label(bar: Bar) -> str:
+    """What a line of the waterfall is called."""
+    return step_title(bar.label, bar.step.gpus) if bar.step else _(bar.label)
+
+
+def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
+    """What the formulas take, and what is stated besides."""
+    shape = outcome.shape
+    if shape.checkpoint:
+        origin, hidden = _("of {checkpoint}").format(checkpoint=shape.checkpoint), ""
+        ffn = ffn_source = "" if shape.ffn_dimension else _("no dense layer")
+    else:
+        origin = _("{billions} billion by the shape below").format(
+            billions=f"{shape.implied_parameters / 1e9:.2f}"
+        )
+        hidden = _("the stated rule, {rule}, gives {size}; this is {share} of it").format(
+            rule=STATED_HIDDEN_SIZE,
+            size=plain(round(shape.stated_hidden_size)),
+            share=share(shape.hidden_size_share),
+        )
+        ffn_source = _("{number} × hidden size").format(number=plain(shape.ffn_dimension / shape.hidden_size))
+        ffn = ""
+    facts = [
+        (_("Parameters"), plain(shape.parameters), origin, ""),
+        (_("Hidden size"), plain(shape.hidden_size), hidden, ""),
+        (_("Layers"), plain(shape.layers), "", ""),
+        (_("FFN dimension"), ffn or plain(shape.ffn_dimension), _joined(ffn_source, _(_UNUSED)), ""),
+        (_("Attention heads"), _count(shape.attention_heads), _(_UNUSED), ""),
+        (_("Vocabulary"), plain(shape.vocabulary_size), _(_UNUSED), "vocabulary-size"),
+        (_("Sequences"), plain(outcome.batch_size), _("on every GPU"), "batch-size"),
+        (_("Tokens per sequence"), plain(outcome.sequence_length), "", "sequence-length"),
+        (_("GPUs"), plain(outcome.gpus), "", "gpus"),
+    ]
+    rows = [
+        [Cell.of(label, marks.get(subject, ())), Cell.number(value), Cell.of(remark)]
+        for label, value, remark, subject in facts
+    ]
+    return table_group([_("Quantity"), _("Value"), _("Remark")], rows)
+
+
+def _count(number: int) -> str:
+    return plain(number) if number else _(NOT_RECORDED)
+
+
+def _joined(*texts: str) -> str:
+    return _("; ").join(text for text in texts if text)
+
+
+def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.definition_list:
+    """Each component and each step: symbols, numbers put in, result."""
+    # "simple" keeps sphinx_rtd_theme from taking the terms for signatures.
+    items = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
+    for component in outcome.start.components:
+        items += formula_item(_(component.label), [("", _formula(component))], marks.get(component.key, ()))
+    items += formula_item(_("Total"), [("", _sum(outcome.start))], marks.get(TOTAL, ()))
+    for step in outcome.steps:
+        changed = [item for item in step.after.components if item.key in step.changed]
+        lines = [(_(item.label) if len(changed) > 1 else "", _formula(item)) for item in changed]
+        lines.append(("", _sum(step.after)))
+        title = step_title(step.label, step.gpus)
+        items += formula_item(title, lines, marks.get(step.name, ()), step.text)
+    return items
+
+
+def formula_item(
+    term: str, formulas: Iterable[tuple[str, str]], marks: Sequence[str] = (), text: str = ""
+) -> nodes.definition_list_item:
+    """A term, a sentence about it, and its formulas, each with what stands before it."""
+    title = nodes.term("", term)
+    add_remarks(title, marks)
+    definition = nodes.definition()
+    if text:  # a step, which the data name and describe
+        title["translatable"] = 0
+        definition += recorded(" ".join(text.split()))
+    for name, formula in formulas:
+        inline = nodes.inline("", formula, classes=[FORMULA_CLASS])
+        definition += recorded("", *(titled(name, [inline]) if name else [inline]))
+    return nodes.definition_list_item("", title, definition)
+
+
+def _formula(component: Component) -> str:
+    formula = component.formula
+    return f"{formula.symbols} = {formula.numbers} = {gb(component.size)}"
+
+
+def _sum(breakdown: Breakdown) -> str:
+    """The sum of all components; the numbers keep enough digits to be added."""
+    numbers = (f"{item.size / GB:,.3f}".rstrip("0").rstrip(".") for item in breakdown.components)
+    return f"total = {' + '.join(numbers)} = {gb(breakdown.total)}"
+
+
+def waterfall_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]], *, with_gib: bool) -> nodes.tgroup:
+    """The waterfall as a table, with running totals and what each step saved."""
+    rows: list[list[Cell]] = []
+    for bar in waterfall(outcome):
+        numbers = [_change(bar.change), gb_number(bar.running)]
+        numbers += [gib_number(bar.running)] if with_gib else []
+        cells = [Cell.of(bar_label(bar), marks.get(bar.subject, ())), *map(Cell.number, numbers)]
+        for cell in cells:
+            cell.strong = bar.is_sum
+        rows.append([*cells, Cell.of(_detail(bar))])
+    totals = [_("Running total (GB)"), *([_("Running total (GiB)")] if with_gib else [])]
+    return table_group([_("Part or step"), _("Change (GB)"), *totals, _("Share or effect")], rows)
+
+
+def _change(size: float) -> str:
+    return signed(gb_number(abs(size)), size) if size else ""
+
+
+def _detail(bar: Bar) -> str:
+    """What a line is, or does."""
+    if bar.subject == TOTAL:
+        return _("everything on one GPU")
+    if bar.subject == PER_GPU:
+        return _("{share} saved in all").format(share=share(bar.share))
+    step = bar.step
+    if step is None:
+        return _("{share} of the total").format(share=share(bar.share))
+    if not step.saved:
+        return _("changes nothing")
+    first, *others = (item for item in step.before.components if item.key in step.changed)
+    before, after = step.before.of(step.changed), step.after.of(step.changed)
+    return _("{parts}: {before} → {after}").format(
+        parts=listed([_(first.label), *(_(_INSIDE[item.key]) for item in others)]),
+        before=gb_number(before),
+        after=gb(after),
+    )
+
+
+def summary_rows(
+    outcomes: Sequence[Outcome], marks: Mapping[str, Sequence[str]], *, with_gib: bool
+) -> nodes.tgroup:
+    """One model a row: its total, and what a GPU holds after each step."""
+    steps = outcomes[0].steps if outcomes else ()
+    headings = [
+        Cell.of(_("Model")),
+        Cell.of(_("GPUs")),
+        Cell.of(_("All on one GPU (GB)"), marks.get(TOTAL, ())),
+        *(Cell.of(_("then {step} (GB)").format(step=step.label), marks.get(step.name, ())) for step in steps),
+        Cell.of(_("Saved")),
+    ]
+    if with_gib:
+        headings.insert(-1, Cell.of(_("Per GPU (GiB)")))
+    rows = []
+    for outcome in outcomes:
+        sizes = [outcome.start.total, *(step.after.total for step in outcome.steps)]
+        numbers = [plain(outcome.gpus), *map(gb_number, sizes)]
+        numbers += [gib_number(outcome.end.total)] if with_gib else []
+        saved = share(outcome.saved_share)
+        rows.append([Cell.of(outcome.shape.name), *map(Cell.number, (*numbers, saved))])
+    return table_group(headings, rows)

@@ -1,0 +1,144 @@
+"""What was printed, beside what is computed: figures with causes, and requirement lists with verdicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..i18n import N_, _
+from ..units import gb, gb_number, plain
+from .memory import step_title
+from .runs import NOTES_CLASS
+from .sentences import listed, recorded
+from .table import Cell, table_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ..analysis.printed import Comparison
+    from ..analysis.requirements import Verdict
+    from ..catalog.models.analysis import Cause
+
+PRINTED_CLASS = "verl-published"
+REQUIREMENTS_CLASS = "verl-requirements"
+#: How a reading of the requirement lists is called.
+READINGS = {
+    "chain": N_("the chain"),
+    "printed chain": N_("the printed chain"),
+    "pooled": N_("the pool"),
+    "doubled": N_("twice the minimum"),
+}
+#: What the requirement lists are called.
+_LEVELS = {"minimum": N_("minimum"), "recommended": N_("recommended"), "optimal": N_("optimal")}
+_JUDGEMENTS = {
+    "holds": N_("holds"),
+    "too few": N_("too few"),
+    "more than needed": N_("more than needed"),
+    "never fits": N_("never fits"),
+}
+
+
+def printed_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) -> nodes.tgroup:
+    """One figure a row.
+
+    Args:
+        comparisons: the figures.
+        anchors: where the page explains each cause, by its code.
+    """
+    rows = []
+    for item in comparisons:
+        causes = [(code, anchors[code]) for code in item.causes if code in anchors]
+        carried = [(code, anchors[code]) for code in item.carried if code in anchors]
+        between = [(_("; carried in"), "")] if causes and carried else []
+        rows.append([
+            Cell.of(_figure(item)),
+            Cell.number(gb_number(item.computed) if item.is_size else plain(round(item.computed))),
+            Cell.number(plain(item.as_printed)),
+            Cell.number("" if item.agrees else item.difference),
+            Cell([(_word(item), None)], [*causes, *between, *carried]),
+        ])  # fmt: skip
+    return table_group([_("Figure"), _("By the formula"), _("Printed"), _("Difference"), _("Cause")], rows)
+
+
+def _figure(item: Comparison) -> str:
+    """What was printed, behind which step, and its unit."""
+    name = _(item.label)
+    if item.step:
+        # As it stands inside a sentence; a word of capitals keeps them.
+        first = item.step[0].lower() if item.step[1:2].islower() else item.step[0]
+        step = step_title(first + item.step[1:], item.gpus)
+        name = _("{figure}, after {step}").format(figure=name, step=step)
+    return _("{quantity} (GB)").format(quantity=name) if item.is_size else name
+
+
+def _word(item: Comparison) -> str:
+    if item.agrees:
+        return _("agrees")
+    if not item.is_explained:
+        return _("not recorded")
+    return _("see") if item.causes else _("carried in")
+
+
+def cause_list(causes: Iterable[Cause], targets: Mapping[str, nodes.target]) -> nodes.definition_list:
+    """What each code means, behind its target, where links land."""
+    items = nodes.definition_list(classes=[NOTES_CLASS, "simple"])
+    for cause in causes:
+        term = nodes.term("", "", targets[cause.name], nodes.Text(cause.name), translatable=0)
+        text = recorded(" ".join(cause.text.split()))
+        items += nodes.definition_list_item("", term, nodes.definition("", text))
+    return items
+
+
+def requirement_rows(verdicts: Iterable[Verdict], marks: Sequence[str]) -> nodes.tgroup:
+    """One claim about one card a row; ``marks`` stand where the figures do."""
+    rows = []
+    for item in verdicts:
+        card = item.gpu
+        for unknown in item.unknown:
+            card = _("{card}; there is no {unknown}").format(card=card, unknown=unknown)
+        rows.append([
+            Cell.of(_(_LEVELS[item.level])),
+            Cell.of(item.claim),
+            Cell.of(card),
+            Cell.number(gb_number(item.limit)),
+            Cell.number(gb_number(item.per_gpu)),
+            Cell.number(_("none") if item.smallest is None else plain(item.smallest)),
+            Cell.number(plain(item.pooled)),
+            Cell([(_verdict(item), None)], strong=item.judgement in {"too few", "never fits"}),
+            Cell.of(listed([_(READINGS[reading]) for reading in item.follows]) or _("none of these")),
+        ])  # fmt: skip
+    headings: list[str | Cell] = [
+        _("List"), _("Printed claim"), _("Card"), _("Limit (GB)"), Cell.of(_("Per GPU (GB)"), marks),
+        _("GPUs by the chain"), _("GPUs by the pool"), _("Verdict"), _("Same number by"),
+    ]  # fmt: skip
+    return table_group(headings, rows)
+
+
+def requirement_legend(share: float) -> nodes.paragraph:
+    """What the two ways of counting GPUs are."""
+    text = _(
+        "The limit is {share} % of the memory that the card has. By the chain, a GPU with all steps taken "
+        "must stay below it; by the pool, the total without any step is divided by it, as if every part "
+        "could be shared. Either way the smallest power of two is shown, and the verdict is that of the "
+        "chain. The last column names the ways that lead to the number claimed; the printed chain is the "
+        "chain with the figures that were printed, and with the size that a card is sold by."
+    ).format(share=plain(share * 100))
+    return nodes.paragraph("", text, classes=["verl-legend"])
+
+
+def _verdict(item: Verdict) -> str:
+    """The judgement and the figure that decides it."""
+    judgement = _(_JUDGEMENTS[item.judgement])
+    if item.smallest is None:
+        return _("{verdict}: {size} stay on each GPU").format(verdict=judgement, size=gb(item.undivided))
+    if item.judgement == "too few":
+        return _("{verdict}: they need {size} each").format(verdict=judgement, size=gb(item.per_gpu))
+    below = item.per_gpu_at_smallest if item.judgement == "more than needed" else item.per_gpu_below
+    if below is None:
+        return judgement
+    return _("{verdict}: {gpus} would need {size} each").format(
+        verdict=judgement,
+        gpus=item.smallest if item.judgement == "more than needed" else item.smallest // 2,
+        size=gb(below),
+    )

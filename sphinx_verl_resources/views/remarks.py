@@ -1,0 +1,97 @@
+"""Remarks of the analysis: marks where they belong, and the lists that they lead to.
+
+Which remark a page shows first is known when the page is written: ``only`` and what joins pages decide it.
+Until then marks and lists are placeholders, and remarks have names instead of numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..i18n import _
+from .marks import verl_marks, verl_remarks
+from .runs import NOTES_CLASS
+from .sentences import recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..catalog.links import Links
+    from ..catalog.models.analysis import Remark, Source, VerlState
+
+
+def remark_list(
+    remarks: Sequence[Remark], verl: VerlState | None, links: Links, more: nodes.Element
+) -> verl_remarks:
+    """The remarks under a sentence that says what they are, each with its sources, and ``more`` below."""
+    if verl:
+        title = _("Where verl works differently, as of {date}:").format(date=verl.date.isoformat())
+    else:
+        title = _("Where verl works differently:")
+    content = verl_remarks("", remarks=[remark.name for remark in remarks])
+    content += nodes.paragraph("", title, classes=["verl-notes-title"])
+    for remark in remarks:
+        paragraph = recorded(" ".join(remark.text.split()))
+        for index, source in enumerate(remark.sources):
+            paragraph += nodes.Text(" (" if index == 0 else ", ")
+            paragraph += _source(source, verl, links)
+        paragraph += nodes.Text(")")
+        content += paragraph
+    content += nodes.paragraph("", "", more, classes=["verl-notes-title"])
+    return content
+
+
+def _source(source: Source, verl: VerlState | None, links: Links) -> nodes.Node:
+    if source.path is None:
+        return nodes.reference("", source.text or "", refuri=source.url)
+    name = source.path.rsplit("/", 1)[-1]
+    if verl is None:
+        return nodes.Text(name)
+    return nodes.reference("", name, refuri=links.file(verl.ref, source.path, source.lines))
+
+
+class Numbering:
+    """The remarks of one page, by the order in which its marks mention them."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        """``taken`` are the ids that the page gives to something else."""
+        self._taken = set(taken)
+        self._numbers: dict[str, int] = {}
+        self._listed: set[str] = set()
+
+    def mark(self, placeholder: verl_marks) -> None:
+        """Put numbers in the place of a placeholder."""
+        references: list[nodes.Node] = []
+        for name in placeholder["remarks"]:
+            number = self._numbers.setdefault(name, len(self._numbers) + 1)
+            reference = nodes.reference("", f"[{number}]", refid=self._anchor(name), internal=True)
+            reference["classes"].append("verl-mark")
+            references += [nodes.Text(" "), reference]
+        placeholder.replace_self(references)
+
+    def list(self, placeholder: verl_remarks) -> None:
+        """Put the remarks that have a mark, and no place on the page yet, in the place of a placeholder."""
+        title, *paragraphs, more = placeholder.children
+        found = dict(zip(placeholder["remarks"], paragraphs, strict=True))
+        new = [name for name in self._numbers if name in found and name not in self._listed]
+        # The sentence below stands once on a page, if its link leads anywhere.
+        below = [] if self._listed or not more.astext() else [more]
+        self._listed.update(new)
+        if not new:
+            placeholder.parent.remove(placeholder)
+            return
+        items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
+        if self._numbers[new[0]] > 1:
+            items["start"] = self._numbers[new[0]]
+        for name in new:
+            paragraph = found[name].deepcopy()
+            paragraph.insert(0, nodes.target("", "", ids=[self._anchor(name)]))
+            items += nodes.list_item("", paragraph)
+        items.source, items.line = placeholder.source, placeholder.line
+        placeholder.replace_self([title, items, *below])
+
+    def _anchor(self, name: str) -> str:
+        anchor = f"verl-remark-{name}"
+        return f"{anchor}-{self._numbers[name]}" if anchor in self._taken else anchor

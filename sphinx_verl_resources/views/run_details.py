@@ -1,0 +1,121 @@
+"""What is recorded of a run beyond its row: how well it is known, where it can be checked, its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..i18n import N_, _
+from ..units import GIB, gib, gib_number
+from .estimate import answer
+from .runs import evidence_pieces, run_title, script_pieces, status
+from .sentences import fill, listed, titled
+from .settings import overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..catalog.links import Links
+    from ..catalog.models.run import Run
+    from ..estimator.estimate import Estimate
+
+LIST_CLASS = "verl-facts"
+INCOMPLETE = N_("The source quotes only some of the settings, so that nothing is computed from them.")
+NO_SETTINGS = N_("No settings are recorded, so that nothing is computed.")
+
+
+def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:
+    """The run, how it came about, its peak beside what the card offers, and what it rests on.
+
+    Args:
+        run: the record.
+        capacity: bytes that its card offers, if that is known.
+        estimate: from complete settings; None without.
+    """
+    facts = [status(run), _peak(run, capacity, estimate)]
+    if run.evidence or run.script:
+        found = dict.fromkeys(item.kind for item in run.evidence)
+        found.update(dict.fromkeys(["script"] if run.script else []))
+        facts.append(_("evidence: {kinds}").format(kinds=listed(list(found))))
+    return fill(_("{run}: {facts}"), run=nodes.strong("", run_title(run)), facts=_("; ").join(facts))
+
+
+def _peak(run: Run, capacity: float | None, estimate: Estimate | None) -> str:
+    """The figures that there are, each with how it came about."""
+    figures = []
+    if run.measured and run.measured.gib:
+        figures.append(_("measured {peak}").format(peak=gib_number(run.measured.gib * GIB)))
+    if estimate is not None:
+        span = _("{low} to {high}").format(low=gib_number(estimate.low), high=gib_number(estimate.high))
+        figures.append(_("computed {peak}").format(peak=span))
+    if not figures:
+        return _("peak not recorded")
+    if capacity is None:
+        return _("peak {figures} GiB").format(figures=listed(figures))
+    return _("peak {figures} of {capacity}").format(figures=listed(figures), capacity=gib(capacity))
+
+
+def verdict(run: Run, estimate: Estimate | None) -> list[nodes.Node]:
+    """What the estimator says, or why it says nothing."""
+    if estimate is not None:
+        return answer(estimate, run.measured)
+    return [nodes.paragraph("", _(INCOMPLETE if run.settings else NO_SETTINGS))]
+
+
+def facts(run: Run, links: Links, edit: str) -> nodes.bullet_list:
+    """Where the run comes from, a line each.
+
+    Args:
+        run: the record.
+        links: makes the addresses.
+        edit: where its file is edited; empty if that is not known.
+    """
+    items = nodes.bullet_list(classes=[LIST_CLASS])
+    items += _item(_("Status"), [nodes.Text(_status(run))])
+    if run.infer:
+        version = run.infer.version or _("version not recorded")
+        items += _item(_("Rollout engine"), [nodes.Text(f"{run.infer.engine} {version}")])
+    if run.versions:
+        named = (("verl", run.versions.verl), ("PyTorch", run.versions.torch))
+        text = listed([f"{name} {version}" for name, version in named if version])
+        items += _item(_("Versions"), [nodes.Text(text)])
+    if run.script:
+        items += _item(_("Script"), _linked(script_pieces(run, links)))
+    if run.evidence:
+        items += _item(_("Evidence"), _linked(evidence_pieces(run, links)))
+    if edit:
+        link = nodes.reference("", _("Edit this row"), refuri=edit)
+        items += nodes.list_item("", nodes.paragraph("", "", link))
+    return items
+
+
+def _status(run: Run) -> str:
+    text = status(run)
+    if run.contributor:
+        text = _("{status}, reported by {name}").format(status=text, name=run.contributor.name)
+    if run.added:
+        text = _("{status}, in the data since {date}").format(status=text, date=run.added.isoformat())
+    return text
+
+
+def _item(title: str, content: Sequence[nodes.Node]) -> nodes.list_item:
+    return nodes.list_item("", nodes.paragraph("", "", *titled(nodes.strong("", title), content)))
+
+
+def _linked(pieces: Sequence[tuple[str, str | None]]) -> list[nodes.Node]:
+    """Texts with their addresses, as they stand in a sentence."""
+    made: list[nodes.Node] = []
+    for text, address in pieces:
+        made += [nodes.Text(_(", "))] if made else []
+        made.append(nodes.reference("", text, refuri=address) if address else nodes.Text(text))
+    return made
+
+
+def flags(run: Run) -> list[nodes.Node]:
+    """The settings as arguments of verl's launcher, to be copied."""
+    if not run.settings:
+        return []
+    code = " \\\n".join(overrides(run.settings))
+    block = nodes.literal_block(code, code, language="bash", classes=["verl-flags"])
+    return [nodes.paragraph("", _("The settings, as overrides:"), classes=["verl-notes-title"]), block]

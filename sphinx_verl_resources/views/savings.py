@@ -1,0 +1,145 @@
+"""What each setting that saves memory buys: a drawing, and a table with the same numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..estimator.phases import LABELS
+from ..i18n import _
+from ..units import GIB, MINUS, gib, gib_number, signed
+from .accuracy import VERDICTS
+from .drawing import (
+    FONT,
+    HATCHED,
+    LINE,
+    ROW,
+    WIDTH,
+    axis,
+    bar,
+    drawing,
+    hatching,
+    path,
+    text_beside,
+    ticks,
+    upright,
+)
+from .phase_chart import offered, with_excess
+from .sentences import in_a_row
+from .table import PATH_CLASS, Cell, table_group
+from .waterfall_chart import ADDED, SUM, TAKEN, Line, waterfall_lines
+
+if TYPE_CHECKING:
+    from ..estimator.estimate import Estimate
+    from ..estimator.savings import Saving, SavingSteps
+
+#: What the keys of most settings begin with; the drawing has no room for it, the table has.
+_ROOT = "actor_rollout_ref."
+
+
+def saving_rows(found: SavingSteps) -> nodes.tgroup:
+    """One setting a row, between nothing and everything."""
+    rows = [_sum_row(_("None of these"), found.start, "", "")]
+    rows += map(_row, found.steps)
+    saved = found.start.peak - found.end.peak
+    added = found.end.host.total - found.start.host.total
+    rows.append(_sum_row(_("All of these"), found.end, _saved(saved), _added(added)))
+    headings = [
+        _("Setting"),
+        _("Saved on the GPU (GiB)"),
+        _("Peak after it (GiB)"),
+        _("Phase that sets it"),
+        _("Added on the host (GiB per node)"),
+        _("Verdict"),
+    ]
+    return table_group(headings, rows)
+
+
+def _row(step: Saving) -> list[Cell]:
+    return [
+        Cell([(step.setting, None)], classes=(PATH_CLASS,)),
+        Cell.number(_saved(step.saves)),
+        Cell.number(gib_number(step.peak)),
+        Cell.of(_(LABELS[step.peak_phase])),
+        Cell.number(_added(step.host)),
+        Cell.of(_(VERDICTS[step.verdict])),
+    ]
+
+
+def _sum_row(label: str, found: Estimate, saved: str, added: str) -> list[Cell]:
+    cells = [
+        Cell.of(label),
+        Cell.number(saved),
+        Cell.number(gib_number(found.peak)),
+        Cell.of(_(found.peak_phase.label)),
+        Cell.number(added),
+        Cell.of(_(VERDICTS[found.verdict])),
+    ]
+    for cell in cells:
+        cell.strong = True
+    return cells
+
+
+def saving_note() -> nodes.paragraph:
+    """How the table is to be read."""
+    found = in_a_row(
+        _("The peak is a maximum over phases."),
+        _("A setting that saves nothing here lowers a phase that does not set the peak."),
+        _("Another order gives other numbers, and the same end."),
+    )
+    return nodes.paragraph("", found, classes=["verl-legend"])
+
+
+def savings_chart(found: SavingSteps, title: str) -> nodes.container:
+    """Each setting takes something off the peak; the numbers are those of the table."""
+    capacity = found.start.capacity
+    lines = _lines(found, capacity)
+    marks = ticks(max(*(line.end for line in lines), (capacity or 0.0) / GIB))
+    scale = WIDTH / marks[-1]
+    top = LINE if capacity else 0
+    parts = waterfall_lines(lines, scale, top)
+    described = [_("{part} {size}").format(part=line.label, size=line.value) for line in lines]
+    if capacity:
+        label, x = offered(capacity), capacity / GIB * scale
+        tops = [top + index * ROW + FONT + 5 for index in range(len(lines))]
+        over = [
+            bar(x, line.end * scale, at)
+            for line, at in zip(lines, tops, strict=True)
+            if line.bold and line.end * scale > x
+        ]
+        parts += [hatching(), path(over, HATCHED)] if over else []
+        parts += [text_beside(x, label), upright(x, tops)]
+        described.append(label)
+    bottom = top + len(lines) * ROW + 2
+    parts.append(axis(bottom, marks, "GiB"))
+    return drawing(title, _("; ").join(described), bottom + LINE + 5, parts)
+
+
+def _lines(found: SavingSteps, capacity: float | None) -> list[Line]:
+    """In GiB, as the axis."""
+    before = found.start.peak
+    made = [Line(_("None of these"), with_excess(before, capacity), 0, before / GIB, SUM, True)]
+    for step in found.steps:
+        start, end = sorted((before / GIB, step.peak / GIB))
+        paint = TAKEN if step.saves >= 0 else ADDED
+        made.append(Line(_short(step), _change(step.saves), start, end, paint))
+        before = step.peak
+    return [*made, Line(_("All of these"), with_excess(before, capacity), 0, before / GIB, SUM, True)]
+
+
+def _short(step: Saving) -> str:
+    return " ".join(setting.removeprefix(_ROOT) for setting in step.setting.split())
+
+
+def _change(saves: float) -> str:
+    size = gib(abs(saves))
+    return f"{MINUS}{size}" if saves > 0 else f"+{size}" if saves < 0 else size
+
+
+def _saved(saves: float) -> str:
+    return gib_number(saves) if saves >= 0 else f"{MINUS}{gib_number(-saves)}"
+
+
+def _added(size: float) -> str:
+    return signed(gib_number(abs(size)), size) if size else "0"

@@ -1,0 +1,52 @@
+"""Sentences of the message catalog as nodes, and what is none: text as it was recorded."""
+
+from __future__ import annotations
+
+from string import Formatter
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..i18n import _
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def fill(message: str, **content: str | nodes.Node | Sequence[nodes.Node]) -> list[nodes.Node]:
+    """A message whose names in braces are replaced by texts or nodes, in the order that its language has."""
+    made: list[nodes.Node] = []
+    text = ""
+    for before, name, *_rest in Formatter().parse(message):
+        text += before
+        found = content[name] if name else ""
+        if isinstance(found, str):
+            text += found
+            continue
+        made += [nodes.Text(text)] if text else []
+        made += [found] if isinstance(found, nodes.Node) else found
+        text = ""
+    return [*made, nodes.Text(text)] if text else made
+
+
+def titled(title: str | nodes.Node, content: str | Sequence[nodes.Node]) -> list[nodes.Node]:
+    """What stands in a list under a title of its own."""
+    return fill(_("{title}: {text}"), title=title, text=content)
+
+
+def in_a_row(*sentences: str) -> str:
+    """Sentences behind one another."""
+    text = sentences[0]
+    for sentence in sentences[1:]:
+        text = _("{sentence} {next}").format(sentence=text, next=sentence)
+    return text
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as they stand in a sentence."""
+    return _(", ").join(names)
+
+
+def recorded(text: str, *content: nodes.Node) -> nodes.paragraph:
+    """A paragraph that the data or a formula gives, and no catalog translates."""
+    return nodes.paragraph("", text, *content, translatable=0)

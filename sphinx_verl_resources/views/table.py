@@ -1,0 +1,154 @@
+"""Tables as docutils nodes, with the structure that ``list-table`` gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+from docutils.utils import column_width
+
+from .marks import verl_marks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Characters; limits what a column may claim of a page that is 80 to 200 characters wide.
+MIN_WIDTH, MAX_WIDTH = 4, 60
+#: A cell with a long name, which may go on in the next line.
+PATH_CLASS = "verl-path"
+#: A mark that has no number yet.
+MARK_WIDTH = len(" [00]")
+
+
+@dataclass
+class Cell:
+    """One cell: pieces of text, each with the address it links to or None, and marks behind them.
+
+    Attributes:
+        pieces: text and address.
+        marks: pairs of a printed mark and the id it refers to on the same page.
+        remarks: names of remarks of the analysis, whose marks are numbered when the page is written.
+        links: what leads to other pages, behind the pieces; resolved when all pages have been read.
+        anchor: an id that links can point at.
+        classes: for the style sheet.
+        strong: whether it stands out, as a total does.
+    """
+
+    pieces: list[tuple[str, str | None]]
+    marks: Sequence[tuple[str, str]] = ()
+    anchor: str = ""
+    classes: tuple[str, ...] = ()
+    strong: bool = False
+    remarks: Sequence[str] = ()
+    links: Sequence[nodes.Element] = ()
+
+    @classmethod
+    def of(cls, text: str, remarks: Sequence[str] = ()) -> Cell:
+        """A cell of plain text."""
+        return cls([(text, None)], remarks=remarks)
+
+    @classmethod
+    def number(cls, text: str) -> Cell:
+        """A cell whose text is a number."""
+        return cls([(text, None)], classes=("num",))
+
+    @property
+    def text(self) -> str:
+        """What a reader sees, without marks."""
+        return ", ".join([*(text for text, _ in self.pieces), *(link.astext() for link in self.links)])
+
+    @property
+    def width(self) -> int:
+        """Characters that the cell takes on one line."""
+        marks = sum(len(mark) + 1 for mark, _ in self.marks)
+        text = self.text
+        width = len(text) if text.isascii() else column_width(text)
+        return width + marks + MARK_WIDTH * len(self.remarks)
+
+
+def empty_table(name: str) -> nodes.table:
+    """A table of a class of ours that waits for its rows.
+
+    It stands in the page from the start, so that a label before it, its number and its caption work as they
+    do for any other table.
+    """
+    # In LaTeX a table of any height may break over pages.
+    return nodes.table(classes=[name, "longtable", "colwidths-given"])
+
+
+def is_ours(table: nodes.table) -> bool:
+    """Whether a directive of ours made a table."""
+    return any(name.startswith("verl-") for name in table["classes"])
+
+
+def one_cell(*content: nodes.Node) -> nodes.tgroup:
+    """The inside of a table that says why it has no rows."""
+    return nodes.tgroup(
+        "",
+        nodes.colspec(colwidth=MAX_WIDTH),
+        nodes.tbody("", nodes.row("", nodes.entry("", *content))),
+        cols=1,
+    )
+
+
+def table_group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]]) -> nodes.tgroup:
+    """Columns with real widths, a header row and a body.
+
+    The widths count characters: the text builder wraps at them, LaTeX and browsers divide the line by them.
+    """
+    group = nodes.tgroup(cols=len(headings))
+    first = [heading if isinstance(heading, Cell) else Cell.of(heading) for heading in headings]
+    for column in zip(first, *rows, strict=True):
+        width = min(max(MIN_WIDTH, *(cell.width for cell in column)), MAX_WIDTH)
+        group += nodes.colspec(colwidth=width)
+    group += nodes.thead("", _row(first))
+    body = nodes.tbody()
+    body.extend(_row(cells) for cells in rows)
+    group += body
+    return group
+
+
+def rows_of(group: nodes.tgroup) -> list[nodes.row]:
+    """The rows of a table's body."""
+    bodies = (child for child in group if isinstance(child, nodes.tbody))
+    return [row for body in bodies for row in body if isinstance(row, nodes.row)]
+
+
+def add_remarks(element: nodes.Element, remarks: Sequence[str]) -> None:
+    """Put the marks of remarks, still to be numbered, behind what an element holds."""
+    if remarks:
+        element += verl_marks("", remarks=list(remarks))
+
+
+def _add_marks(element: nodes.Element, marks: Sequence[tuple[str, str]]) -> None:
+    """Put marks behind what an element holds; without an id one is text between marks."""
+    for mark, target in marks:
+        if target:
+            element += nodes.Text(" ")
+            element += nodes.reference("", mark, refid=target, internal=True, classes=["verl-mark"])
+        else:
+            element += nodes.Text(mark)
+
+
+def _row(cells: Sequence[Cell]) -> nodes.row:
+    row = nodes.row()
+    for cell in cells:
+        entry = nodes.entry(classes=list(cell.classes))
+        paragraph = nodes.paragraph()
+        if cell.anchor:
+            # A row cannot carry an id that LaTeX can reach, a target in its first cell can.
+            paragraph += nodes.target("", "", ids=[cell.anchor])
+        text_parent: nodes.Element = nodes.strong() if cell.strong else paragraph
+        for index, (text, address) in enumerate(cell.pieces):
+            if index:
+                text_parent += nodes.Text(", ")
+            text_parent += nodes.reference("", text, refuri=address) if address else nodes.Text(text)
+        if cell.strong and cell.text:
+            paragraph += text_parent
+        paragraph += cell.links
+        _add_marks(paragraph, cell.marks)
+        add_remarks(paragraph, cell.remarks)
+        entry += paragraph
+        row += entry
+    return row

@@ -1,0 +1,148 @@
+"""The form: a sentence where no script runs, and the file that the script looks everything up in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+
+from ..estimator.grid import VERDICTS
+from ..estimator.phases import LABELS
+from ..estimator.versions import CURRENT, version_text
+from ..i18n import N_, _, plural
+from .drawing import COLOURS
+from .estimate import VERDICTS as SENTENCES
+from .file_names import FORM_CLASS, GRID_CLASS, grid_path
+from .sentences import fill
+from .settings import flat_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..estimator.grid import Axes, GridCells
+
+#: What the script finds the grids under.
+_REGISTRY = "(globalThis.verlWhatIf ??= {})"
+_PLAN = ("verl-resources", "plan")
+#: What stands in the form when it opens, if it is among the choices.
+_FIRST = {"gpu": "H100", "count": 8, "tokens": 16384, "offload": "all"}
+_OFFLOADS = {"none": N_("nothing"), "all": N_("parameters and optimizer")}
+_NO_LORA, _LORA = N_("none"), N_("rank {rank}")
+
+
+def form(name: str, axes: Axes) -> nodes.container:
+    """What stands for the form until a script makes it."""
+    model, gpu = axes.models[len(axes.models) // 2], _first(axes.gpus, _FIRST["gpu"])
+    asked = {"--model": model, "--task": axes.tasks[0], "--gpu": axes.gpus[gpu]}
+    command = " ".join((*_PLAN, *(word for pair in asked.items() for word in pair)))
+    text = fill(
+        _(
+            "With JavaScript, a form stands here that looks up whether a model fits: by GPU, number of GPUs, "
+            "task, tokens per GPU, offloading and LoRA. Without it, the tables of this page say most of it, "
+            "and {command} computes the rest; {help} says what else it takes."
+        ),
+        command=nodes.literal("", command),
+        help=nodes.literal("", " ".join((*_PLAN, "--help"))),
+    )
+    return nodes.container("", nodes.paragraph("", "", *text), classes=[FORM_CLASS, GRID_CLASS + name])
+
+
+def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The name of a grid, and path and text of its file; all follow from the content alone.
+
+    Args:
+        axes: what can be chosen.
+        cells: what is looked up.
+        settings: what holds for all cells, to be shown.
+    """
+    data = {
+        "choices": _choices(axes),
+        "offered": cells.offered,
+        "cards": cells.cards,
+        "phases": [_(LABELS[name]) for name in cells.phases],
+        "verdicts": [[_(part) for part in SENTENCES[verdict]] for verdict in VERDICTS],
+        "reasons": cells.reasons,
+        "cells": {
+            "verdict": cells.verdicts,
+            "peak": cells.peaks,
+            "low": cells.lows,
+            "high": cells.highs,
+            "binding": cells.bindings,
+            "totals": cells.totals,
+        },
+        "words": _words(settings),
+        "colours": {"bar": COLOURS["weights"], "over": COLOURS["gradients"]},
+    }
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    name = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return name, grid_path(name), f'{_REGISTRY}["{name}"]={text};\n'
+
+
+def _choices(axes: Axes) -> list[dict[str, Any]]:
+    """The fields of the form: what each offers, and what stands first.
+
+    They come in the order of the cells, but for the GPU, of which the cells have fewer than names.
+
+    ``values`` are what the address of the page says, ``labels`` what people read.
+    """
+    loras = [_(_LORA).format(rank=rank) if rank else _(_NO_LORA) for rank in axes.loras]
+    counts = [plural("{count} GPU", "{count} GPUs", count).format(count=count) for count in axes.counts]
+    return [
+        _choice("model", _("Model"), axes.models, axes.models),
+        _choice("gpu", _("GPU"), axes.gpus, axes.gpus),
+        _choice("count", _("Number of GPUs"), axes.counts, counts),
+        _choice("task", _("Task"), axes.tasks, axes.tasks),
+        _choice("tokens", _("Tokens per GPU"), axes.tokens, [f"{count:,}" for count in axes.tokens]),
+        _choice("offload", _("Offloaded"), axes.offloads, [_(_OFFLOADS[name]) for name in axes.offloads]),
+        _choice("lora", _("LoRA"), axes.loras, loras),
+    ]
+
+
+def _choice(name: str, label: str, values: Sequence[Any], labels: Sequence[str]) -> dict[str, Any]:
+    first = len(values) // 2 if name == "model" else _first(values, _FIRST.get(name))
+    return {
+        "name": name,
+        "label": label,
+        "values": [str(value) for value in values],
+        "labels": list(labels),
+        "first": first,
+    }
+
+
+def _first(values: Sequence[Any], wanted: Any) -> int:
+    return values.index(wanted) if wanted in values else 0
+
+
+def _words(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The sentences of the script."""
+    return {
+        "title": _("What if"),
+        "gib": "{size} GiB",
+        "answer": _("{verdict} {reason}"),
+        "range": _("range {low} to {high}"),
+        "binding": _("Binding phase: {phase}."),
+        "bindingRow": _("{phase} (binding phase)"),
+        "outside": _("Outside the grid."),
+        "noEstimate": _("There is no estimate for this combination: {reason}."),
+        "strange": _(
+            "The address of this page asks for what the form does not have: {asked}. Its own choice stands "
+            "there instead."
+        ),
+        "caption": _("Memory per GPU, phase by phase"),
+        "phase": _("Phase"),
+        "total": _("Total (GiB)"),
+        "offers": _("the GPU offers {capacity}"),
+        "over": _("{size} (+{over})"),
+        "hatched": _("Hatched: more than the GPU offers."),
+        "drawing": _("{title}. {sizes}"),
+        "part": _("{part} {size}"),
+        "between": _("; "),
+        "fixed": _(
+            "Computed with FSDP, gradient checkpointing, no padding and a dynamic batch size; the rollout "
+            "engine takes as many GPUs for a replica as it needs. Megatron lies outside the grid. What is "
+            "not chosen has the default of verl {version}, and:"
+        ).format(version=version_text(CURRENT)),
+        "settings": flat_yaml(settings),
+    }

@@ -1,0 +1,257 @@
+"""What every drawing keeps: contrast, size, escaped text, nothing beyond its edges."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from bs4 import BeautifulSoup
+
+from sphinx_verl_resources.analysis.waterfall import Bar
+from sphinx_verl_resources.catalog.models.run import Measured
+from sphinx_verl_resources.cli.data import load_paths, load_registries
+from sphinx_verl_resources.estimator.backtest import score
+from sphinx_verl_resources.estimator.case import request_of_run
+from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.estimator.planner import task_settings
+from sphinx_verl_resources.estimator.request import EstimateError, Request
+from sphinx_verl_resources.estimator.savings import savings
+from sphinx_verl_resources.units import GIB
+from sphinx_verl_resources.views.accuracy_plot import SHAPES, accuracy_plot, log_marks, plotted
+from sphinx_verl_resources.views.drawing import (
+    COLOURS,
+    DARK,
+    FONT,
+    WIDTH,
+    axis,
+    clip,
+    drawing,
+    headings,
+    text_beside,
+    ticks,
+    width_of,
+)  # fmt: skip
+from sphinx_verl_resources.views.estimate import column_sums
+from sphinx_verl_resources.views.phase_chart import GROUPS, phase_chart
+from sphinx_verl_resources.views.savings import savings_chart
+from sphinx_verl_resources.views.waterfall_chart import waterfall_chart
+
+FACTS = load_registries([])
+NASTY = "<b>&\"'</title>"
+#: White, the stripes of sphinx_rtd_theme, and the dark pages of furo and pydata.
+PAGES = ("#ffffff", "#f3f6f6", "#131416", "#14181e")
+CONFIG = {"algorithm.adv_estimator": "gae", "actor_rollout_ref.actor.use_kl_loss": True}
+#: Most bytes of a drawing.
+MOST = 6000
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("part", COLOURS)
+def test_colours_are_seen_on_every_page_and_letters_on_them(part):
+    assert {page: contrast(COLOURS[part], page) >= 3 for page in PAGES} == dict.fromkeys(PAGES, True)
+    assert contrast(COLOURS[part], "#ffffff" if part in DARK else "#000000") >= 4.5
+
+
+def soup(chart) -> BeautifulSoup:
+    return BeautifulSoup(chart.astext().replace("<<id>>", "x"), "html.parser")
+
+
+def check(chart) -> BeautifulSoup:
+    """What holds for every drawing."""
+    source = chart.astext()
+    assert len(source.replace("<<id>>", "verl-chart-" + 40 * "x").encode()) <= MOST
+    found = soup(chart)
+    for element in found.find_all(True):
+        assert element.name not in {"style", "script"}
+        for name, value in element.attrs.items():
+            assert name not in {"style", "onload"}
+            assert not re.search(r"\d\.\d\d|px|nan|inf", str(value)) or name == "stroke-opacity", value
+    assert [element.name for element in found.find_all(id=True)][:2] == ["title", "desc"]
+    assert found.svg["aria-labelledby"] == "x-title x-desc"
+    assert found.svg["role"] == "img"
+    assert {"width", "height"}.isdisjoint(found.svg.attrs)
+    return found
+
+
+def test_drawings_are_small_for_every_run():
+    drawn = 0
+    for run in load_paths([]).runs.values():
+        if run.settings:
+            request = request_of_run(run, FACTS)
+            check(phase_chart(estimate(request, FACTS), run.short_name, run.measured))
+            check(savings_chart(savings(request, FACTS), run.short_name))
+            drawn += 1
+    assert drawn > 40
+
+
+def test_drawings_are_small_for_every_architecture():
+    drawn = 0
+    for architecture in FACTS.architectures:
+        try:
+            found = estimate(Request(architecture.hf_id, task_settings("PPO"), 1, "H100"), FACTS)
+        except EstimateError:
+            continue
+        check(phase_chart(found, architecture.name, Measured(gib=100.0, counter="not-stated")))
+        drawn += 1
+    assert drawn > 20
+
+
+@pytest.fixture(scope="module")
+def critic():
+    return estimate(Request("Qwen/Qwen2.5-32B-Instruct", CONFIG, 8, "H100"), FACTS)
+
+
+def lengths(element) -> list[tuple[int, int]]:
+    """Where the bars of a path begin, and how long they are."""
+    return [(int(x), int(long)) for x, long in re.findall(r"M(\d+) [\d.]+h(\d+)", element["d"])]
+
+
+def test_bars_end_at_the_totals(critic):
+    found = check(phase_chart(critic, "x", None))
+    top = ticks(critic.high / GIB)[-1] * GIB
+    bars = [path for path in found.select(':not(g) > path[stroke-width="16"]') if "url" not in path["stroke"]]
+    ends: dict[str, int] = {}
+    for path in bars:
+        for y, (x, long) in zip(re.findall(r"M\d+ ([\d.]+)h", path["d"]), lengths(path), strict=True):
+            ends[y] = max(ends.get(y, 0), x + long)
+    assert list(
+        dict(sorted(ends.items(), key=lambda item: float(item[0]))[: len(critic.phases)]).values()
+    ) == [round(phase.total * WIDTH / top) for phase in critic.phases]
+    for phase in critic.phases:
+        assert sum(column_sums(phase).values()) == pytest.approx(phase.total)
+
+
+def test_every_column_has_its_colour():
+    from sphinx_verl_resources.views.estimate import COLUMNS, ENGINE, OTHER, OUTSIDE
+
+    drawn = [column for _letter, _name, columns in GROUPS.values() for column in columns]
+    assert sorted(drawn) == sorted([*COLUMNS, ENGINE, OTHER, OUTSIDE])
+
+
+def test_what_does_not_fit_is_hatched_and_says_by_how_much(critic):
+    found = check(phase_chart(critic, "x", None))
+    over = [phase.total - critic.capacity for phase in critic.phases if phase.total > critic.capacity]
+    texts = [item.get_text() for item in found.select("text")]
+    assert [text.split(", ")[1] for text in texts if text.endswith(" over")] == [
+        f"+{excess / GIB:.1f} GiB over" for excess in over
+    ]
+    (hatched,) = found.select('path[stroke="url(#x-over)"]')
+    assert len(lengths(hatched)) == len(over) > 0
+    assert found.select_one("pattern#x-over")
+    assert f"The GPU offers {critic.capacity / GIB:.1f} GiB" in texts
+
+
+def test_without_a_capacity_there_is_no_line():
+    found = estimate(Request("Qwen/Qwen2.5-7B", CONFIG, 8), FACTS)
+    assert found.capacity is None
+    for chart in (
+        phase_chart(found, "x", None),
+        savings_chart(savings(Request("Qwen/Qwen2.5-7B", CONFIG, 8), FACTS), "x"),
+    ):
+        assert "offers" not in check(chart).get_text()
+
+
+@pytest.mark.parametrize(
+    ("counter", "words"),
+    [("device", "in use on the GPU"), ("torch-max-allocated", "PyTorch only"), ("not-stated", "not stated")],
+)
+def test_a_measured_value_says_what_it_counts(critic, counter, words):
+    found = check(phase_chart(critic, "x", Measured(gib=60.0, counter=counter)))
+    (label,) = [item for item in found.select("text") if item.get_text().startswith("Measured")]
+    assert words in label.get_text()
+    assert "60.0 GiB" in [item.get_text() for item in found.select("g text")]
+    assert f"M0 {int(label['y']) + 13}H" in str(found)
+    assert "Measured" not in check(phase_chart(critic, "x", Measured(host_ram_gib=98))).get_text()
+
+
+def test_texts_are_escaped(critic):
+    bars = [Bar(NASTY, "total", 0, 1e9)]
+    for chart in (phase_chart(critic, NASTY, None), waterfall_chart(bars, NASTY)):
+        found = check(chart)
+        assert found.title.get_text() == NASTY
+        assert not found.select("b")
+    assert found.select_one("text").get_text() == NASTY
+
+
+@pytest.mark.parametrize("name", ["W" * 200, "x" * 200, "权" * 200, "i l " * 50])
+def test_long_names_stay_inside_and_are_told_in_full(name):
+    found = check(waterfall_chart([Bar(name, "total", 0, 1e9)], name))
+    label, value = (item.get_text() for item in found.select("text"))
+    assert label.endswith("…")
+    assert width_of(label) + width_of(value) <= WIDTH
+    assert name in found.desc.get_text()
+
+
+def test_names_that_fit_are_whole():
+    assert clip("Update: backward (binding)", WIDTH / 2) == "Update: backward (binding)"
+    assert "…" not in headings([(FONT, "Update: backward (binding)", "169.1 GiB, +90.0 GiB over", True)])
+
+
+@pytest.mark.parametrize("most", [1e-3, 0.07, 1, 3.3, 79.2, 100, 1234.5, 9.9e6])
+def test_ticks_are_round_and_few(most):
+    found = ticks(most)
+    assert found[0] == 0
+    assert found[-2] < most <= found[-1] * (1 + 1e-9)
+    assert 2 <= len(found) <= 6
+    assert max(len(f"{mark:.9f}".replace(".", "").strip("0")) for mark in found) <= 3
+    assert axis(0, found, "GiB").count("<text") == len(found)
+
+
+@pytest.mark.parametrize("x", [0, 5, 240, 478, 480])
+def test_the_words_of_a_line_stay_inside(x):
+    label = "The GPU offers 79.1 GiB"
+    found = BeautifulSoup(text_beside(x, label), "html.parser").find("text")
+    at = float(found.get("x", 0))
+    before = {"middle": 0.5, "end": 1, None: 0}[found.get("text-anchor")] * width_of(label)
+    assert at - before >= 0
+    assert at - before + width_of(label) <= WIDTH
+
+
+def test_a_drawing_without_parts_is_one():
+    assert check(drawing("x", "y", 10.04, [])).svg["viewbox"] == "0 0 480 10"
+
+
+def test_the_plot_has_a_point_and_a_range_for_each_case_that_counts():
+    from sphinx_verl_resources.catalog.cases import load_cases
+    from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
+    from sphinx_verl_resources.diagnostics import Location
+
+    files = take_snapshot(bundled_directory(), [], Location("x")).cases
+    cases = [entry.case for entry in load_cases(files).by_id.values()]
+    scores = [score(case, FACTS) for case in cases]
+    shown = plotted(scores)
+    assert 10 < len(shown) < len(scores)
+    assert all(item.case.is_scored and item.observed and item.computed for item in shown)
+    found = check(accuracy_plot(shown, "x"))
+    for group, (paint, shape) in SHAPES.items():
+        own = [item for item in shown if item.group == group]
+        points = [
+            path
+            for path in found.select(":not(g) > path")
+            if shape in path["d"] and paint.split('"')[1] in str(path)
+        ]
+        assert sum(path["d"].count("M") for path in points) == len(own), group
+        ranges = [
+            path
+            for path in found.select(":not(g) > path")
+            if re.fullmatch(r"(M\d+ \d+V\d+)+", path["d"]) and paint.split('"')[1] in str(path)
+        ]
+        assert sum(path["d"].count("M") for path in ranges) == len(own), group
+    assert len({shape for _, shape in SHAPES.values()} | {"round", "square"}) == 5
+
+
+def test_marks_of_a_logarithmic_axis_hold_all_values():
+    for least, most in ((1, 1), (0.3, 0.31), (10, 10), (3, 4000)):
+        found = log_marks(least, most)
+        assert found[0] <= least <= most <= found[-1]
+        assert len(found) > 1
