@@ -11,7 +11,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.sphinx_ext.assets import STATIC
 from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
-from sphinx_verl_resources.sphinx_ext.transforms import is_chart
+from sphinx_verl_resources.views.drawing import verl_chart
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def row(name: str, content: bytes, about: str) -> list[Cell]:
 def drawn(env: BuildEnvironment) -> Iterator[str]:
     """Every drawing of every page."""
     for docname in sorted(env.found_docs):
-        for chart in env.get_doctree(docname).findall(is_chart):
-            yield chart.astext()
+        for chart in env.get_doctree(docname).findall(verl_chart):
+            yield chart["drawing"].svg(chart["ids"][0])
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -25,17 +25,7 @@ from .page_data import add_page_data
 from .page_files import link_downloads, load_scripts, write_files
 from .run_index import in_this_language
 from .text import SplitTables
-from .transforms import (
-    DrawCharts,
-    IdsOfOneFile,
-    LeaveOutCharts,
-    LeaveOutChartsOfBooks,
-    NumberRemarks,
-    NumberRemarksOfOneFile,
-    RenderRuns,
-    RenderRunsOfOneFile,
-    SectionsToCaptions,
-)
+from .transforms import NumberRemarks, RenderRuns, SectionsToCaptions, UniqueIds
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -53,13 +43,8 @@ ENV_VERSION = 6
 MANY_PAGES = 5
 
 POST_TRANSFORMS = (
-    IdsOfOneFile,
-    DrawCharts,
-    LeaveOutCharts,
-    LeaveOutChartsOfBooks,
-    NumberRemarksOfOneFile,
+    UniqueIds,
     NumberRemarks,
-    RenderRunsOfOneFile,
     RenderRuns,
     FitTables,
     SplitTables,

@@ -12,6 +12,7 @@ from docutils import nodes
 
 from ..i18n import _
 from ..views.details import verl_details, verl_summary
+from ..views.drawing import verl_chart
 from ..views.fit import TABLE_CLASS as FIT_CLASS
 from ..views.table import is_ours
 from .transforms import OnOurPages, RenderRuns, ancestors
@@ -151,6 +152,18 @@ def _visit_summary(self: HTML5Translator, node: nodes.Element) -> None:
     self.body.append(self.starttag(node, "summary", ""))
 
 
+def _visit_chart(self: HTML5Translator, node: verl_chart) -> None:
+    # Many readers of electronic books know no SVG within text.
+    if self.builder.name != "epub":
+        self.body.append(self.starttag(node, "div", CLASS="docutils container"))
+        self.body.append(f"{node['drawing'].svg(node['ids'][0])}</div>\n")
+    raise nodes.SkipNode
+
+
+def _leave_out(self: nodes.NodeVisitor, node: verl_chart) -> None:
+    raise nodes.SkipNode
+
+
 def _closing(tag: str) -> Callable[[HTML5Translator, nodes.Element], None]:
     def depart(self: HTML5Translator, node: nodes.Element) -> None:
         self.body.append(f"</{tag}>\n")
@@ -165,5 +178,7 @@ def register_html(app: Sphinx) -> None:
     app.add_node(verl_scroll, html=(_visit_scroll, _closing("div")))
     app.add_node(verl_details, html=(_visit_details, _closing("details")))
     app.add_node(verl_summary, html=(_visit_summary, _closing("summary")))
+    left_out = (_leave_out, None)
+    app.add_node(verl_chart, html=(_visit_chart, None), latex=left_out, xml=left_out)
     for transform in (AccessibleTables, UnfoldDetails):
         app.add_post_transform(transform)

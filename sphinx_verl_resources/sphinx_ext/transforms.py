@@ -12,7 +12,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from ..catalog.names import row_id
 from ..diagnostics import Code
 from ..views.details import verl_details
-from ..views.drawing import CHART_CLASS, ID
+from ..views.drawing import verl_chart
 from ..views.marks import verl_marks, verl_remarks
 from ..views.remarks import Numbering
 from ..views.table import is_ours
@@ -74,11 +74,6 @@ def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
         parent = parent.parent
 
 
-def is_chart(node: nodes.Element) -> bool:
-    """Whether a node is one of our drawings."""
-    return isinstance(node, nodes.container) and CHART_CLASS in node["classes"]
-
-
 def ids_of(document: nodes.document) -> set[str]:
     """Every id of a document."""
     return {id_ for node in document.findall(nodes.Element) for id_ in node["ids"]}
@@ -93,45 +88,40 @@ class OnOurPages(SphinxPostTransform):
             super().apply(**kwargs)
 
 
-class PagesApart(OnOurPages):
-    """A transform that gives ids, which count for one page each."""
+class ForHtml(SphinxPostTransform):
+    """A transform of HTML, which can be asked whether the builder writes HTML."""
 
-    def id_space(self, node: nodes.Node) -> str:
-        """The page that a node comes from, also where a builder has put all pages into one document.
+    formats = ("html",)
 
-        Such a builder notes the page in each section; the parents of what it has moved are not reliable.
+
+class JoinedPages(OnOurPages):
+    """A transform of a document in which a builder may have joined many pages."""
+
+    def page_of(self, node: nodes.Node) -> str:
+        """Return the page that a node comes from.
+
+        Builders note the page in each section that they move; the parents of moved nodes are not reliable.
         """
         named = (str(parent["docname"]) for parent in ancestors(node) if "docname" in parent)
         return next(named, self.env.docname)
 
-
-class PagesJoined(PagesApart):
-    """The same for HTML, where an id counts for the whole file, however many pages are joined in it."""
-
-    formats = ("html",)
-
     def id_space(self, node: nodes.Node) -> str:
-        """All pages share one."""
-        return ""
+        """Return where an id must be unique: in a file of HTML, otherwise on the page."""
+        # The one public way to learn the builder's format: a transform's `app` is deprecated since Sphinx 9.
+        return "" if ForHtml(self.document).is_supported() else self.page_of(node)
 
 
-def is_own(id_: str, node: nodes.Element) -> bool:
-    """Whether an id is one of those that directives of ours have made up."""
-    if isinstance(node, (nodes.table, nodes.target)) or is_chart(node):
-        return id_.startswith("verl-")
-    return isinstance(node, verl_details)
+class UniqueIds(JoinedPages):
+    """Renames those ids of our own that several pages in one file of HTML have.
 
-
-class IdsOfOneFile(PagesJoined):
-    """Gives another id to a table, drawing or note of ours whose id another page in the same file has.
-
-    Directives keep ids apart on each page; what pages are joined in one file they cannot know.
+    Directives keep ids apart on each page, but cannot know the pages that a builder joins.
     """
 
     default_priority = BEFORE_ROWS
+    formats = ("html",)
 
     def run(self, **kwargs: Any) -> None:
-        """Change ids, and the links to them from the same page."""
+        """Rename the ids, and the links to them from the same page."""
         if next(self.document.findall(addnodes.start_of_file), None) is None:
             return
         every, seen = ids_of(self.document), set[str]()
@@ -141,52 +131,24 @@ class IdsOfOneFile(PagesJoined):
                 if id_ in seen and is_own(id_, node):
                     new = free_name(id_, every)
                     every.add(new)
-                    changed[PagesApart.id_space(self, node), id_] = node["ids"][index] = new
+                    changed[self.page_of(node), id_] = node["ids"][index] = new
                 seen.add(id_)
         for link in self.document.findall(nodes.reference):
             if "refid" in link:
-                link["refid"] = changed.get((PagesApart.id_space(self, link), link["refid"]), link["refid"])
+                link["refid"] = changed.get((self.page_of(link), link["refid"]), link["refid"])
 
 
-class DrawCharts(OnOurPages):
-    """Gives each drawing its id, once ids are those of the file."""
-
-    default_priority = IdsOfOneFile.default_priority + 1
-    formats = ("html",)
-
-    def run(self, **kwargs: Any) -> None:
-        """Replace what stands for the id."""
-        for chart in filter(is_chart, self.document.findall(nodes.Element)):
-            for raw in list(chart.findall(nodes.raw)):
-                raw.replace_self(nodes.raw("", raw.astext().replace(ID, chart["ids"][0]), format="html"))
+def is_own(id_: str, node: nodes.Element) -> bool:
+    """Return whether a directive of ours has made up an id."""
+    if isinstance(node, (nodes.table, nodes.target, verl_chart)):
+        return id_.startswith("verl-")
+    return isinstance(node, verl_details)
 
 
-class LeaveOutCharts(OnOurPages):
-    """Leaves out the drawings that have no id yet: those of what is no page of HTML.
-
-    The table behind a drawing says the same.
-    """
-
-    default_priority = DrawCharts.default_priority + 1
-
-    def run(self, **kwargs: Any) -> None:
-        """Look at each drawing."""
-        for chart in list(filter(is_chart, self.document.findall(nodes.Element))):
-            if ID in chart.astext():
-                chart.parent.remove(chart)
-
-
-class LeaveOutChartsOfBooks(LeaveOutCharts):
-    """The same for electronic books: many of their readers know no SVG within text."""
-
-    default_priority = DrawCharts.default_priority - 1
-    builders = ("epub",)
-
-
-class NumberRemarks(PagesApart):
+class NumberRemarks(JoinedPages):
     """Numbers the remarks of each page by the order of their marks, and lists each remark once."""
 
-    default_priority = BEFORE_ROWS
+    default_priority = BEFORE_ROWS + 1
 
     def run(self, **kwargs: Any) -> None:
         """Replace each placeholder, in the order of the document."""
@@ -194,22 +156,16 @@ class NumberRemarks(PagesApart):
             node for node in self.document.findall() if isinstance(node, (verl_marks, verl_remarks))
         ]
         taken = ids_of(self.document) if placeholders else set()
-        pages: dict[str, Numbering] = {}
+        spaces: dict[str, Numbering] = {}
         for node in placeholders:
-            numbering = pages.setdefault(self.id_space(node), Numbering(taken))
+            numbering = spaces.setdefault(self.id_space(node), Numbering(taken))
             if isinstance(node, verl_marks):
                 numbering.mark(node)
             else:
                 numbering.list(node)
 
 
-class NumberRemarksOfOneFile(PagesJoined, NumberRemarks):
-    """The same for HTML."""
-
-    default_priority = NumberRemarks.default_priority - 1
-
-
-class RenderRuns(PagesApart):
+class RenderRuns(JoinedPages):
     """Fills in the rows.
 
     Runs after references are resolved and ``only`` is decided, so that nothing of that walks through
@@ -219,16 +175,16 @@ class RenderRuns(PagesApart):
     default_priority = 300
 
     def run(self, **kwargs: Any) -> None:
-        """Replace each placeholder; the first row of a run on a page is the one that links lead to."""
+        """Replace each placeholder; the first row of a run in an id space is the one that links lead to."""
         placeholders = list(self.document.findall(verl_runs))
         taken = ids_of(self.document) if placeholders else set()
         targets: dict[str, set[str]] = {}
         for number, node in enumerate(placeholders, 1):
-            on_page = targets.setdefault(self.id_space(node), set())
+            reached = targets.setdefault(self.id_space(node), set())
             free = (run_id for run_id in node["runs"] if row_id(run_id) not in taken)
-            anchors = set(free) - on_page
-            on_page |= anchors
-            self._fill(node, anchors, on_page, number)
+            anchors = set(free) - reached
+            reached |= anchors
+            self._fill(node, anchors, reached, number)
 
     def _fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> None:
         from ..views.runs import runs_rows
@@ -251,9 +207,3 @@ class RenderRuns(PagesApart):
         if notes is not None:
             notes.source, notes.line = table.source, table.line
             table.parent.insert(table.parent.index(table) + 1, notes)
-
-
-class RenderRunsOfOneFile(PagesJoined, RenderRuns):
-    """The same for HTML."""
-
-    default_priority = RenderRuns.default_priority - 1

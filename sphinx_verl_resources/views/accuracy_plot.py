@@ -10,12 +10,10 @@ from ..estimator.backtest import EASYR1, GROUPS
 from ..estimator.ranges import LOGGED, OTHER, TRAINING
 from ..i18n import _, plural
 from ..units import GIB, plain, share
-from .drawing import BAR, COLOURS, FONT, LINE, WIDTH, drawing, flowing, path, text
+from .drawing import BAR, COLOURS, FONT, LINE, WIDTH, Drawing, flowing, path, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from docutils import nodes
 
     from ..estimator.backtest import Score
 
@@ -52,7 +50,7 @@ def plotted(scores: Iterable[Score]) -> list[Score]:
     return [item for item in scores if item.case.is_scored and item.deviation is not None and item.computed]
 
 
-def accuracy_plot(scores: Sequence[Score], title: str) -> nodes.container:
+def accuracy_plot(scores: Sequence[Score], title: str) -> Drawing:
     """A point for each case with its range as an upright line; on the slope both values are the same.
 
     Args:
@@ -79,7 +77,7 @@ def accuracy_plot(scores: Sequence[Score], title: str) -> nodes.container:
     ]
     inside = sum(item.inside is True for item in scores) / len(scores)
     described.append(_("{share} of the observed values inside the range").format(share=share(inside)))
-    return drawing(title, _("; ").join(described), height, [*parts, legend])
+    return Drawing(title, _("; ").join(described), height, (*parts, legend))
 
 
 def log_marks(least: float, most: float) -> tuple[float, ...]:

@@ -1,12 +1,13 @@
-"""What all drawings are made of: inline SVG that takes colour and font of the text from the page.
+"""Charts as inline SVG, which takes colours and fonts from the page, and the shapes that all charts share.
 
-No style attributes and no style sheet, so that a strict content security policy lets them through; no size in
-pixels, so that they are as wide as the page. A label says what a colour says.
+A chart has no style attribute and no style sheet, so that a strict content security policy lets it through.
+It has no size in pixels, so that it is as wide as the page. Labels repeat what colours say.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 CHART_CLASS = "verl-chart"
-#: Stands for the id of the drawing until the page is written; escaped text cannot hold it.
-ID = "<<id>>"
 #: Colours that keep a contrast of 3 to 1 with white and with the dark backgrounds of the common themes.
 COLOURS = {
     "weights": "#5160ae",
@@ -40,22 +39,60 @@ LINE, BAR, ROW = 20, 16, 44
 _WIDE, _CAPITAL, _NARROW, _OTHER = 1.0, 0.75, 0.38, 0.61
 
 
-def drawing(title: str, description: str, height: float, parts: Iterable[str]) -> nodes.container:
-    """A drawing; whoever puts it on a page gives the container an id, and a table with the same numbers.
+@dataclass(frozen=True)
+class Hatched:
+    """Bars that are hatched, because they are over a capacity.
 
-    Args:
-        title: its name.
-        description: what can be seen, with the numbers.
-        height: in units.
-        parts: SVG.
+    Attributes:
+        d: the path through their middles.
     """
-    svg = (
-        f'<svg viewBox="0 0 {WIDTH} {short(height)}" role="img" aria-labelledby="{ID}-title {ID}-desc" '
-        f'font-size="{FONT}" font-family="inherit" fill="currentColor">'
-        f'<title id="{ID}-title">{escape(title)}</title><desc id="{ID}-desc">{escape(description)}</desc>'
-        f"{''.join(parts)}</svg>"
-    )
-    return nodes.container("", nodes.raw("", svg, format="html"), classes=[CHART_CLASS])
+
+    d: str
+
+    def svg(self, pattern: str) -> str:
+        """Return the path and its pattern, whose id is unique on the page."""
+        return (
+            f'<pattern id="{pattern}" width="6" height="6" patternUnits="userSpaceOnUse" '
+            'patternTransform="rotate(45)"><path d="M0 0v6" stroke="currentColor" stroke-width="2"/>'
+            f"</pattern>{path(self.d, thick(f'url(#{pattern})'))}"
+        )
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart. Whoever puts it on a page adds a table with the same numbers.
+
+    Attributes:
+        title: its name.
+        description: the content in words, with the numbers.
+        height: in units.
+        parts: SVG elements, in the order in which they are painted.
+    """
+
+    title: str
+    description: str
+    height: float
+    parts: tuple[str | Hatched, ...]
+
+    def svg(self, name: str) -> str:
+        """Return the chart as an SVG element whose ids begin with ``name``."""
+        shapes = (part.svg(f"{name}-over") if isinstance(part, Hatched) else part for part in self.parts)
+        return (
+            f'<svg viewBox="0 0 {WIDTH} {short(self.height)}" role="img" '
+            f'aria-labelledby="{name}-title {name}-desc" '
+            f'font-size="{FONT}" font-family="inherit" fill="currentColor">'
+            f'<title id="{name}-title">{escape(self.title)}</title>'
+            f'<desc id="{name}-desc">{escape(self.description)}</desc>'
+            f"{''.join(shapes)}</svg>"
+        )
+
+
+class verl_chart(nodes.raw):  # noqa: N801 - docutils names nodes in lower case
+    """A chart on a page. Builders that know no visitor for it pass over it as over any raw HTML.
+
+    Attributes:
+        drawing: the chart.
+    """
 
 
 def short(number: float) -> str:
@@ -113,17 +150,6 @@ def letters(found: Iterable[tuple[str, str, Sequence[tuple[float, float]]]]) -> 
             ink = "#fff" if part in DARK else "#000"
             made += f'<text x="{xs}" y="{ys}" fill="{ink}">{letter * len(places)}</text>'
     return f'<g text-anchor="middle" font-size="13">{made}</g>' if made else ""
-
-
-def hatching() -> str:
-    """The pattern of what is over a capacity, for ``HATCHED``."""
-    return (
-        f'<pattern id="{ID}-over" width="6" height="6" patternUnits="userSpaceOnUse" '
-        'patternTransform="rotate(45)"><path d="M0 0v6" stroke="currentColor" stroke-width="2"/></pattern>'
-    )
-
-
-HATCHED = thick(f"url(#{ID}-over)")
 
 
 def ticks(most: float) -> list[float]:

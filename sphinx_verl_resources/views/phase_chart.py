@@ -12,15 +12,14 @@ from .drawing import (
     COLOURS,
     FONT,
     GAP,
-    HATCHED,
     LINE,
     ROW,
     WIDTH,
+    Drawing,
+    Hatched,
     axis,
     bar,
-    drawing,
     flowing,
-    hatching,
     headings,
     letters,
     path,
@@ -34,8 +33,6 @@ from .estimate import ENGINE, OTHER, OUTSIDE, column_sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from docutils import nodes
 
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
@@ -76,7 +73,7 @@ class _Line:
         return self.y + _TOP
 
 
-def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> nodes.container:
+def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Drawing:
     """A bar for each phase; the numbers are those of the table by phase.
 
     Args:
@@ -95,7 +92,7 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> no
     ]
     shown = [_heading(line, capacity) for line in bars]
     y: float = first + len(bars) * ROW
-    parts = []
+    parts: list[str | Hatched] = []
     if measured and found:
         shown.append((y + FONT, _(_COUNTERS[measured.counter]), gib(found), False))
         parts.append(_mark(found * scale, y + _TOP + BAR / 2))
@@ -112,14 +109,15 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> no
     parts += [_whisker(low, high, line.top + BAR + 4) for line in bars if line.peak_phase]
     x, y = signs[-1]
     parts += [_whisker(x, x + BAR, y + BAR / 2), legend]
-    return drawing(title, _description(estimate, measured), height, parts)
+    return Drawing(title, _description(estimate, measured), height, tuple(parts))
 
 
 def _coloured(
     bars: Sequence[_Line], signs: Mapping[str, tuple[float, float]], scale: float, capacity: float | None
-) -> list[str]:
+) -> list[str | Hatched]:
     """All bars and the signs of the legend, what is over the capacity hatched, and their letters."""
-    made, found = [], []
+    made: list[str | Hatched] = []
+    found = []
     for key, (x, top) in signs.items():
         pieces = [*_shapes(key, bars, scale), bar(x, x + BAR, top)]
         made.append(path(pieces, thick(COLOURS[key])))
@@ -128,7 +126,7 @@ def _coloured(
     over = [line for line in bars if capacity and line.phase.total > capacity]
     if capacity and over:
         pieces = [bar(capacity * scale, line.phase.total * scale, line.top) for line in over]
-        made += [hatching(), path(pieces, HATCHED)]
+        made.append(Hatched("".join(pieces)))
     return [*made, letters(found)]
 
 

@@ -12,15 +12,13 @@ from ..units import GIB, MINUS, gib, gib_number, signed
 from .accuracy import VERDICTS
 from .drawing import (
     FONT,
-    HATCHED,
     LINE,
     ROW,
     WIDTH,
+    Drawing,
+    Hatched,
     axis,
     bar,
-    drawing,
-    hatching,
-    path,
     text_beside,
     ticks,
     upright,
@@ -91,14 +89,14 @@ def saving_note() -> nodes.paragraph:
     return nodes.paragraph("", found, classes=["verl-legend"])
 
 
-def savings_chart(found: SavingSteps, title: str) -> nodes.container:
+def savings_chart(found: SavingSteps, title: str) -> Drawing:
     """Each setting takes something off the peak; the numbers are those of the table."""
     capacity = found.start.capacity
     lines = _lines(found, capacity)
     marks = ticks(max(*(line.end for line in lines), (capacity or 0.0) / GIB))
     scale = WIDTH / marks[-1]
     top = LINE if capacity else 0
-    parts = waterfall_lines(lines, scale, top)
+    parts: list[str | Hatched] = [*waterfall_lines(lines, scale, top)]
     described = [_("{part} {size}").format(part=line.label, size=line.value) for line in lines]
     if capacity:
         label, x = offered(capacity), capacity / GIB * scale
@@ -108,12 +106,12 @@ def savings_chart(found: SavingSteps, title: str) -> nodes.container:
             for line, at in zip(lines, tops, strict=True)
             if line.bold and line.end * scale > x
         ]
-        parts += [hatching(), path(over, HATCHED)] if over else []
+        parts += [Hatched("".join(over))] if over else []
         parts += [text_beside(x, label), upright(x, tops)]
         described.append(label)
     bottom = top + len(lines) * ROW + 2
     parts.append(axis(bottom, marks, "GiB"))
-    return drawing(title, _("; ").join(described), bottom + LINE + 5, parts)
+    return Drawing(title, _("; ").join(described), bottom + LINE + 5, tuple(parts))
 
 
 def _lines(found: SavingSteps, capacity: float | None) -> list[Line]:

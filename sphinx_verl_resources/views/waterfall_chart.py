@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from ..i18n import _
 from ..units import MINUS, gb
-from .drawing import COLOURS, FONT, ROW, WIDTH, bar, drawing, headings, path, thick
+from .drawing import COLOURS, FONT, ROW, WIDTH, Drawing, bar, headings, path, thick
 from .memory import bar_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from docutils import nodes
 
     from ..analysis.waterfall import Bar
 
@@ -51,13 +49,13 @@ class Line:
     bold: bool = False
 
 
-def waterfall_chart(bars: Sequence[Bar], title: str) -> nodes.container:
+def waterfall_chart(bars: Sequence[Bar], title: str) -> Drawing:
     """The analysis of a model as a drawing; the numbers are those of its table."""
     sized = _("{part} {size}")
     sizes = _("; ").join(sized.format(part=bar_label(found), size=_value(found)) for found in bars)
     lines = [_line(found) for found in bars]
     most = max((line.end for line in lines), default=0) or 1
-    return drawing(title, sizes, ROW * len(lines), waterfall_lines(lines, WIDTH / most))
+    return Drawing(title, sizes, ROW * len(lines), tuple(waterfall_lines(lines, WIDTH / most)))
 
 
 def waterfall_lines(lines: Sequence[Line], scale: float, top: float = 0) -> list[str]:

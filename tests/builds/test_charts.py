@@ -43,7 +43,7 @@ def test_the_drawing_of_an_estimate_has_the_numbers_of_the_table(runs, estimated
     assert [label for label in labels if label in names] == names
     bold = [item.get_text() for item in chart.select('[font-weight="bold"]')]
     assert bold == [
-        f"{found.binding.label} (binding)",
+        f"{found.peak_phase.label} (binding)",
         max(values, key=lambda value: float(value.split()[0])),
     ]
     assert f"The GPU offers {gib(found.capacity)}" in labels
@@ -129,8 +129,6 @@ def test_ids_are_unique_and_every_reference_leads_somewhere(runs, builder):
         )
         for path in chart.select('[stroke^="url"]'):
             assert path["stroke"] == f"url(#{chart.pattern['id']})"
-    assert "<<id>>" not in str(soup)
-    assert "&lt;&lt;id" not in str(soup)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +141,7 @@ def test_elsewhere_the_table_stands_alone(runs, builder, pattern):
     assert build.warnings == []
     text = "".join(path.read_text("utf-8") for path in build.out.glob(pattern))
     assert "<svg" not in text
-    assert "verl-chart" not in text
-    assert "<<id>>" not in text
+    assert not re.search("verl.chart", text)
     assert "None of these" in text
     assert "Gathered" in text
 

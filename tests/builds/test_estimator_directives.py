@@ -32,7 +32,7 @@ def test_the_answer_names_both_figures_and_says_which_is_which(runs, estimated):
     )
     binding, metric, host, measured = (item.get_text() for item in soup.select("ul.verl-answer li"))
     assert binding.startswith(
-        f"Binding phase: {found.binding.label}. {found.relief.setting} relieves it most"
+        f"Binding phase: {found.peak_phase.label}. {found.relief.setting} relieves it most"
     )
     assert f"saves {gib(found.relief.saves)}" in binding
     assert metric.startswith(
@@ -50,9 +50,9 @@ def test_the_table_has_a_row_for_each_phase_and_one_stands_out(runs, table_rows,
     assert headings[:3] == ["Phase", "Total (GiB)", "Weights (GiB)"]
     assert headings[-1] == "Outside PyTorch (GiB)"
     assert all(heading.endswith("(GiB)") for heading in headings[1:])
-    binding = f"{found.binding.label} (binding phase)"
+    binding = f"{found.peak_phase.label} (binding phase)"
     assert [row[0] for row in rows] == [
-        binding if phase is found.binding else phase.label for phase in found.phases
+        binding if phase is found.peak_phase else phase.label for phase in found.phases
     ]
     strong = [row for row in soup.select("table.verl-memory tbody tr") if row.select("strong")]
     assert [row.td.get_text() for row in strong] == [binding]
@@ -123,7 +123,7 @@ def test_runs_show_their_computed_peak(runs, estimated):
     found = estimated()
     assert build.rows("size-7b") == [
         ["Run", "Computed peak (GiB)", "Binding phase"],
-        ["a", f"{gib_number(found.low)} to {gib_number(found.peak)}", found.binding.label],
+        ["a", f"{gib_number(found.low)} to {gib_number(found.peak)}", found.peak_phase.label],
         ["b", "not recorded", "not recorded"],
     ]
 

@@ -61,7 +61,7 @@ def doctree(tree, name: str) -> str:
     text = text.replace('="False"', '="0"')
     text = re.sub(r"verl-grid-[0-9a-f]+", "verl-grid-0", text)  # made from every figure
     if name.startswith(OTHER_FIGURES):
-        text = re.sub(r"(?<=<svg).*(?=</svg>)", "", text)
+        text = re.sub(r'(?<=drawing=").*(?=" format=)', "", text)
         text = re.sub(r'colwidth="\d+"', 'colwidth="0"', text)
         text = re.sub(r"(?<![\w-])\d[\d,.]*(?=\s|\))", "0", text)
     return text

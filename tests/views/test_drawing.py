@@ -23,9 +23,9 @@ from sphinx_verl_resources.views.drawing import (
     DARK,
     FONT,
     WIDTH,
+    Drawing,
     axis,
     clip,
-    drawing,
     headings,
     text_beside,
     ticks,
@@ -63,13 +63,12 @@ def test_colours_are_seen_on_every_page_and_letters_on_them(part):
 
 
 def soup(chart) -> BeautifulSoup:
-    return BeautifulSoup(chart.astext().replace("<<id>>", "x"), "html.parser")
+    return BeautifulSoup(chart.svg("x"), "html.parser")
 
 
 def check(chart) -> BeautifulSoup:
     """What holds for every drawing."""
-    source = chart.astext()
-    assert len(source.replace("<<id>>", "verl-chart-" + 40 * "x").encode()) <= MOST
+    assert len(chart.svg("verl-chart-" + 40 * "x").encode()) <= MOST
     found = soup(chart)
     for element in found.find_all(True):
         assert element.name not in {"style", "script"}
@@ -218,7 +217,7 @@ def test_the_words_of_a_line_stay_inside(x):
 
 
 def test_a_drawing_without_parts_is_one():
-    assert check(drawing("x", "y", 10.04, [])).svg["viewbox"] == "0 0 480 10"
+    assert check(Drawing("x", "y", 10.04, ())).svg["viewbox"] == "0 0 480 10"
 
 
 def test_the_plot_has_a_point_and_a_range_for_each_case_that_counts():

@@ -10,7 +10,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
-from ...views.drawing import CHART_CLASS
+from ...views.drawing import CHART_CLASS, verl_chart
 from ...views.marks import verl_marks
 from ...views.table import empty_table
 from ..domain import VerlDomain
@@ -20,6 +20,8 @@ from .options import AnyOption, Option, OptionError, Problems, usable
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
+
+    from ...views.drawing import Drawing
 
 #: Options of every directive that makes a table.
 ABOUT_TABLE = (
@@ -115,11 +117,12 @@ class VerlDirective(SphinxDirective):
             self.add_name(table)
         return table
 
-    def chart(self, chart: nodes.container, name: str) -> nodes.container:
-        """A drawing of ours with the id that makes its parts unique; ``name`` says what it is of."""
-        self.set_source_info(chart)
+    def chart(self, drawing: Drawing, name: str) -> verl_chart:
+        """Return the node of a chart; ``name`` says what it is of."""
         stem = nodes.make_id(f"{CHART_CLASS}-{name[:_LONGEST_NAME]}")
+        chart = verl_chart("", "", drawing=drawing, classes=[CHART_CLASS], format="html")
         chart["ids"] = [free_id(stem, chart, self.state.document)]
+        self.set_source_info(chart)
         return chart
 
 
