@@ -45,7 +45,7 @@ class Location:
         path: the file as messages show it; empty where there is none.
         line: from 1; 0 where none applies.
         column: from 1; 0 where none applies.
-        key: the setting, option or field that is wrong, where it is known by name.
+        key: the setting, option or field that is wrong, where it is known by name; messages begin with it.
     """
 
     path: str
@@ -55,7 +55,7 @@ class Location:
 
     def __str__(self) -> str:
         if not self.path:
-            return self.key
+            return ""
         # Sphinx takes a location without a colon for a document name, so the line is always there.
         return f"{self.path}:{self.line or 1}:{self.column or 1}"
 
@@ -72,12 +72,14 @@ class Diagnostic:
 
     @property
     def text(self) -> str:
-        """Message and hint on one line, without place and code."""
-        joined = f"{_cut(self.message)}; {_cut(self.remedy)}" if self.remedy else _cut(self.message)
+        """The setting, the message and the remedy on one line, without the place in a file and the code."""
+        message = f"{self.place.key}: {self.message}" if self.place.key else self.message
+        joined = f"{_cut(message)}; {_cut(self.remedy)}" if self.remedy else _cut(message)
         return one_line(joined)
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.severity.name}: {self.text} [{self.code.id}]"
+        place = f"{self.place}: " if self.place.path else ""
+        return f"{place}{self.severity.name}: {self.text} [{self.code.id}]"
 
     @property
     def sort_key(self) -> tuple[Location, str, str]:
@@ -92,6 +94,11 @@ class NoAnswerError(Exception):
         once = dict.fromkeys(diagnostics)
         self.diagnostics = tuple(sorted(once, key=lambda problem: problem.severity is not Severity.ERROR))
         super().__init__("; ".join(problem.text for problem in self.diagnostics))
+
+    @property
+    def code(self) -> Code:
+        """The kind of the first problem."""
+        return self.diagnostics[0].code
 
     @classmethod
     def because(

@@ -39,7 +39,6 @@ class Shape(NamedTuple):
 CALLS = {
     "Diagnostic": Shape(1, 2, 3, place=0),
     "Problem": Shape(2, 3, 4, place=0),
-    "Issue": Shape(1, 2, 3, place=0),
     "OptionError": Shape(1, 0, default="directive"),
     "AnalysisError": Shape(1, 0, default="directive"),
     "UnknownFieldError": Shape(None, 0),
@@ -48,14 +47,19 @@ CALLS = {
     "_unexpected": Shape(None, 1, 2, place=0),
     "log_at": Shape(1, 2, place=0),
     "Explanation": Shape(None, 2, 3, place=0),
-    "warning": Shape(3, 1, 2, place=0, default="wrong_value"),
+    "error_at": Shape(3, 1, 2, place=0, default="wrong_value"),
+    "warning_at": Shape(3, 1, 2, place=0, default="wrong_value"),
+    "read.error": Shape(3, 1, 2, place=0, default="wrong_value"),
+    "read.warning": Shape(3, 1, 2, place=0, default="wrong_value"),
+    "self.error": Shape(3, 1, 2, place=0, default="wrong_value"),
+    "self.warning": Shape(3, 1, 2, place=0, default="wrong_value"),
+    "NoAnswerError.because": Shape(2, 0, 1, default="directive"),
     "problem": Shape(0, 1, 2),
     "collector.fail": Shape(1, 2, 3, place=0),
     "collector.warn": Shape(1, 2, 3, place=0),
     "self.warn": Shape(1, 2, 3, place=0),
     "source.error": Shape(3, 1, 2, place=0, default="wrong_value"),
     "source.warn": Shape(3, 1, 2, place=0, default="not_modelled"),
-    "self._wrong": Shape(None, 1, place=0),
     "self._default_for": Shape(None, 2, place=0),
 }
 #: Words of a message that say what to write.
@@ -213,7 +217,7 @@ def test_no_message_passes_by_the_codes():
 #: What no build calls.
 NEVER_CALLED = {"git", "intake", "lint", "testing"}
 #: What the side that Sphinx calls may raise; what else is raised becomes a traceback.
-RAISED = {"OptionError", "AnalysisError", "NotImplementedError", "answer"}
+RAISED = {"OptionError", "NotImplementedError", "answer"}
 
 
 def test_sphinx_gets_no_exception():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.names import fold, nearest_size
-from ..diagnostics import Code, did_you_mean, nearest
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from ..catalog.models.architecture import Architecture
 
 
-class AnalysisError(ValueError):
+class AnalysisError(NoAnswerError):
     """A question that the recorded analysis has no answer to; the text says what would have one."""
 
     def __init__(self, message: str, code: Code = Code.directive) -> None:
-        super().__init__(message)
-        self.code = code
+        super().__init__(Diagnostic(Location(""), code, message))
 
 
 @dataclass(frozen=True)

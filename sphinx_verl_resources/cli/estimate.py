@@ -11,14 +11,13 @@ from ..catalog.cases import BrokenCase, load_cases
 from ..catalog.models.run import Run
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable, read_yaml
-from ..diagnostics import Code, Location, Severity
+from ..diagnostics import Code, Location, NoAnswerError, Severity
 from ..estimator.case import estimate_case, request_of_run
 from ..estimator.estimate import estimate
-from ..estimator.request import EstimateError
 from ..estimator.result import failed, result_of
 from ..views.estimate_text import estimates_text
 from .data import data_snapshot, facts_of, read_file, watched
-from .question import QuestionError, add_question_arguments, diagnostic_of, gpus_argument, read_question
+from .question import QuestionError, add_question_arguments, gpus_argument, placed, read_question
 from .result import add_result_options
 from .terminal import report
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
     from ..estimator.estimate import Estimate
     from ..estimator.facts import Registries
-    from ..estimator.request import Issue
     from ..estimator.training import TrainingEstimate
 
 NAME = "estimate"
@@ -119,10 +117,10 @@ def _own_run(options: argparse.Namespace, facts: Registries) -> tuple[list[Answe
     name = question.request.model
     try:
         computed = estimate(question.request, question.facts)
-    except EstimateError as error:
-        problems = question.diagnostics(error.issues)
+    except NoAnswerError as error:
+        problems = question.placed(error.diagnostics)
         return [Answer(name, None, _text(problems))], found + problems, 0
-    return [Answer(name, computed)], found + question.diagnostics(computed.issues), 0
+    return [Answer(name, computed)], found + question.placed(computed.warnings), 0
 
 
 def _recorded(names: Sequence[str], facts: Registries) -> tuple[list[Answer], list[Diagnostic], int]:
@@ -152,14 +150,15 @@ def _run_file(file: DataFile, facts: Registries) -> tuple[list[Answer], list[Dia
     run, document, problems = load(file, Run)
     if run is None:
         return [Answer(file.path.stem, None, _text(problems))], problems
-    issues: tuple[Issue, ...]
+    told: tuple[Diagnostic, ...]
     try:
         found: Estimate | None = estimate(request_of_run(run, facts), facts)
-        issues = found.issues if found else ()
-    except EstimateError as error:
-        found, issues = None, error.issues
+        told = found.warnings if found else ()
+    except NoAnswerError as error:
+        found, told = None, error.diagnostics
     about = [
-        diagnostic_of(issue, Location(file.shown, *document.value_place(_loc(issue.key)))) for issue in issues
+        placed(problem, Location(file.shown, *document.value_place(_loc(problem.place.key))))
+        for problem in told
     ]
     return [Answer(run.id, found, "" if found else _text(about))], [*problems, *about]
 
@@ -188,26 +187,26 @@ def _case(entry: CaseEntry, facts: Registries) -> tuple[Answer, list[Diagnostic]
     name = entry.case.id
     try:
         found = estimate_case(entry.case, facts)
-    except EstimateError as error:
-        problems = _diagnostics(entry, error.issues)
+    except NoAnswerError as error:
+        problems = _diagnostics(entry, error.diagnostics)
         return Answer(name, None, _text(problems)), problems
-    return Answer(name, found), _diagnostics(entry, getattr(found, "issues", ()))
+    return Answer(name, found), _diagnostics(entry, getattr(found, "warnings", ()))
 
 
-def _diagnostics(entry: CaseEntry, issues: Iterable[Issue]) -> list[Diagnostic]:
-    return [diagnostic_of(issue, _place(entry, issue)) for issue in issues]
+def _diagnostics(entry: CaseEntry, problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    return [placed(problem, _place(entry, problem)) for problem in problems]
 
 
-def _place(entry: CaseEntry, issue: Issue) -> Location:
+def _place(entry: CaseEntry, problem: Diagnostic) -> Location:
     """Where a setting of a case stands: its value, or the key where this is what is wrong."""
-    key = issue.key
+    key = problem.place.key
     if key.startswith("training.") or key in {"model", "config"}:
         return entry.place(*key.split("."))
     if key == "gpus":
         return entry.place("gpus", "type")
     written = next((name for name in entry.case.config or () if name.lstrip("+") == key), key)
     loc = ("config", written)
-    if issue.code is Code.unknown_key:
+    if problem.code is Code.unknown_key:
         return Location(entry.file.shown, *entry.document.key_place(loc))
     return entry.place(*loc)
 

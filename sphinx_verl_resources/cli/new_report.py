@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.fields import PAGE_COLUMNS
 from ..catalog.links import Links
+from ..diagnostics import NoAnswerError
 from ..estimator.case import request_of_run
 from ..estimator.estimate import estimate
-from ..estimator.request import EstimateError
 from ..estimator.result import result_of
 from ..intake.draft import TODO
 from ..intake.rough import rough_run
@@ -147,5 +147,5 @@ def _estimate(fields: Mapping[str, Any], facts: Registries) -> tuple[dict[str, A
     try:
         found = estimate(request_of_run(rough_run(known), facts), facts)
         return result_of(fields["id"], found), ""
-    except EstimateError as error:
+    except NoAnswerError as error:
         return None, str(error)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, Diagnostic, Severity, did_you_mean
+from ..diagnostics import Code, Diagnostic, NoAnswerError, Severity, did_you_mean
 from ..estimator.layouts import layout_of
 from ..estimator.planner import TASKS, plan, task_settings
-from ..estimator.request import EstimateError
 from ..estimator.result import result_of
 from ..views.plan_text import plan_text
 from .data import data_snapshot, facts_of
@@ -66,9 +65,9 @@ def run(options: argparse.Namespace) -> int:
     problems += question.problems
     try:
         found = plan(question.request, question.facts)
-    except EstimateError as error:
-        return _without(options, problems + question.diagnostics(error.issues), 1)
-    problems += question.diagnostics(found.estimate.issues)
+    except NoAnswerError as error:
+        return _without(options, problems + question.placed(error.diagnostics), 1)
+    problems += question.placed(found.estimate.warnings)
     report(problems)
     settings = dict(found.request.config)
     if options.format == "json":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..catalog.catalog import Registry
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..catalog.models.architecture import Architecture
-    from ..estimator.request import Issue
     from ..estimator.versions import Version
 
 COMMAND_LINE = Location("command line")
@@ -59,9 +58,9 @@ class Question:
     source: Location = COMMAND_LINE
     problems: tuple[Diagnostic, ...] = ()
 
-    def diagnostics(self, issues: Iterable[Issue]) -> list[Diagnostic]:
-        """What the estimator has to say, each at its place."""
-        return [diagnostic_of(issue, self._place(issue.key)) for issue in issues]
+    def placed(self, problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+        """Return problems of the estimator with the places of their settings."""
+        return [placed(problem, self._place(problem.place.key)) for problem in problems]
 
     def _place(self, key: str) -> Location:
         if key == "model":
@@ -69,9 +68,9 @@ class Question:
         return COMMAND_LINE if key == "gpus" else self.places.get(key, self.source)
 
 
-def diagnostic_of(issue: Issue, place: Location) -> Diagnostic:
-    """An issue of the estimator as a line of its own."""
-    return Diagnostic(place, issue.code, f"{issue.key}: {issue.message}", issue.remedy, issue.severity)
+def placed(problem: Diagnostic, place: Location) -> Diagnostic:
+    """Return a problem of the estimator, which names a setting, with the place of that setting in a file."""
+    return replace(problem, place=replace(place, key=problem.place.key))
 
 
 def add_question_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,11 +7,11 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ..diagnostics import NoAnswerError, Severity
 from ..i18n import N_
 from ..units import GIB
 from .case import estimate_case
 from .ranges import LOGGED, OTHER, TRAINING, Range
-from .request import EstimateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -123,8 +123,9 @@ def score(case: Case, facts: Registries) -> Score:
         figure = "counter"
     try:
         found = estimate_case(case, facts)
-    except EstimateError as error:
-        return Score(case, None, str(error), group, figure)
+    except NoAnswerError as error:
+        errors = (item.message for item in error.diagnostics if item.severity is Severity.ERROR)
+        return Score(case, None, "; ".join(errors), group, figure)
     observed = case.measured.gib * GIB if case.measured and case.measured.gib else None
     if observed is None or kind in {"torch-static", "torch-reserved"}:
         return Score(case, found, "", group, figure)

@@ -48,7 +48,7 @@ def on_card(found: Estimate, capacity: float) -> Estimate:
     if capacity == found.capacity:
         return found
     settings = replace(found.settings, capacity=capacity, capacity_known=True)
-    return OnCard(found.shape, settings, found.range, found.issues, found.unsupported, other=found)
+    return OnCard(found.shape, settings, found.range, found.warnings, found.unsupported, other=found)
 
 
 def _moved(phases: tuple[Phase, ...], shape: Shape, settings: Settings) -> Iterator[Phase]:

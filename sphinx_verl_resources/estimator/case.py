@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Code
+from ..diagnostics import Code, NoAnswerError
 from .estimate import Estimate, estimate
 from .layouts import fitted
-from .request import EstimateError, Issue, Request
+from .request import Request, error_at
 from .training import Training, TrainingEstimate, estimate_training
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on
 
@@ -28,14 +28,14 @@ def estimate_case(case: Case, facts: Registries) -> Estimate | TrainingEstimate:
     """The estimate of one case.
 
     Raises:
-        EstimateError: what it says leaves no estimate.
+        NoAnswerError: what it says leaves no estimate.
     """
     if case.config is not None:
         return estimate(request_of(case), facts)
     if case.training is not None:
         return estimate_training(training_of(case, case.training), facts)
     hint = "give verl's keys under config, or a fine-tuning run under training"
-    raise EstimateError((Issue("config", Code.missing_key, "there are no settings", hint),))
+    raise NoAnswerError(error_at("config", "there are no settings", hint, Code.missing_key))
 
 
 def request_of(case: Case) -> Request:
@@ -112,19 +112,21 @@ def training_of(case: Case, record: TrainingRecord) -> Training:
     """The fine-tuning run of a case.
 
     Raises:
-        EstimateError: a number is missing that nothing stands in for.
+        NoAnswerError: a number is missing that nothing stands in for.
     """
-    issues = [
-        Issue(f"training.{name}", Code.missing_key, f"training needs {name}", "give a number")
+    problems = [
+        error_at(f"training.{name}", f"training needs {name}", "give a number", Code.missing_key)
         for name in ("micro_batch_per_gpu", "sequence_length")
         if not getattr(record, name)
     ]
     data_type = record.parameter_dtype or "bfloat16"
     if data_type not in _BYTES:
         message = f"{data_type[:80]!r} is not a data type that is known"
-        issues.append(Issue("training.parameter_dtype", Code.unknown_value, message, "float32 or bfloat16"))
-    if issues:
-        raise EstimateError(tuple(issues))
+        problems.append(
+            error_at("training.parameter_dtype", message, "float32 or bfloat16", Code.unknown_value)
+        )
+    if problems:
+        raise NoAnswerError(*problems)
     lora = record.lora
     gpus = case.gpus.count or 1
     return Training(

@@ -8,7 +8,7 @@ from ..diagnostics import Code
 from ..units import GIB
 from .engine import cache_tokens
 from .lora import target_names, unknown_targets
-from .request import Issue, warning
+from .request import error_at, warning_at
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .tokens import ranks_of
 from .versions import behaviour
@@ -16,11 +16,12 @@ from .versions import behaviour
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..diagnostics import Diagnostic
     from .settings import Megatron, Role, Settings
     from .shape import Shape
 
 
-def problems_of(shape: Shape, settings: Settings) -> Iterator[Issue]:
+def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
     """What does not go together."""
     actor, critic = settings.actor, settings.critic
     yield from _heads(shape, settings)
@@ -35,7 +36,7 @@ def problems_of(shape: Shape, settings: Settings) -> Iterator[Issue]:
         yield from _cache(shape, settings)
 
 
-def _heads(shape: Shape, settings: Settings) -> Iterator[Issue]:
+def _heads(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
     """Sizes that attention heads are divided by."""
     ulysses = "fsdp_config.ulysses_sequence_parallel_size"
     sizes = {
@@ -50,49 +51,49 @@ def _heads(shape: Shape, settings: Settings) -> Iterator[Issue]:
     for key, size in sizes.items():
         if shape.heads % size:
             message = f"it is {size}, which does not divide the model's {shape.heads} attention heads"
-            yield Issue(key, Code.wrong_value, message, "choose a divisor")
+            yield error_at(key, message, "choose a divisor")
 
 
-def _stages(shape: Shape, megatron: Megatron, prefix: str) -> Iterator[Issue]:
+def _stages(shape: Shape, megatron: Megatron, prefix: str) -> Iterator[Diagnostic]:
     """Pipeline stages without layers, or more layers on them than there are."""
     first, last = megatron.first_layers or 0, megatron.last_layers or 0
     between = megatron.pipeline - bool(first) - bool(last)
     left = shape.layers - first - last
     if megatron.pipeline > 1 and (left < between or (not between and left)):
         message = f"{shape.layers} layers cannot be shared out so among {megatron.pipeline} stages"
-        yield Issue(f"{prefix}.pipeline_model_parallel_size", Code.wrong_value, message, "use fewer stages")
+        yield error_at(f"{prefix}.pipeline_model_parallel_size", message, "use fewer stages")
 
 
-def _experts(shape: Shape, megatron: Megatron, prefix: str) -> Iterator[Issue]:
+def _experts(shape: Shape, megatron: Megatron, prefix: str) -> Iterator[Diagnostic]:
     moe = shape.architecture.moe
     if moe and moe.num_experts % megatron.expert:
         message = f"it is {megatron.expert}, which does not divide the model's {moe.num_experts} experts"
-        yield Issue(f"{prefix}.expert_model_parallel_size", Code.wrong_value, message, "choose a divisor")
+        yield error_at(f"{prefix}.expert_model_parallel_size", message, "choose a divisor")
 
 
-def _targets(shape: Shape, actor: Role) -> Iterator[Issue]:
+def _targets(shape: Shape, actor: Role) -> Iterator[Diagnostic]:
     """Targets of adapters that the model does not have."""
     for name in unknown_targets(shape.architecture, actor.targets):
         message = f"no module of the model is called {name[:80]!r}; it gets no adapter"
         known = ", ".join(target_names(shape.architecture))
-        yield warning(f"{MODEL}.target_modules", message, f"modules are called {known}")
+        yield warning_at(f"{MODEL}.target_modules", message, f"modules are called {known}")
 
 
-def _micro_batch(settings: Settings, actor: Role) -> Iterator[Issue]:
+def _micro_batch(settings: Settings, actor: Role) -> Iterator[Diagnostic]:
     micro, key = actor.micro_batch, f"{ACTOR}.ppo_micro_batch_size_per_gpu"
     per_rank = max(1, actor.mini_batch // ranks_of(actor, settings.gpus))
     if micro.dynamic:
         return
     if micro.sequences is None:
         message = "nothing sets the micro-batch; one sequence is taken"
-        yield warning(key, message, "set it, or actor.use_dynamic_bsz", Code.missing_key)
+        yield warning_at(key, message, "set it, or actor.use_dynamic_bsz", Code.missing_key)
     elif micro.sequences > per_rank:
         what = f"a micro-batch of {micro.sequences} sequences"
         message = f"{what} is larger than the mini-batch of a GPU, {per_rank}"
-        yield warning(key, message, "the mini-batch is taken")
+        yield warning_at(key, message, "the mini-batch is taken")
 
 
-def _cache(shape: Shape, settings: Settings) -> Iterator[Issue]:
+def _cache(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
     """An engine that has no room for a single sequence does not start, however much memory is free."""
     rollout = settings.rollout
     if rollout.engine != "vllm" or not settings.capacity_known:
@@ -108,4 +109,4 @@ def _cache(shape: Shape, settings: Settings) -> Iterator[Issue]:
             f"fewer than one sequence of {needed:,.0f}"
         )
         hint = "raise it or rollout.tensor_model_parallel_size, or set rollout.max_model_len"
-        yield warning(f"{ROLLOUT}.gpu_memory_utilization", message, hint)
+        yield warning_at(f"{ROLLOUT}.gpu_memory_utilization", message, hint)

@@ -18,10 +18,11 @@ from .support import unsupported_keys
 
 if TYPE_CHECKING:
     from ..breakdown import Breakdown
+    from ..diagnostics import Diagnostic
     from .facts import Registries
     from .phases import Phase
     from .ranges import Range
-    from .request import Issue, Request
+    from .request import Request
     from .settings import Settings
     from .shape import Shape
     from .suggestion import Suggestion
@@ -35,14 +36,14 @@ class Estimate(Peaks):
         shape: of the model.
         settings: verl's, resolved.
         range: how far measured values lie from computed ones.
-        issues: warnings about the request.
+        warnings: about the request.
         unsupported: settings that the estimate ignores, each with a reason.
     """
 
     shape: Shape
     settings: Settings
     range: Range
-    issues: tuple[Issue, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
     unsupported: tuple[str, ...] = ()
 
     @cached_property
@@ -69,7 +70,7 @@ class Estimate(Peaks):
     @property
     def is_complete(self) -> bool:
         """Whether the settings say enough for an estimate that is worth looking at."""
-        return not any(issue.code is Code.missing_key for issue in self.issues)
+        return not any(problem.code is Code.missing_key for problem in self.warnings)
 
     @property
     def torch_peak_range(self) -> tuple[float, float]:
@@ -109,7 +110,7 @@ def estimate(request: Request, facts: Registries) -> Estimate:
         facts: the registries.
 
     Raises:
-        EstimateError: something in the request leaves no estimate; its issues say what.
+        NoAnswerError: something in the request leaves no estimate; its diagnostics say what.
 
     >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.request import Request
@@ -121,7 +122,7 @@ def estimate(request: Request, facts: Registries) -> Estimate:
     config = in_todays_names(request.config, facts.renamed)
     if config is not request.config:
         request = replace(request, config=config)
-    shape, settings, issues = resolve(request, facts)
+    shape, settings, warnings = resolve(request, facts)
     return Estimate(
-        shape, settings, kind_of(shape, settings, facts), issues, unsupported_keys(request, settings, facts)
+        shape, settings, kind_of(shape, settings, facts), warnings, unsupported_keys(request, settings, facts)
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ..analysis.shapes import AnalysisError
 from ..catalog.models.export import Computed, Export, ExportedRun
 from ..catalog.names import SIZES, row_id
+from ..diagnostics import NoAnswerError
 from .questions import RunEstimate
 from .result import gib_value
 from .versions import CURRENT, version_text
@@ -41,7 +41,7 @@ def _run(run: Run, world: EstimatorContext) -> ExportedRun:
     computed, reason = None, None
     try:
         computed = _computed(RunEstimate(run.id).answer(world))
-    except AnalysisError as error:
+    except NoAnswerError as error:
         reason = str(error)
     gpu = _gpu(run, world)
     return ExportedRun(

@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..analysis.shapes import AnalysisError
 from ..catalog.names import SIZES
-from ..diagnostics import Code, did_you_mean
+from ..diagnostics import Code, NoAnswerError, did_you_mean
 from .layouts import best_layout, layout_of
 from .planner import TASKS, task_settings
 from .request import Request
@@ -62,18 +61,22 @@ def fit_table(
     task, every memory optimisation on: with FSDP, and where that does not fit with Megatron.
 
     Raises:
-        AnalysisError: the card, the task or a size class is not known.
+        NoAnswerError: the card, the task or a size class is not known.
     """
     if facts.gpus.get(gpu) is None:
-        raise AnalysisError(f"unknown GPU {gpu!r}; {did_you_mean(gpu, facts.gpus.names)}", Code.unknown_gpu)
+        raise NoAnswerError.because(
+            f"unknown GPU {gpu!r}", did_you_mean(gpu, facts.gpus.names), code=Code.unknown_gpu
+        )
     settings = task_settings(task)
     if settings is None:
-        raise AnalysisError(f"unknown task {task!r}; {did_you_mean(task, TASKS)}", Code.unknown_value)
+        raise NoAnswerError.because(
+            f"unknown task {task!r}", did_you_mean(task, TASKS), code=Code.unknown_value
+        )
     models = size_models(catalog, analysis)
     unknown = next((size for size in sizes if size not in models), None)
     if unknown is not None:
-        raise AnalysisError(
-            f"no model stands for {unknown!r}; {did_you_mean(unknown, models)}", Code.unknown_size
+        raise NoAnswerError.because(
+            f"no model stands for {unknown!r}", did_you_mean(unknown, models), code=Code.unknown_size
         )
     rows = []
     for size in sizes or models:

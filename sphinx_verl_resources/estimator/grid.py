@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.shapes import AnalysisError
+from ..diagnostics import NoAnswerError
 from ..units import GIB
 from .cards import on_card
 from .estimate import Estimate, estimate
@@ -14,15 +14,15 @@ from .facts import capacity_of
 from .layouts import fitted
 from .phases import LABELS
 from .planner import SAVING, TASKS, task_settings
-from .request import EstimateError, Request
+from .request import Request
 from .roles import ACTOR, REFERENCE, ROLLOUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..diagnostics import Diagnostic
     from .facts import Registries
     from .peaks import Verdict
-    from .request import Issue
 
 #: Settings of a token budget, which a choice sets all alike.
 TOKEN_KEYS = (
@@ -103,7 +103,7 @@ class GridCells:
         bindings: an index into ``phases``; zero where there is no estimate.
         totals: by phase; zero where a run does not have it.
         reasons: why there is no estimate.
-        issues: what is to be said of every cell.
+        warnings: what is to be said of every cell.
     """
 
     offered: tuple[int, ...]
@@ -116,7 +116,7 @@ class GridCells:
     bindings: tuple[int, ...]
     totals: tuple[tuple[int, ...], ...]
     reasons: tuple[str, ...]
-    issues: tuple[Issue, ...]
+    warnings: tuple[Diagnostic, ...]
 
 
 def cell_settings(
@@ -145,8 +145,8 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], facts: Registries) -> Gr
         facts: the registries.
 
     Raises:
-        EstimateError: no cell has an estimate.
-        AnalysisError: the settings ask for Megatron.
+        NoAnswerError: no cell has an estimate.
+        NoAnswerError: the settings ask for Megatron.
     """
     capacities = [capacity_of(card) for name in axes.gpus if (card := facts.gpus.get(name))]
     distinct = sorted(set(capacities))
@@ -157,7 +157,7 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], facts: Registries) -> Gr
         for chosen in product(axes.tasks, axes.tokens, axes.offloads, axes.loras):
             request = replace(asked, config=cell_settings(*chosen, config))
             for found in _on_every_card(request, layouts, distinct, facts):
-                if isinstance(found, EstimateError):
+                if isinstance(found, NoAnswerError):
                     refused.append(found)
                     cells.leave_out(found)
                 else:
@@ -188,25 +188,25 @@ def _on_every_card(
     layouts: Mapping[float, tuple[str, dict[str, Any]]],
     capacities: list[float],
     facts: Registries,
-) -> Iterator[Estimate | EstimateError]:
+) -> Iterator[Estimate | NoAnswerError]:
     """The estimates of one run by what cards offer: one for each layout, moved to other cards."""
-    made: list[tuple[dict[str, Any], Estimate | EstimateError]] = []
+    made: list[tuple[dict[str, Any], Estimate | NoAnswerError]] = []
     for capacity in capacities:
         name, added = layouts[capacity]
         known = next((found for layout, found in made if layout == added), None)
         if known is None:
             known = _estimated(replace(request, config={**added, **request.config}, gpu=name), facts)
             made.append((added, known))
-        yield known if isinstance(known, EstimateError) else on_card(known, capacity)
+        yield known if isinstance(known, NoAnswerError) else on_card(known, capacity)
 
 
-def _estimated(request: Request, facts: Registries) -> Estimate | EstimateError:
+def _estimated(request: Request, facts: Registries) -> Estimate | NoAnswerError:
     try:
         found = estimate(request, facts)
-    except EstimateError as error:
+    except NoAnswerError as error:
         return error
     if found.settings.actor.backend == "megatron":
-        raise AnalysisError("the grid is computed with FSDP; leave out what asks for Megatron")
+        raise NoAnswerError.because("the grid is computed with FSDP", "leave out what asks for Megatron")
     return found
 
 
@@ -222,7 +222,7 @@ class _Columns:
         self.bindings: list[int] = []
         self.totals: list[list[int]] = [[] for name in LABELS]
         self.reasons: dict[str, int] = {}
-        self.issues: set[Issue] | None = None
+        self.warnings: set[Diagnostic] | None = None
 
     def add(self, found: Estimate) -> None:
         """A cell with an estimate."""
@@ -230,11 +230,12 @@ class _Columns:
             VERDICTS.index(found.verdict), found.peak, found.low, found.high, found.peak_phase.name,
             {phase.name: phase.total for phase in found.phases},
         )  # fmt: skip
-        self.issues = set(found.issues) if self.issues is None else self.issues.intersection(found.issues)
+        told = set(found.warnings)
+        self.warnings = told if self.warnings is None else self.warnings & told
 
-    def leave_out(self, error: EstimateError) -> None:
+    def leave_out(self, error: NoAnswerError) -> None:
         """A cell without one, and why."""
-        reason = "; ".join(f"{issue.key}: {issue.message}" for issue in error.issues)
+        reason = "; ".join(f"{problem.place.key}: {problem.message}" for problem in error.diagnostics)
         index = self.reasons.setdefault(reason, len(self.reasons))
         self._numbers(len(VERDICTS) + index, 0, 0, 0, self.phases[0], {})
 
@@ -263,7 +264,7 @@ class _Columns:
             tuple(used.index(index) if index in used else 0 for index in self.bindings),
             tuple(tuple(self.totals[index]) for index in used),
             tuple(self.reasons),
-            tuple(sorted(self.issues or (), key=lambda issue: (issue.key, issue.message))),
+            tuple(sorted(self.warnings or (), key=lambda problem: problem.sort_key)),
         )
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
+from ..diagnostics import NoAnswerError
 from .estimate import Estimate, estimate
 from .facts import capacity_of
-from .request import EstimateError, Request
 from .resolve import USUAL_CARD
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .tokens import sequence_divisor
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from .facts import Registries
+    from .request import Request
 
 #: Share of the rollout engine's budget that its weights may take, so that there is room for the KV cache.
 _WEIGHTS_SHARE = 0.7
@@ -134,7 +135,7 @@ def best_layout(asked: Request, facts: Registries) -> tuple[Request, Estimate] |
     for request in chain(with_fsdp, (fitted(other, facts) for other in others)):
         try:
             found = estimate(request, facts)
-        except EstimateError:
+        except NoAnswerError:
             continue
         tried.append((request, found))
         if found.verdict == "fits":
@@ -153,7 +154,7 @@ def _with_budgets(asked: Request, facts: Registries) -> Iterator[Request]:
         return
     try:
         settings = estimate(request, facts).settings
-    except EstimateError:
+    except NoAnswerError:
         return
     micro = settings.actor.micro_batch
     everything = settings.actor.mini_batch * settings.lengths.limit / sequence_divisor(settings.actor)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..diagnostics import NoAnswerError
 from .engine import cache_tokens
 from .estimate import Estimate, estimate
 from .layouts import fitted
-from .request import EstimateError
 
 if TYPE_CHECKING:
+    from ..diagnostics import Diagnostic
     from .facts import Registries
-    from .request import Issue, Request
+    from .request import Request
 
 RESPONSE = "data.max_response_length"
 
@@ -25,13 +26,13 @@ class Longer:
         response: tokens of the longest response.
         estimate: of the run with it; None where the settings leave none.
         sequences: of full length that the KV cache of one rollout engine holds at a time.
-        issues: what is wrong with it.
+        diagnostics: what is wrong with it.
     """
 
     response: int
     estimate: Estimate | None
     sequences: float = 0.0
-    issues: tuple[Issue, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 def longer(request: Request, facts: Registries, responses: tuple[int, ...]) -> tuple[Longer, ...]:
@@ -55,8 +56,8 @@ def _with(request: Request, facts: Registries, response: int) -> Longer:
     asked = fitted(replace(request, config={**request.config, RESPONSE: response}), facts)
     try:
         found = estimate(asked, facts)
-    except EstimateError as error:
-        return Longer(response, None, issues=error.issues)
+    except NoAnswerError as error:
+        return Longer(response, None, diagnostics=error.diagnostics)
     limit = found.settings.lengths.limit
     held = cache_tokens(found.shape, found.settings) / limit if limit else 0.0
-    return Longer(response, found, held, found.issues)
+    return Longer(response, found, held, found.warnings)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..diagnostics import NoAnswerError
 from .estimate import Estimate, estimate
 from .layouts import best_layout, fitted
-from .request import EstimateError, Request
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .tokens import sequence_divisor
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .facts import Registries
+    from .request import Request
 
 #: Numbers of GPUs that are tried: powers of two within a node, then whole nodes.
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -85,7 +86,7 @@ def plan(request: Request, facts: Registries) -> Plan:
         facts: the registries.
 
     Raises:
-        EstimateError: the request leaves no estimate on any number of GPUs.
+        NoAnswerError: the request leaves no estimate on any number of GPUs.
 
     >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.request import Request
@@ -103,7 +104,7 @@ def plan(request: Request, facts: Registries) -> Plan:
     if not tried:
         # Nothing could be estimated; say why on the number asked for, or on one node.
         estimate(fitted(replace(request, gpus=request.gpus or 8), facts), facts)
-        raise EstimateError(())
+        raise NoAnswerError
     fits = [pair for pair in tried if pair[1].verdict == "fits"]
     chosen, found = fits[0] if fits else tried[-1]
     with_fsdp = None
@@ -118,7 +119,7 @@ def largest_micro_batch(request: Request, facts: Registries) -> tuple[int | None
     """The largest micro-batch that fits at the upper end of the range, and its unit; found by halving.
 
     Raises:
-        EstimateError: the request leaves no estimate.
+        NoAnswerError: the request leaves no estimate.
     """
     base = fitted(request, facts)
     first = estimate(base, facts)

@@ -20,6 +20,6 @@ class EstimatorQuestion(Generic[Answer]):
         """Compute the answer.
 
         Raises:
-            AnalysisError: what is recorded has none.
+            NoAnswerError: what is recorded has none.
         """
         raise NotImplementedError

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.shapes import AnalysisError
-from ..diagnostics import Severity, did_you_mean
+from ..diagnostics import NoAnswerError, Severity, did_you_mean
 from .question import EstimatorQuestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from ..catalog.analysis import Analysis
     from ..catalog.cases import Cases
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from .fit import FitCell
     from .grid import Axes, GridCells
     from .lengths import Longer
-    from .request import Issue, Request
+    from .request import Request
     from .savings import SavingSteps
     from .versions import Version
 
@@ -52,21 +51,6 @@ class EstimatorContext:
         return self.load_cases()
 
 
-class NotEstimatedError(AnalysisError):
-    """There is no estimate; ``issues`` say why, errors before warnings."""
-
-    def __init__(self, issues: Iterable[Issue]) -> None:
-        once = dict.fromkeys(issues)
-        self.issues = tuple(sorted(once, key=lambda issue: issue.severity is not Severity.ERROR))
-        super().__init__("; ".join(issue_text(issue) for issue in self.issues), self.issues[0].code)
-
-
-def issue_text(issue: Issue) -> str:
-    """What is wrong, with what, and what to do about it."""
-    hint = f"; {issue.remedy}" if issue.remedy else ""
-    return f"{issue.key}: {issue.message}{hint}"
-
-
 @dataclass(frozen=True)
 class RecordedRun(EstimatorQuestion["Run"]):
     """A run as it is recorded, by its id."""
@@ -78,7 +62,7 @@ class RecordedRun(EstimatorQuestion["Run"]):
         run = world.catalog.runs.get(self.run)
         if run is None:
             hint = did_you_mean(self.run, world.catalog.runs) or "see the ids in runs/"
-            raise AnalysisError(f"there is no run {self.run[:200]!r}; {hint}")
+            raise NoAnswerError.because(f"there is no run {self.run[:200]!r}", hint)
         return run
 
 
@@ -90,7 +74,9 @@ class RunEstimate(EstimatorQuestion["Estimate"]):
 
     def answer(self, world: EstimatorContext) -> Estimate:
         """See ``estimate``; the run needs settings."""
-        return _estimated(_request_of(self.run, world), world.facts)
+        from .estimate import estimate
+
+        return estimate(_request_of(self.run, world), world.facts)
 
 
 @dataclass(frozen=True)
@@ -122,7 +108,9 @@ class ModelEstimate(EstimatorQuestion["Estimate"]):
 
     def answer(self, world: EstimatorContext) -> Estimate:
         """See ``estimate``."""
-        return _estimated(self.request, world.facts)
+        from .estimate import estimate
+
+        return estimate(self.request, world.facts)
 
 
 @dataclass(frozen=True)
@@ -170,7 +158,9 @@ class Savings(EstimatorQuestion["SavingSteps"]):
 
     def answer(self, world: EstimatorContext) -> SavingSteps:
         """See ``savings``."""
-        return _saved(self.asked.request, world.facts)
+        from .savings import savings
+
+        return savings(self.asked.request, world.facts)
 
 
 @dataclass(frozen=True)
@@ -181,7 +171,9 @@ class RunSavings(EstimatorQuestion["SavingSteps"]):
 
     def answer(self, world: EstimatorContext) -> SavingSteps:
         """See ``savings``; the run needs settings."""
-        return _saved(_request_of(self.run, world), world.facts)
+        from .savings import savings
+
+        return savings(_request_of(self.run, world), world.facts)
 
 
 @dataclass(frozen=True)
@@ -233,12 +225,8 @@ class Grid(EstimatorQuestion["GridCells"]):
     def answer(self, world: EstimatorContext) -> GridCells:
         """See ``grid.compute_grid``."""
         from .grid import compute_grid
-        from .request import EstimateError
 
-        try:
-            return compute_grid(self.axes, dict(self.config), world.facts)
-        except EstimateError as error:
-            raise NotEstimatedError(error.issues) from None
+        return compute_grid(self.axes, dict(self.config), world.facts)
 
 
 @dataclass(frozen=True)
@@ -311,35 +299,15 @@ class Accuracies(EstimatorQuestion["tuple[tuple[Score, ...], tuple[Summary, ...]
         return scores, summaries(scores)
 
 
-def _estimated(request: Request, facts: Registries) -> Estimate:
-    from .estimate import estimate
-    from .request import EstimateError
-
-    try:
-        return estimate(request, facts)
-    except EstimateError as error:
-        raise NotEstimatedError(error.issues) from None
-
-
-def _saved(request: Request, facts: Registries) -> SavingSteps:
-    from .request import EstimateError
-    from .savings import savings
-
-    try:
-        return savings(request, facts)
-    except EstimateError as error:
-        raise NotEstimatedError(error.issues) from None
-
-
 def _request_of(name: str, world: EstimatorContext) -> Request:
     """A recorded run as a request.
 
     Raises:
-        AnalysisError: there is no such run, or it has no settings.
+        NoAnswerError: there is no such run, or it has no settings.
     """
     from .case import request_of_run
 
     run = RecordedRun(name).answer(world)
     if not run.settings:
-        raise AnalysisError(f"the run {name!r} records no settings to estimate from; {_NO_SETTINGS}")
+        raise NoAnswerError.because(f"the run {name!r} records no settings to estimate from", _NO_SETTINGS)
     return request_of_run(run, world.facts)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, did_you_mean
-from .request import Issue, warning
+from .request import error_at, warning_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ..diagnostics import Diagnostic
 
 #: No number that makes sense is larger.
 _MOST = 10**12
@@ -18,13 +20,21 @@ class Reader:
     """Settings and the defaults behind them, which are taken as they are.
 
     Attributes:
-        issues: what is wrong, in the order in which it was met.
+        diagnostics: what is wrong, in the order in which it was met.
     """
 
     def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         self._config = config
         self._defaults = defaults
-        self.issues: list[Issue] = []
+        self.diagnostics: list[Diagnostic] = []
+
+    def error(self, key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> None:
+        """Note a problem that leaves no estimate."""
+        self.diagnostics.append(error_at(key, message, remedy, code))
+
+    def warning(self, key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> None:
+        """Note a problem that leaves an estimate."""
+        self.diagnostics.append(warning_at(key, message, remedy, code))
 
     def is_set(self, key: str) -> bool:
         """Whether the user set a key to anything but null."""
@@ -39,7 +49,7 @@ class Reader:
         value = self._config[key]
         if isinstance(value, str) and "${" in value:
             message = f"{value[:80]!r} refers to another setting; verl's default is taken"
-            self.issues.append(warning(key, message, "write the value itself", Code.unresolved))
+            self.warning(key, message, "write the value itself", Code.unresolved)
             return self._defaults.get(key)
         return value
 
@@ -68,7 +78,7 @@ class Reader:
             return int(value)
         if type(value) in (int, float):
             bound = "at most 10^12" if value > 10**12 else f"at least {least}"
-            self._wrong(key, f"expected a whole number of {bound}, got {_shown(value)}")
+            self.error(key, f"expected a whole number of {bound}, got {_shown(value)}")
             value = self._defaults.get(key)
         else:
             value = self._default_for(key, value, "a whole number")
@@ -80,7 +90,7 @@ class Reader:
         if type(value) not in (int, float):
             value = self._default_for(key, value, "a number")
         elif not low < value <= high:
-            self._wrong(key, f"expected a number above {low:g} and up to {high:g}, got {_shown(value)}")
+            self.error(key, f"expected a number above {low:g} and up to {high:g}, got {_shown(value)}")
             value = self._defaults.get(key)
         return float(value) if type(value) in (int, float) else high
 
@@ -91,17 +101,14 @@ class Reader:
             found: str | None = value
             return found
         hint = did_you_mean(str(value), choices)
-        self.issues.append(Issue(key, Code.unknown_value, f"{str(value)[:80]!r} is not a value of it", hint))
+        self.error(key, f"{str(value)[:80]!r} is not a value of it", hint, Code.unknown_value)
         default: str | None = self._defaults.get(key)
         return default
 
     def _default_for(self, key: str, value: Any, expected: str) -> Any:
         if value is not None:
-            self.issues.append(Issue(key, Code.wrong_type, f"expected {expected}, got {_shown(value)}"))
+            self.error(key, f"expected {expected}, got {_shown(value)}", code=Code.wrong_type)
         return self._defaults.get(key)
-
-    def _wrong(self, key: str, message: str) -> None:
-        self.issues.append(Issue(key, Code.wrong_value, message))
 
 
 def _shown(value: Any) -> str:

@@ -1,11 +1,11 @@
-"""What an estimate is asked for, and what is wrong with a question."""
+"""The question that an estimate answers, and the problems that are found in it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, Severity
+from ..diagnostics import Code, Diagnostic, Location, Severity
 from .versions import CURRENT
 
 if TYPE_CHECKING:
@@ -48,33 +48,18 @@ class Request:
     partial: bool = False
 
 
-@dataclass(frozen=True)
-class Issue:
-    """What is wrong with a question.
+def error_at(key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> Diagnostic:
+    """Return a problem that leaves no estimate.
 
-    Attributes:
-        key: the setting, or ``model`` or ``gpus``.
-        code: the kind of problem.
+    Args:
+        key: the setting that is wrong, or ``model``, ``gpus`` or ``version``.
         message: what is wrong.
-        hint: what to do about it.
-        severity: an error leaves no estimate.
+        remedy: what to do about it.
+        code: the kind of problem.
     """
-
-    key: str
-    code: Code
-    message: str
-    remedy: str = ""
-    severity: Severity = Severity.ERROR
+    return Diagnostic(Location("", key=key), code, message, remedy)
 
 
-class EstimateError(Exception):
-    """There is no estimate; ``issues`` say why."""
-
-    def __init__(self, issues: tuple[Issue, ...]) -> None:
-        super().__init__("; ".join(issue.message for issue in issues if issue.severity is Severity.ERROR))
-        self.issues = issues
-
-
-def warning(key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> Issue:
-    """An issue that leaves an estimate."""
-    return Issue(key, code, message, remedy, Severity.WARNING)
+def warning_at(key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> Diagnostic:
+    """Return a problem that leaves an estimate; arguments as for ``error_at``."""
+    return Diagnostic(Location("", key=key), code, message, remedy, Severity.WARNING)

@@ -6,20 +6,18 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, suggest_or
+from ..diagnostics import Code, NoAnswerError, Severity, suggest_or
 from ..units import GB, GIB
 from .checks import problems_of
 from .constants import DRIVER_RESERVE, TYPICAL_LENGTH
 from .facts import capacity_of
 from .reader import Reader
-from .request import EstimateError, Issue, warning
 from .roles import (
     ACTOR,
     MODEL,
     REFERENCE,
     ROLLOUT,
     data_parallel,
-    is_error,
     micro_batch,
     read_actor,
     read_critic,
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..catalog.models.gpu import Gpu
+    from ..diagnostics import Diagnostic
     from .facts import Registries
     from .request import Request
     from .settings import Backend, Fsdp, Role
@@ -64,39 +63,34 @@ ESTIMATORS = (
 _OTHER_BACKENDS = ("fsdp_turbo", "veomni", "torchtitan")
 
 
-def resolve(request: Request, facts: Registries) -> tuple[Shape, Settings, tuple[Issue, ...]]:
+def resolve(request: Request, facts: Registries) -> tuple[Shape, Settings, tuple[Diagnostic, ...]]:
     """Shape and settings of a request, and warnings about it.
 
     Raises:
-        EstimateError: something is wrong that leaves no estimate.
+        NoAnswerError: something is wrong that leaves no estimate.
     """
     shape = facts.shape(request.model)
     read = Reader(_as_verl(request), facts.defaults(request.version))
     if shape is None:
         known = facts.architectures.names
         hint = suggest_or(request.model, known, "add it to architectures.yaml, or give its config.json")
-        read.issues.append(
-            Issue(
-                "model", Code.unknown_model, f"no architecture is recorded for {request.model[:200]!r}", hint
-            )
+        read.error(
+            "model", f"no architecture is recorded for {request.model[:200]!r}", hint, Code.unknown_model
         )
-        raise EstimateError(tuple(read.issues))
+        raise NoAnswerError(*read.diagnostics)
     settings = read_settings(request, facts, read)
-    read.issues += problems_of(shape, settings)
+    read.diagnostics += problems_of(shape, settings)
     if request.version > LAST:
         newest = version_text(CURRENT)
         message = f"{version_text(request.version)} is newer than the newest verl that is known, {newest}"
-        read.issues.append(warning("version", message, "that one is taken"))
+        read.warning("version", message, "that one is taken")
     for key, near in misspelt_keys(request, facts):
-        read.issues.append(
-            warning(
-                key, "verl has no such key that changes memory", f"did you mean {near!r}?", Code.unknown_key
-            )
+        read.warning(
+            key, "verl has no such key that changes memory", f"did you mean {near!r}?", Code.unknown_key
         )
-    issues = tuple(dict.fromkeys(read.issues))  # what is read twice is wrong once
-    if any(is_error(issue) for issue in issues):
-        raise EstimateError(issues)
-    return shape, settings, issues
+    if any(problem.severity is Severity.ERROR for problem in read.diagnostics):
+        raise NoAnswerError(*read.diagnostics)
+    return shape, settings, tuple(dict.fromkeys(read.diagnostics))  # what is read twice is wrong once
 
 
 def read_settings(request: Request, facts: Registries, read: Reader) -> Settings:
@@ -199,14 +193,14 @@ def _gpus(request: Request, read: Reader) -> tuple[int, int]:
     if gpus is None:
         return nodes * each, nodes
     if gpus < 1:
-        read.issues.append(Issue("gpus", Code.wrong_value, f"{gpus} GPUs are none", "name at least one"))
+        read.error("gpus", f"{gpus} GPUs are none", "name at least one")
         return 1, 1
     stated = [read.is_set(key) for key in ("trainer.nnodes", "trainer.n_gpus_per_node")]
     if nodes * each == gpus:
         return gpus, nodes
     if all(stated):
         message = f"{nodes} × {each} GPUs are not the {gpus} that are named; these are taken"
-        read.issues.append(warning("trainer.n_gpus_per_node", message, "correct one of the two"))
+        read.warning("trainer.n_gpus_per_node", message, "correct one of the two")
     elif stated[0] and not gpus % nodes:
         return gpus, nodes
     elif stated[1] and not gpus % each:
@@ -220,7 +214,7 @@ def _backend(request: Request, read: Reader) -> Backend:
     engine = read.any("model_engine")
     if engine not in (None, "dp", "megatron"):
         message = f"the training backend {str(engine)[:80]!r} is not modelled; FSDP2 is taken"
-        read.issues.append(warning("model_engine", message, "the states are the same, the rest may differ"))
+        read.warning("model_engine", message, "the states are the same, the rest may differ")
         return "fsdp2"
     of_megatron = engine == "megatron" or any(key.startswith(f"{ACTOR}.megatron.") for key in request.config)
     if named:
@@ -236,7 +230,7 @@ def _strategy(read: Reader, key: str) -> Backend | None:
         return None
     if read.any(key) in _OTHER_BACKENDS:
         message = f"the training backend {read.any(key)!r} is not modelled; FSDP2 is taken"
-        read.issues.append(warning(key, message, "the states are the same, the rest may differ"))
+        read.warning(key, message, "the states are the same, the rest may differ")
         return "fsdp2"
     return read.choice(key, _BACKENDS)  # type: ignore[return-value]
 
@@ -250,7 +244,7 @@ def _has_critic(request: Request, read: Reader) -> bool:
         if name not in ESTIMATORS:
             hint = suggest_or(str(name), ESTIMATORS, "with gae there is a critic, with others none")
             message = f"{str(name)[:80]!r} is no estimator that is known; no critic is assumed"
-            read.issues.append(warning(key, message, hint, Code.unknown_value))
+            read.warning(key, message, hint, Code.unknown_value)
         return bool(name == "gae")
     return request.task.lower().startswith("ppo")
 
@@ -289,15 +283,13 @@ def _capacity(request: Request, facts: Registries, read: Reader) -> float | None
         return min(found) if found else max(0.0, request.memory_gb * GB - DRIVER_RESERVE.value)
     if request.gpu is not None:
         hint = suggest_or(request.gpu, facts.gpus.names, "add it to gpus.yaml, or give its memory")
-        read.issues.append(
-            warning("gpus", f"no GPU is recorded as {request.gpu[:200]!r}", hint, Code.unknown_gpu)
-        )
+        read.warning("gpus", f"no GPU is recorded as {request.gpu[:200]!r}", hint, Code.unknown_gpu)
     elif not request.partial:
         hint = "name it, as in 8*H100"
         message = (
             "no GPU is named; whether it fits is not known, and the rollout budget is that of an 80 GB card"
         )
-        read.issues.append(warning("gpus", message, hint, Code.missing_key))
+        read.warning("gpus", message, hint, Code.missing_key)
     return None
 
 

@@ -81,7 +81,7 @@ def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any
             for phase in estimate.phases
         ],
         "unsupported": list(getattr(estimate, "unsupported", ())),
-        "warnings": [issue.message for issue in getattr(estimate, "issues", ())],
+        "warnings": [problem.message for problem in getattr(estimate, "warnings", ())],
         "verl_version": version_text(settings.version) if settings else None,
     }
 

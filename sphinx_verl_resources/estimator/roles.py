@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, Severity
-from .request import Issue, warning
+from ..diagnostics import Code
 from .settings import Fsdp, Megatron, MicroBatch, Role
 from .versions import behaviour
 
@@ -189,7 +188,7 @@ def _moment_bytes(read: Reader, prefix: str) -> float:
 
 def _must_divide(read: Reader, key: str, size: int, what: str, product: str = "it") -> None:
     message = f"{product} is {size}, which does not divide {what}"
-    read.issues.append(Issue(key, Code.wrong_value, message, "choose a divisor"))
+    read.error(key, message, "choose a divisor")
 
 
 def data_parallel(backend: Backend, fsdp: Fsdp, megatron: Megatron, gpus: int) -> int:
@@ -207,7 +206,7 @@ def micro_batch(read: Reader, prefix: str, name: str, ranks: int, dynamic: bool,
         if not own:
             message = f"{total} sequences of all ranks leave none for each of {ranks}"
             hint = f"set {prefix}.{name}_per_gpu"
-            read.issues.append(Issue(f"{prefix}.{name}", Code.wrong_value, message, hint))
+            read.error(f"{prefix}.{name}", message, hint)
             own = 1
     return MicroBatch(own, dynamic, budget)
 
@@ -218,13 +217,13 @@ def _lora(read: Reader, backend: Backend) -> tuple[int, Targets]:
         others, rank = rank, read.whole(f"{MODEL}.lora.rank", 0)
         if others and not rank:
             message = "Megatron does not read it, so that the whole model is trained"
-            read.issues.append(warning(f"{MODEL}.lora_rank", message, f"set {MODEL}.lora.rank"))
+            read.warning(f"{MODEL}.lora_rank", message, f"set {MODEL}.lora.rank")
     key = f"{MODEL}.target_modules"
     targets = read.any(key)
     if not rank and read.is_set(key):
         rank_key = "lora.rank" if backend == "megatron" else "lora_rank"
         hint = f"set {MODEL}.{rank_key}, or leave the targets out"
-        read.issues.append(warning(key, "the LoRA rank is 0, so that no adapter is made", hint))
+        read.warning(key, "the LoRA rank is 0, so that no adapter is made", hint)
     return rank, _targets(read, key, targets)
 
 
@@ -234,7 +233,7 @@ def _targets(read: Reader, key: str, value: Any) -> Targets:
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return tuple(value)
     if value is not None:
-        read.issues.append(Issue(key, Code.wrong_type, "expected 'all-linear' or a list of module names"))
+        read.error(key, "expected 'all-linear' or a list of module names", code=Code.wrong_type)
     return "all-linear"
 
 
@@ -247,8 +246,3 @@ def _optimizer(read: Reader, prefix: str, backend: Backend, parameter_bytes: int
     if name in EIGHT_BIT:
         return copies, 2.0
     return copies, parameter_bytes * (3.0 if name in KAHAN else 2.0)
-
-
-def is_error(issue: Issue) -> bool:
-    """Whether it leaves no estimate."""
-    return issue.severity is Severity.ERROR

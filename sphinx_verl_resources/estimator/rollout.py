@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Code, suggest_or
-from .request import Issue, warning
+from ..diagnostics import suggest_or
 from .roles import DATA_TYPES, MODEL, ROLLOUT
 from .settings import Rollout
 from .versions import behaviour
@@ -47,7 +46,7 @@ def _engine(request: Request, read: Reader) -> str:
     if name is None or name in ENGINES:
         return name or "vllm"
     hint = suggest_or(str(name), ENGINES, "see verl's rollout.name")
-    read.issues.append(warning(key, f"the engine {str(name)[:80]!r} is not modelled; vLLM is taken", hint))
+    read.warning(key, f"the engine {str(name)[:80]!r} is not modelled; vLLM is taken", hint)
     return "vllm"
 
 
@@ -59,7 +58,7 @@ def _tensor(read: Reader, gpus: int) -> int:
         return tensor
     if read.is_set(key):
         message = f"it is {tensor}, which does not divide the {gpus} GPUs"
-        read.issues.append(Issue(key, Code.wrong_value, message, "choose a divisor"))
+        read.error(key, message, "choose a divisor")
     return 1
 
 

@@ -73,7 +73,7 @@ def savings(request: Request, facts: Registries) -> SavingSteps:
     offloading, and at last less memory for the rollout engine. Everything else stays as the request has it.
 
     Raises:
-        EstimateError: something in the request leaves no estimate.
+        NoAnswerError: something in the request leaves no estimate.
 
     >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.request import Request

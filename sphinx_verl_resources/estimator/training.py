@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Code, suggest_or
+from ..diagnostics import Code, NoAnswerError, suggest_or
 from .constants import (
     COMMUNICATOR,
     COMPILED,
@@ -22,7 +22,7 @@ from .parts import fixed, part, per_token, states
 from .peaks import Peaks
 from .phases import Phase
 from .ranges import TRAINING
-from .request import EstimateError, Issue
+from .request import error_at
 
 if TYPE_CHECKING:
     from .facts import Registries
@@ -92,7 +92,7 @@ def estimate_training(training: Training, facts: Registries) -> TrainingEstimate
     """The memory of a fine-tuning run.
 
     Raises:
-        EstimateError: the model is not known.
+        NoAnswerError: the model is not known.
 
     >>> from sphinx_verl_resources.cli.data import load_registries
     >>> run = Training("mistralai/Mistral-7B-v0.1", 0, (), 2, False, "adamw-foreach", 1, 16384, True, "liger")
@@ -103,7 +103,7 @@ def estimate_training(training: Training, facts: Registries) -> TrainingEstimate
     if shape is None:
         hint = suggest_or(training.model, facts.architectures.names, "add it to architectures.yaml")
         message = f"no architecture is recorded for {training.model[:200]!r}"
-        raise EstimateError((Issue("model", Code.unknown_model, message, hint),))
+        raise NoAnswerError(error_at("model", message, hint, Code.unknown_model))
     gpu = facts.gpus.get(training.gpu) if training.gpu else None
     capacity = capacity_of(gpu) if gpu else None
     return TrainingEstimate(shape, training_phases(shape, training), facts.range_of(TRAINING), capacity)

@@ -80,10 +80,10 @@ def _whole(settings: Mapping[str, Any], key: str) -> int:
 def impossible_settings(entry: RunEntry, tree: CheckContext) -> Iterator[Finding]:
     """The settings are such that verl starts."""
     run, source = entry.run, entry.source
-    for issue in entry.issues:
-        key = _as_written(issue.key, run.settings, tree.facts.renamed)
-        if issue.severity is Severity.ERROR and key:
-            yield at_key(source, ("settings", key), f"{key}: {issue.message}", issue.remedy)
+    for problem in entry.diagnostics:
+        key = _as_written(problem.place.key, run.settings, tree.facts.renamed)
+        if problem.severity is Severity.ERROR and key:
+            yield at_key(source, ("settings", key), f"{key}: {problem.message}", problem.remedy)
     sizes = {key: size for key in _ENGINE_SIZES if (size := _whole(run.settings, key)) > 1}
     product = 1
     for size in sizes.values():

@@ -12,11 +12,10 @@ from ..catalog.cases import load_cases
 from ..catalog.files import EXCEPTIONS, read_data_file, take_snapshot
 from ..catalog.load import load_catalog
 from ..catalog.yaml_data import read_yaml
-from ..diagnostics import Code, Diagnostic, Location
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
 from ..estimator.case import request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.facts import load_registries
-from ..estimator.request import EstimateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from ..catalog.yaml_data import Document
     from ..estimator.estimate import Estimate
     from ..estimator.facts import Registries
-    from ..estimator.request import Issue
     from .repository import Repository
 
 
@@ -81,7 +79,7 @@ class RunEntry:
     run: Run
     source: SourceFile
     estimate: Estimate | None
-    issues: tuple[Issue, ...]
+    diagnostics: tuple[Diagnostic, ...]
 
 
 @dataclass(frozen=True)
@@ -142,9 +140,9 @@ class CheckContext:
     def _entry(self, run: Run, source: SourceFile) -> RunEntry:
         try:
             found = estimate(request_of_run(run, self.facts), self.facts)
-        except EstimateError as error:
-            return RunEntry(run, source, None, error.issues)
-        return RunEntry(run, source, found, found.issues)
+        except NoAnswerError as error:
+            return RunEntry(run, source, None, error.diagnostics)
+        return RunEntry(run, source, found, found.warnings)
 
     def owner(self, file: DataFile) -> Directory | None:
         """The directory that a file is in, None for one of the package that was not asked for."""

@@ -17,10 +17,9 @@ from sphinx.util.nodes import make_refnode
 
 from .. import __version__
 from ..analysis.question import Answer, Question
-from ..analysis.shapes import AnalysisError
 from ..catalog.figures import FIGURES
 from ..catalog.names import SIZES
-from ..diagnostics import nearest
+from ..diagnostics import NoAnswerError, nearest
 from ..estimator.question import EstimatorQuestion
 from ..i18n import _
 from . import objects
@@ -141,11 +140,11 @@ class VerlDomain(BuildData, Domain):
         """The answer to a question about the analysis; the document being read depends on it from now on.
 
         Raises:
-            AnalysisError: there is none; on this, too, the document depends.
+            NoAnswerError: there is none; on this, too, the document depends.
         """
         self.note_dependency(question)
         answer = self._answer(question)
-        if isinstance(answer, AnalysisError):
+        if isinstance(answer, NoAnswerError):
             # Without the way that it took when it was asked before.
             raise answer.with_traceback(None)
         return cast("Answer", answer)
@@ -213,7 +212,7 @@ class VerlDomain(BuildData, Domain):
                     self._answers[question] = question.answer(self.world)
                 else:
                     self._answers[question] = question.answer(self.analysis)
-            except AnalysisError as error:
+            except NoAnswerError as error:
                 self._answers[question] = error
         return self._answers[question]
 

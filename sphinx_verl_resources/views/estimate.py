@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..diagnostics import Code
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.phases import LABELS
 from ..i18n import N_, _
@@ -109,7 +108,7 @@ def run_texts(estimate: Estimate) -> dict[str, str]:
     peak = gib_number(estimate.peak)
     if not estimate.settings.lengths.known and estimate.low < 0.9 * estimate.peak:
         peak = _("{low} to {high}").format(low=gib_number(estimate.low), high=peak)
-    if any(issue.code is Code.missing_key for issue in estimate.issues):
+    if not estimate.is_complete:
         peak = _("{peak} (settings incomplete)").format(peak=peak)
     return {"estimate.peak": peak, "estimate.phase": _(estimate.peak_phase.label)}
 
@@ -243,7 +242,7 @@ def _total(breakdown: Breakdown) -> str:
 def notes(estimate: Estimate) -> list[nodes.Node]:
     """What the estimate leaves out, and what it takes for granted, in the words of its messages."""
     found = [text.partition(": ")[::2] for text in estimate.unsupported]
-    found += [(issue.key, issue.message) for issue in estimate.issues]
+    found += [(problem.place.key, problem.message) for problem in estimate.warnings]
     return _notes(_("What the estimate leaves out or assumes:"), found) if found else []
 
 

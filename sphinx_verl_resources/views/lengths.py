@@ -41,7 +41,7 @@ def _cells(row: Longer) -> list[Cell]:
     found = row.estimate
     first = Cell.number(f"{row.response:,}")
     if found is None:
-        return [first, *(Cell.of("") for column in range(5)), Cell.of(row.issues[0].message)]
+        return [first, *(Cell.of("") for column in range(5)), Cell.of(row.diagnostics[0].message)]
     return [
         first,
         *(Cell.number(gib_number(_most(found, column))) for column in GROWING),

@@ -16,9 +16,10 @@ from tabulate import tabulate
 
 from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.cli.data import load_registries, read_snapshot
+from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.case import estimate_case
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.request import EstimateError, Request
+from sphinx_verl_resources.estimator.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +62,7 @@ def recorded_cases(facts: Registries) -> list[Case]:
     for entry in load_cases(read_snapshot([]).cases).by_id.values():
         try:
             estimate_case(entry.case, facts)
-        except EstimateError:
+        except NoAnswerError:
             continue
         found.append(entry.case)
     return found

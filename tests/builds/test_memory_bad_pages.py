@@ -7,11 +7,10 @@ import shutil
 import pytest
 
 from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.analysis.shapes import AnalysisError
 from sphinx_verl_resources.catalog.analysis import load_analysis
 from sphinx_verl_resources.catalog.files import Directory, configured_directory, take_snapshot
 from sphinx_verl_resources.catalog.load import load_catalog
-from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.diagnostics import Location, NoAnswerError
 
 pytestmark = pytest.mark.thorough
 
@@ -182,7 +181,7 @@ def test_an_assumption_that_nobody_makes(own, data, root):
     assert str(problem).startswith(
         "data/analysis.yaml:6:3: ERROR: no file says what 'assumptions.ffn_ratio' is"
     )
-    with pytest.raises(AnalysisError, match="an assumption is missing"):
+    with pytest.raises(NoAnswerError, match="an assumption is missing"):
         analyse(analysis, "3B")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.catalog.models.case import Case
-from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.diagnostics import Code, NoAnswerError
 from sphinx_verl_resources.estimator.case import estimate_case, request_of, training_of
 from sphinx_verl_resources.estimator.estimate import Estimate
-from sphinx_verl_resources.estimator.request import EstimateError
 from sphinx_verl_resources.estimator.training import TrainingEstimate
 from sphinx_verl_resources.estimator.versions import CURRENT, OBSERVED
 
@@ -76,9 +75,9 @@ def test_what_is_quoted_in_part_widens_the_range(facts):
 def test_each_kind_of_case_has_its_estimate(facts):
     assert isinstance(estimate_case(case(), facts), Estimate)
     assert isinstance(estimate_case(training(), facts), TrainingEstimate)
-    with pytest.raises(EstimateError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         estimate_case(case().model_copy(update={"config": None}), facts)
-    assert caught.value.issues[0].code is Code.missing_key
+    assert caught.value.diagnostics[0].code is Code.missing_key
 
 
 def test_fine_tuning():
@@ -104,9 +103,9 @@ def test_fine_tuning():
 )
 def test_numbers_that_nothing_stands_in_for(changes, key):
     record = training(**changes)
-    with pytest.raises(EstimateError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         training_of(record, record.training)
-    assert [issue.key for issue in caught.value.issues] == [key]
+    assert [problem.place.key for problem in caught.value.diagnostics] == [key]
 
 
 def test_easyr1_has_a_mode_for_its_data_type(facts):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.analysis.shapes import AnalysisError
 from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.fit import fit_table, size_models
 
 CATALOG, ANALYSIS = load_all([])
@@ -71,5 +71,5 @@ def test_every_size_class_with_a_model_is_shown(table):
     [({"gpu": "H10"}, "H100"), ({"task": "GRPO-LORAX"}, "GRPO-LoRA"), ({"sizes": ("7b",)}, "'7B'")],
 )
 def test_unknown_names_are_refused_and_others_offered(table, changes, text):
-    with pytest.raises(AnalysisError, match=text):
+    with pytest.raises(NoAnswerError, match=text):
         table(**changes)

@@ -6,14 +6,14 @@ from itertools import pairwise, product
 
 import pytest
 
-from sphinx_verl_resources.analysis.shapes import AnalysisError
 from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.cards import on_card
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.facts import capacity_of
 from sphinx_verl_resources.estimator.grid import CHOSEN, VERDICTS, Axes, cell_settings, compute_grid
 from sphinx_verl_resources.estimator.layouts import fitted
-from sphinx_verl_resources.estimator.request import EstimateError, Request
+from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.sphinx_ext.directives.what_if import DEFAULT_CARDS, DEFAULT_SIZES, LENGTHS
 from sphinx_verl_resources.units import gib_number
 
@@ -141,13 +141,13 @@ def test_a_cell_without_an_estimate_says_why(facts):
 
 def test_no_cell_with_an_estimate_is_an_error(facts):
     axes = Axes(("Qwen/Qwen2.5-0.5B",), (8,), ("H100",))
-    with pytest.raises(EstimateError, match="14 attention heads"):
+    with pytest.raises(NoAnswerError, match="14 attention heads"):
         compute_grid(axes, {f"{ROLLOUT}.tensor_model_parallel_size": 4}, facts)
 
 
 def test_megatron_is_refused(facts):
     axes = Axes(("Qwen/Qwen2.5-7B",), (8,), ("H100",))
-    with pytest.raises(AnalysisError, match="computed with FSDP"):
+    with pytest.raises(NoAnswerError, match="computed with FSDP"):
         compute_grid(axes, {"actor_rollout_ref.actor.strategy": "megatron"}, facts)
 
 

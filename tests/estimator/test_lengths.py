@@ -45,4 +45,4 @@ def test_what_cannot_be_estimated_says_why(facts):
     config = {**task_settings("GRPO"), "actor_rollout_ref.rollout.max_model_len": "x"}
     (row,) = longer(Request("Qwen/Qwen2.5-7X", config, gpus=4, gpu="H20"), facts, (3000,))
     assert row.estimate is None
-    assert "Qwen2.5-7X" in row.issues[0].message
+    assert "Qwen2.5-7X" in row.diagnostics[0].message

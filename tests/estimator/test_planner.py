@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.layouts import best_layout, fitted, layout_of, with_megatron
 from sphinx_verl_resources.estimator.planner import COUNTS, TASKS, largest_micro_batch, plan, task_settings
-from sphinx_verl_resources.estimator.request import EstimateError, Request
+from sphinx_verl_resources.estimator.request import Request
 
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 BUDGET = f"{A}.ppo_max_token_len_per_gpu"
@@ -96,16 +97,16 @@ def test_what_settings_say_of_gpus_does_not_bind_a_plan(facts):
     asked = replace(asked, config={**asked.config, "trainer.nnodes": 4, "trainer.n_gpus_per_node": 8})
     found = plan(asked, facts)
     assert found.gpus == plan(request(), facts).gpus
-    assert not found.estimate.issues
+    assert not found.estimate.warnings
 
 
 def test_nothing_to_plan(facts):
-    with pytest.raises(EstimateError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         plan(request("nobody/knows-it"), facts)
-    assert caught.value.issues[0].key == "model"
-    with pytest.raises(EstimateError) as caught:
+    assert caught.value.diagnostics[0].place.key == "model"
+    with pytest.raises(NoAnswerError) as caught:
         plan(replace(request(gpus=8), config={f"{R}.n": "x"}), facts)
-    assert caught.value.issues[0].key == f"{R}.n"
+    assert caught.value.diagnostics[0].place.key == f"{R}.n"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,9 @@ def test_the_engines_tp_leaves_room_for_a_cache(facts, model, tensor):
     config = fitted(request(model, gpus=8), facts).config
     assert config[f"{R}.tensor_model_parallel_size"] == tensor
     found = estimate(fitted(request(model, gpus=8), facts), facts)
-    assert not [issue for issue in found.issues if "cache" in issue.message or "hold" in issue.message]
+    assert not [
+        problem for problem in found.warnings if "cache" in problem.message or "hold" in problem.message
+    ]
 
 
 def test_tp_divides_the_heads(facts):
@@ -168,7 +171,7 @@ def test_adapters_keep_their_rank_with_megatron(facts):
     first = next(with_megatron(request(task="GRPO-LoRA", gpus=8), facts))
     found = estimate(fitted(first, facts), facts)
     assert found.settings.actor.lora_rank == 32
-    assert not found.issues
+    assert not found.warnings
 
 
 def test_ppo_with_megatron_divides_the_critic_too(facts):

@@ -10,12 +10,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.cli.data import load_registries
-from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.diagnostics import Location, NoAnswerError
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.host import host_memory
 from sphinx_verl_resources.estimator.parts import size_of
 from sphinx_verl_resources.estimator.phases import phases_of, roles_of
-from sphinx_verl_resources.estimator.request import EstimateError, Request
+from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.result import result_of
 from sphinx_verl_resources.estimator.suggestion import reliefs
 from sphinx_verl_resources.estimator.versions import RELEASES
@@ -125,7 +125,7 @@ def asked(request):
     """The estimate; settings that leave none are of no interest here."""
     try:
         return estimate(request, FACTS)
-    except EstimateError:
+    except NoAnswerError:
         assume(False)
 
 
@@ -289,7 +289,7 @@ KEYS = sorted({*values, *(key.name for key in FACTS.config_keys)})
 def test_no_settings_are_too_odd(config, model, gpus, version, framework):
     request = Request(model, config, gpus=gpus, version=version, framework=framework, memory_gb=80)
     found, told = tried(request)
-    assert all(issue.message for issue in told)
+    assert all(problem.message for problem in told)
     if found is None:
         assert told
     else:
@@ -302,9 +302,9 @@ def tried(request):
     """The estimate or None, and what is wrong."""
     try:
         found = estimate(request, FACTS)
-    except EstimateError as error:
-        return None, error.issues
-    return found, found.issues
+    except NoAnswerError as error:
+        return None, error.diagnostics
+    return found, found.warnings
 
 
 @given(requests())

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.diagnostics import Code, Severity
+from sphinx_verl_resources.diagnostics import Code, NoAnswerError, Severity
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.keys import in_todays_names
-from sphinx_verl_resources.estimator.request import EstimateError, Request
+from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.settings import Lengths, MicroBatch
 from sphinx_verl_resources.estimator.tokens import (
     fullest,
@@ -250,7 +250,7 @@ def test_megatron_reads_the_adapters_rank_under_its_own_name(ask):
     assert ask({**megatron, "model.lora.rank": 16}).settings.actor.lora_rank == 16
     found = ask({**megatron, "model.lora_rank": 16})
     assert found.settings.actor.lora_rank == 0
-    assert [issue.key for issue in found.issues] == ["actor_rollout_ref.model.lora_rank"]
+    assert [problem.place.key for problem in found.warnings] == ["actor_rollout_ref.model.lora_rank"]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_backends(ask, settings, others, backend):
 def test_backends_of_verl_that_are_not_modelled(ask, key, name):
     found = ask({**MICRO, key: name})
     assert found.settings.actor.backend == "fsdp2"
-    assert name in found.issues[0].message
+    assert name in found.warnings[0].message
     assert name in found.unsupported[0]
 
 
@@ -307,7 +307,7 @@ def test_engines(ask, settings, others, engine):
 def test_gpus_and_nodes(ask, settings, gpus, expected):
     found = ask({**MICRO, **settings, "rollout.tensor_model_parallel_size": 1}, gpus=gpus)
     assert (found.settings.gpus, found.settings.nodes) == expected
-    assert not found.issues
+    assert not found.warnings
 
 
 def test_capacity(ask):
@@ -330,7 +330,7 @@ def test_null_means_nothing_or_the_default(ask):
     )
     assert found.settings.actor.checkpointing is False
     assert found.settings.actor.mini_batch == 256
-    assert not found.issues
+    assert not found.warnings
 
 
 # What is wrong.
@@ -424,25 +424,25 @@ ERRORS = [
     ids=[f"{next(iter(item[0]))}={next(iter(item[0].values()))}" for item in ERRORS],
 )
 def test_settings_that_leave_no_estimate(ask, settings, key, code, text):
-    with pytest.raises(EstimateError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         ask({**MICRO, **settings} if "actor.ppo_micro_batch_size" not in settings else settings)
-    errors = [issue for issue in caught.value.issues if issue.severity is Severity.ERROR]
+    errors = [problem for problem in caught.value.diagnostics if problem.severity is Severity.ERROR]
     assert len(errors) == 1
-    assert errors[0].key.endswith(key)
+    assert errors[0].place.key.endswith(key)
     assert errors[0].code is code
     assert text in errors[0].message
     assert text in str(caught.value)
 
 
 def test_values_that_look_like_others_are_offered(ask):
-    with pytest.raises(EstimateError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         ask({**MICRO, "actor.strategy": "megatrom"})
-    assert "'megatron'" in caught.value.issues[0].remedy
+    assert "'megatron'" in caught.value.diagnostics[0].remedy
 
 
 def test_experts_that_cannot_be_shared_out(ask):
     settings = {**MICRO, "megatron.expert_model_parallel_size": 3}
-    with pytest.raises(EstimateError, match="128 experts"):
+    with pytest.raises(NoAnswerError, match="128 experts"):
         ask(settings, model="Qwen/Qwen3-30B-A3B", gpus=12)
 
 
@@ -467,21 +467,21 @@ def test_layers_have_to_go_on_the_stages(ask, stages, first, last, good):
     if good:
         assert ask(settings, gpus=32).peak > 0
     else:
-        with pytest.raises(EstimateError, match="cannot be shared out"):
+        with pytest.raises(NoAnswerError, match="cannot be shared out"):
             ask(settings, gpus=32)
 
 
 def test_sizes_of_the_critic_are_looked_at_too(ask):
     settings = {**MICRO, "algorithm.adv_estimator": "gae", "critic.fsdp.ulysses_sequence_parallel_size": 8}
-    with pytest.raises(EstimateError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         ask(settings)
-    assert caught.value.issues[0].key == "critic.fsdp.ulysses_sequence_parallel_size"
+    assert caught.value.diagnostics[0].place.key == "critic.fsdp.ulysses_sequence_parallel_size"
 
 
 def test_several_problems_are_told_together(ask):
-    with pytest.raises(EstimateError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         ask({**MICRO, "rollout.n": "x", "rollout.gpu_memory_utilization": 3, "fsdp.fsdp_size": 5})
-    assert len(caught.value.issues) == 3
+    assert len(caught.value.diagnostics) == 3
 
 
 WARNINGS = [
@@ -543,16 +543,16 @@ WARNINGS = [
     ("settings", "key", "code", "text", "hint"), WARNINGS, ids=[item[3] for item in WARNINGS]
 )
 def test_settings_that_are_doubtful(ask, settings, key, code, text, hint):
-    (issue,) = ask(settings).issues
-    assert issue.key.endswith(key)
-    assert (issue.code, issue.severity) == (code, Severity.WARNING)
-    assert text in issue.message
-    assert hint in issue.remedy
+    (problem,) = ask(settings).warnings
+    assert problem.place.key.endswith(key)
+    assert (problem.code, problem.severity) == (code, Severity.WARNING)
+    assert text in problem.message
+    assert hint in problem.remedy
 
 
 def test_room_for_the_cache_follows_the_engines_keys(ask):
     tight = {**MICRO, "rollout.gpu_memory_utilization": 0.2, "rollout.tensor_model_parallel_size": 1}
-    assert ask(tight).issues
+    assert ask(tight).warnings
     assert not ask(
         {
             **tight,
@@ -561,34 +561,34 @@ def test_room_for_the_cache_follows_the_engines_keys(ask):
             "rollout.max_num_batched_tokens": 2048,
             "rollout.gpu_memory_utilization": 0.25,
         }
-    ).issues
+    ).warnings
     texts = {
-        ask({**tight, "rollout.gpu_memory_utilization": 0.22, **more}).issues[0].message
+        ask({**tight, "rollout.gpu_memory_utilization": 0.22, **more}).warnings[0].message
         for more in ({}, {"rollout.max_num_seqs": 64}, {"rollout.max_num_batched_tokens": 2048})
     }
     assert len(texts) == 3
 
 
 def test_unknown_models(ask):
-    with pytest.raises(EstimateError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         ask(MICRO, model="Qwen/Qwen2.5-7b-Instrukt")
-    (issue,) = caught.value.issues
-    assert (issue.key, issue.code) == ("model", Code.unknown_model)
-    assert "Qwen/Qwen2.5-7B-Instruct" in issue.remedy
+    (problem,) = caught.value.diagnostics
+    assert (problem.place.key, problem.code) == ("model", Code.unknown_model)
+    assert "Qwen/Qwen2.5-7B-Instruct" in problem.remedy
 
 
 def test_unknown_cards(ask):
     found = ask(MICRO, gpu="H10")
     assert found.capacity is None
-    assert found.issues[0].code is Code.unknown_gpu
-    assert "H100" in found.issues[0].remedy
+    assert found.warnings[0].code is Code.unknown_gpu
+    assert "H100" in found.warnings[0].remedy
 
 
 @pytest.mark.parametrize("gpus", [0, -3])
 def test_no_gpus(ask, gpus):
-    with pytest.raises(EstimateError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         ask(MICRO, gpus=gpus)
-    assert caught.value.issues[0].key == "gpus"
+    assert caught.value.diagnostics[0].place.key == "gpus"
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, (), 1e400, -1, "", "x" * 5000, None, object()])
@@ -609,10 +609,10 @@ def test_no_gpus(ask, gpus):
 )
 def test_no_value_is_too_odd(facts, ask, key, value):
     try:
-        told = ask({**MICRO, key: value}).issues
-    except EstimateError as error:
-        told = error.issues
-    assert all(issue.message and len(issue.message) < 400 for issue in told)
+        told = ask({**MICRO, key: value}).warnings
+    except NoAnswerError as error:
+        told = error.diagnostics
+    assert all(problem.message and len(problem.message) < 400 for problem in told)
 
 
 def test_requests_can_be_asked_twice(facts):

@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.keys import known_key
-from sphinx_verl_resources.estimator.request import EstimateError
 from sphinx_verl_resources.estimator.support import HARMLESS, modelled_keys
 from sphinx_verl_resources.estimator.versions import CURRENT
 
@@ -163,7 +163,7 @@ def result(ask):
                 for phase in estimate.phases
             }
             host = [(part.key, part.size) for part in estimate.host.components]
-            told = (phases, host, estimate.torch_peak, [issue.message for issue in estimate.issues])
+            told = (phases, host, estimate.torch_peak, [problem.message for problem in estimate.warnings])
             kept[name] = told, estimate.unsupported
         return kept[name]
 
@@ -207,7 +207,7 @@ def test_every_key_counts_or_is_told(result, key, values, backend):
         before, _ = result(without, others)
         try:
             after, unsupported = result({**without, key.name: value}, others)
-        except EstimateError:  # refused, with a reason
+        except NoAnswerError:  # refused, with a reason
             continue
         told = any(text.startswith((f"{key.name}:", f"{key.name}.")) for text in unsupported)
         ignored += before == after and not told

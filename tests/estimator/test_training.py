@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.cli.data import load_registries
-from sphinx_verl_resources.diagnostics import Code
-from sphinx_verl_resources.estimator.request import EstimateError
+from sphinx_verl_resources.diagnostics import Code, NoAnswerError
 from sphinx_verl_resources.estimator.training import Training, estimate_training
 
 FACTS = load_registries([])
@@ -142,9 +141,9 @@ def test_what_is_compiled_keeps_less():
 
 
 def test_unknown_models():
-    with pytest.raises(EstimateError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         run(model="meta-llama/Meta-Llama-3-8b-")
-    assert caught.value.issues[0].code is Code.unknown_model
+    assert caught.value.diagnostics[0].code is Code.unknown_model
 
 
 def test_capacity():

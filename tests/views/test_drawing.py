@@ -10,11 +10,12 @@ from bs4 import BeautifulSoup
 from sphinx_verl_resources.analysis.waterfall import Bar
 from sphinx_verl_resources.catalog.models.run import Measured
 from sphinx_verl_resources.cli.data import load_paths, load_registries
+from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.backtest import score
 from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.planner import task_settings
-from sphinx_verl_resources.estimator.request import EstimateError, Request
+from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.savings import savings
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.accuracy_plot import SHAPES, accuracy_plot, log_marks, plotted
@@ -98,7 +99,7 @@ def test_drawings_are_small_for_every_architecture():
     for architecture in FACTS.architectures:
         try:
             found = estimate(Request(architecture.hf_id, task_settings("PPO"), 1, "H100"), FACTS)
-        except EstimateError:
+        except NoAnswerError:
             continue
         check(phase_chart(found, architecture.name, Measured(gib=100.0, counter="not-stated")))
         drawn += 1

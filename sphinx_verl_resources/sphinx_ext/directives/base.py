@@ -82,7 +82,7 @@ class VerlDirective(SphinxDirective):
         """The content; what is wrong with the options is added to ``problems``.
 
         Raises:
-            OptionError, AnalysisError: something cannot be used, and nothing can be shown.
+            OptionError, NoAnswerError: something cannot be used, and nothing can be shown.
         """
         raise NotImplementedError
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ...catalog.query_words import REGISTRIES
-from ...diagnostics import Code, suggest_or
+from ...diagnostics import Code, NoAnswerError, suggest_or
 from ...i18n import _
 from ..domain import VerlDomain
 from ..uses import KnownUse
@@ -118,19 +118,21 @@ class VerlEstimate(SettingsDirective):
             raise OptionError(f":{name}: is about the analysis of a model; {INSTEAD[name]}")
 
     def _of_run(self, given: Mapping[str, str]) -> Found:
-        from ...estimator.questions import NotEstimatedError, RecordedRun, RunEstimate, RunSavings
+        from ...estimator.questions import RecordedRun, RunEstimate, RunSavings
         from ...views.runs import run_title
 
         name = given["run"].strip()
         run = self.ask(RecordedRun(name))
         try:
             found = self.ask(RunEstimate(name))
-        except NotEstimatedError as error:
+        except NoAnswerError as error:
+            if not run.settings:  # the message names the run
+                raise
             raise OptionError(f"the run {name!r} cannot be estimated: {error}", error.code) from None
         return Found(run_title(run), found, RunSavings(name), run.measured)
 
     def _of_model(self, given: Mapping[str, str], body: Body, problems: options.Problems) -> Found | None:
-        from ...estimator.questions import ModelEstimate, NotEstimatedError, Savings
+        from ...estimator.questions import ModelEstimate, Savings
 
         count, gpu, version = 0, "", None
         with problems.noted():
@@ -141,11 +143,11 @@ class VerlEstimate(SettingsDirective):
         question = ModelEstimate(model, count or 8, gpu or "H100", body.config, version)
         try:
             found = self.ask(question)
-        except NotEstimatedError as error:
-            self.note_issues(error.issues, body, problems)
+        except NoAnswerError as error:
+            self.note_problems(error.diagnostics, body, problems)
             return None
         if not problems:
-            self.note_issues(found.issues, body, problems)
+            self.note_problems(found.warnings, body, problems)
         title = _("{model} on {gpus}").format(model=model, gpus=f"{count}*{gpu}")
         return Found(title, found, Savings(question))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from ...diagnostics import NoAnswerError
 from ...i18n import _
 from ..domain import VerlDomain
 from . import options
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from docutils import nodes
 
+    from ...diagnostics import Diagnostic
     from ...estimator.questions import ModelEstimate
-    from ...estimator.request import Issue
 
 DEFAULT_TASK = "GRPO"
 DEFAULT_GPUS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -105,19 +106,17 @@ class VerlFit(SettingsDirective):
         if not body.config:
             return
         asked = (ModelEstimate(model, count, gpu, body.config) for model in models for count in counts)
-        refused: Sequence[Issue] = ()
-        for estimated, issues in map(self._issues, asked):
+        refused: Sequence[Diagnostic] = ()
+        for estimated, found in map(self._problems, asked):
             if estimated:
-                self.note_issues(issues, body, problems)
+                self.note_problems(found, body, problems)
                 return
-            refused = refused or issues
-        self.note_issues(refused, body, problems)
+            refused = refused or found
+        self.note_problems(refused, body, problems)
 
-    def _issues(self, question: ModelEstimate) -> tuple[bool, Sequence[Issue]]:
+    def _problems(self, question: ModelEstimate) -> tuple[bool, Sequence[Diagnostic]]:
         """Whether there is an estimate, and what is wrong with what is asked."""
-        from ...estimator.questions import NotEstimatedError
-
         try:
-            return True, self.ask(question).issues
-        except NotEstimatedError as error:
-            return False, error.issues
+            return True, self.ask(question).warnings
+        except NoAnswerError as error:
+            return False, error.diagnostics

@@ -64,7 +64,7 @@ class VerlLengths(SettingsDirective):
         model = given["model"].strip()
         rows = self.ask(Lengths(ModelEstimate(model, count, gpu, body.config), responses))
         if all(row.estimate is None for row in rows):
-            self.note_issues(rows[0].issues, body, problems)
+            self.note_problems(rows[0].diagnostics, body, problems)
             return []
         caption = _("{model} on {gpus}: longer responses").format(model=model, gpus=f"{count}*{gpu}")
         table = self.table(render.TABLE_CLASS, render.length_rows(rows), caption, with_options=True)

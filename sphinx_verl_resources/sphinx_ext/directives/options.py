@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from docutils.parsers.rst import directives
 
-from ...analysis.shapes import AnalysisError
 from ...catalog import query_words
 from ...catalog.query_words import words
-from ...diagnostics import Code, did_you_mean, nearest
+from ...diagnostics import Code, NoAnswerError, did_you_mean, nearest
 from ...views.runs import COMPUTED
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class OptionError(ValueError):
         self.place = place
 
 
-class Problems(list["OptionError | AnalysisError"]):
+class Problems(list["OptionError | NoAnswerError"]):
     """Collects what is wrong with a directive, so that all of it is said at once."""
 
     @contextmanager
@@ -39,7 +38,7 @@ class Problems(list["OptionError | AnalysisError"]):
         """Go on behind the block where something in it cannot be used."""
         try:
             yield
-        except (OptionError, AnalysisError) as problem:
+        except (OptionError, NoAnswerError) as problem:
             self.append(problem)
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 from docutils import nodes
 from sphinx.util.docutils import SphinxRole
 
-from ...analysis.shapes import AnalysisError
 from ...catalog.figures import FIGURES, NEVER
-from ...diagnostics import did_you_mean
+from ...diagnostics import NoAnswerError, did_you_mean
 from ...i18n import _
 from ..domain import VerlDomain
 from ..logs import log_at
@@ -31,7 +30,7 @@ class ValueRole(SphinxRole):
         domain.note_dependency(ExtensionUse())
         try:
             value = self.value(domain, " ".join(self.text.split()))
-        except (AnalysisError, OptionError) as error:
+        except (NoAnswerError, OptionError) as error:
             message = f"{self.full_name}: {error}"
             log_at(self.get_location(), error.code, message, self.config)
             return [self._inline(f"[{message.partition(';')[0]}]", "verl-problem")], []
@@ -41,7 +40,7 @@ class ValueRole(SphinxRole):
         """The value that ``text`` names; the page depends on it from now on.
 
         Raises:
-            AnalysisError, OptionError: it names none.
+            NoAnswerError, OptionError: it names none.
         """
         raise NotImplementedError
 

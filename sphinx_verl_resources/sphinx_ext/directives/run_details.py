@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...analysis.shapes import AnalysisError
 from ...catalog.names import row_id, run_class
+from ...diagnostics import NoAnswerError
 from ...estimator.questions import Capacity, RunEstimate
 from ...views import run_details as render
 from ...views.details import details
@@ -47,6 +47,6 @@ def _estimate(domain: VerlDomain, run: Run) -> Estimate | None:
     """From settings that are complete; the page depends on it from now on."""
     try:
         found = domain.ask(RunEstimate(run.id))
-    except AnalysisError:
+    except NoAnswerError:
         return None
     return found if found.is_complete else None

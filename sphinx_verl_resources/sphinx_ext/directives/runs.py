@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 from docutils import nodes
 from sphinx import addnodes
 
-from ...analysis.shapes import AnalysisError
 from ...catalog import selection
 from ...catalog.fields import PAGE_COLUMNS
 from ...catalog.names import row_id, size_slug
 from ...catalog.query_words import phrases
 from ...catalog.selection import RunQuery
-from ...diagnostics import Code, Severity
+from ...diagnostics import Code, NoAnswerError, Severity
 from ...i18n import N_, _
 from ...views.runs import COMPUTED, TABLE_CLASS, run_about, run_title, templates_used, uncomputed_texts
 from ...views.sentences import fill, listed
@@ -238,7 +237,7 @@ class VerlRuns(VerlDirective):
 
         try:
             return run_texts(VerlDomain.of(self.env).ask(RunEstimate(run.id)))
-        except AnalysisError:
+        except NoAnswerError:
             return uncomputed_texts(run)
 
     def _runs_table(self, inside: nodes.Element) -> nodes.table:

@@ -13,8 +13,7 @@ from .options import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ...diagnostics import Code
-    from ...estimator.request import Issue
+    from ...diagnostics import Code, Diagnostic
     from .options import Problems
 
 
@@ -56,20 +55,20 @@ class SettingsDirective(AnalysisDirective):
         places = {key.lstrip("+"): self._place(found.places[key].line) for key in found.values}
         return Body(tuple(config.items()), places)
 
-    def note_issues(self, issues: Iterable[Issue], body: Body, problems: Problems) -> None:
+    def note_problems(self, found: Iterable[Diagnostic], body: Body, problems: Problems) -> None:
         """Say what the estimator finds wrong, at the line of the setting where it has one.
 
         Errors are added to ``problems``. Warnings are printed if they are about a setting that stands here.
         """
-        from ...estimator.questions import issue_text
-
         keys = [key for key, _ in body.config]
-        for issue in sorted(issues, key=lambda issue: keys.index(issue.key) if issue.key in keys else -1):
-            place = body.places.get(issue.key, "")
-            if issue.severity is Severity.ERROR:
-                problems.append(OptionError(issue_text(issue), issue.code, place))
+        for problem in sorted(
+            found, key=lambda problem: keys.index(problem.place.key) if problem.place.key in keys else -1
+        ):
+            place = body.places.get(problem.place.key, "")
+            if problem.severity is Severity.ERROR:
+                problems.append(OptionError(problem.text, problem.code, place))
             elif place:
-                self._warn(place, issue.code, issue_text(issue))
+                self._warn(place, problem.code, problem.text)
 
     def _warn(self, place: str, code: Code, text: str) -> None:
         log_at(place, code, f"{self.name}: {text}", self.config, Severity.WARNING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...catalog.query_words import REGISTRIES, phrases
-from ...diagnostics import Code, suggest_or
+from ...diagnostics import Code, NoAnswerError, suggest_or
 from ..domain import VerlDomain
 from ..uses import KnownUse
 from . import options
@@ -119,14 +119,14 @@ class VerlWhatIf(SettingsDirective):
                     raise OptionError(f"{key}: the choices of the form set it; leave it out", place=place)
 
     def _grid(self, axes: Axes, body: Body, problems: options.Problems) -> GridCells | None:
-        from ...estimator.questions import Grid, NotEstimatedError
+        from ...estimator.questions import Grid
 
         try:
             found = self.ask(Grid(axes, tuple(_settings(body).items())))
-        except NotEstimatedError as error:
-            self.note_issues(error.issues, body, problems)
+        except NoAnswerError as error:
+            self.note_problems(error.diagnostics, body, problems)
             return None
-        self.note_issues(found.issues, body, problems)
+        self.note_problems(found.warnings, body, problems)
         return found
 
 
