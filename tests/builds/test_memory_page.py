@@ -1,4 +1,4 @@
-"""The page of the memory analysis, in every builder that people read."""
+"""The pages of the memory analysis, in every builder that people read."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.requirements import judge
 from sphinx_verl_resources.cli.data import load_all
 
+#: Each builder, and the files of its output; ``{}`` is the name of a page.
 BUILDERS = [
-    ("html", "memory.html"), ("dirhtml", "memory/index.html"), ("singlehtml", "index.html"), ("epub", "memory.xhtml"),
-    ("text", "memory.txt"), ("man", "projectnamenotset.1"), ("latex", "projectnamenotset.tex"),
-    ("texinfo", "projectnamenotset.texi"), ("xml", "memory.xml"), ("json", "memory.fjson"), ("gettext", "memory.pot"),
+    ("html", "{}.html"), ("dirhtml", "{}/index.html"), ("singlehtml", "index.html"), ("epub", "{}.xhtml"),
+    ("text", "{}.txt"), ("man", "projectnamenotset.1"), ("latex", "projectnamenotset.tex"),
+    ("texinfo", "projectnamenotset.texi"), ("xml", "{}.xml"), ("json", "{}.fjson"), ("gettext", "{}.pot"),
 ]  # fmt: skip
+PAGES = ("memory", "original-figures")
 
 
 @pytest.fixture
 def page(project, root):
-    """The two pages of the documentation, in a project without anything else."""
-    for name in ("memory.rst", "memory-example.md"):
+    """The pages of the documentation, in a project without anything else."""
+    for name in ("memory.rst", "original-figures.rst", "memory-example.md"):
         shutil.copy(root / "docs" / name, project.path)
     text = (project.path / "memory.rst").read_text("utf-8")
-    (project.path / "memory.rst").write_text(
-        text.replace(":doc:`the hardware page <hardware>`", "x"), "utf-8"
-    )
+    text = text.replace(":doc:`the hardware page <hardware>`", "x")
+    (project.path / "memory.rst").write_text(text, "utf-8")
     project.conf.update(extensions=["myst_parser"], version="1", copyright="x")
-    return project.page(".. toctree::\n\n   memory\n   memory-example\n")
+    return project.page(".. toctree::\n\n   memory\n   original-figures\n   memory-example\n")
 
 
 @pytest.fixture
@@ -49,7 +50,8 @@ def test_builders(page, builder, name):
     assert build.warnings == []
     if builder == "gettext":
         return
-    text = json.loads(build.text(name))["body"] if builder == "json" else build.text(name)
+    texts = map(build.text, dict.fromkeys(name.format(page) for page in PAGES))
+    text = "".join(json.loads(text)["body"] if builder == "json" else text for text in texts)
     text = text.replace("\\sphinxhyphen{}", "-").replace("{,}", ",").replace("\\-", "-")
     for figure in ("58.2", "37.2", "29.2", "27.3", "18.7", "117.5", "31.9", "386.8", "72.8", "39.9", "2795"):
         assert figure in text, figure
@@ -76,7 +78,7 @@ def test_links_of_latex_land(page):
 
 def test_links_of_html_land_and_ids_are_unique(page):
     build = page.build(html_theme="sphinx_rtd_theme")
-    for name in ("memory.html", "memory-example.html"):
+    for name in ("memory.html", "original-figures.html", "memory-example.html"):
         soup = build.soup(name)
         ids = [element["id"] for element in soup.select("[id]")]
         assert len(ids) == len(set(ids))
@@ -92,8 +94,8 @@ def test_joined_pages_have_each_id_once_and_marks_that_land(page):
 
 
 def test_no_figure_is_typed(root):
-    """Every number of the page comes from the analysis, but for what units are."""
-    text = (root / "docs" / "memory.rst").read_text("utf-8")
+    """Every number of the pages comes from the analysis, but for what units are."""
+    text = "".join((root / "docs" / f"{name}.rst").read_text("utf-8") for name in PAGES)
     text = re.sub(r":verl:memory:`[^`]*`", "", text)
     units = r"10\\ :sup:`9` bytes|2\\ :sup:`30` bytes|7 % more"
     text = re.sub(rf"{units}|\b(?:3B|8B|32B|70B|RTX 4090|32 GPUs)\b", "", text)

@@ -63,9 +63,9 @@ def test_pdf(own, data):
 @pytest.mark.matrix
 @pytest.mark.skipif(not shutil.which("latexmk"), reason="latexmk is not installed")
 @pytest.mark.skipif(not shutil.which("pdftotext"), reason="pdftotext is not installed")
-def test_pdf_of_the_memory_page(project, root):
-    text = (root / "docs" / "memory.rst").read_text("utf-8")
-    (project.path / "index.rst").write_text(text.replace(":doc:`the hardware page <hardware>`", "x"), "utf-8")
+def test_pdf_of_the_memory_pages(project, root):
+    pages = [(root / "docs" / f"{name}.rst").read_text("utf-8") for name in ("memory", "original-figures")]
+    (project.path / "index.rst").write_text(re.sub(":doc:`[^`]*`", "x", "\n".join(pages)), "utf-8")
     found = compiled(project.build("latex").out)
     for figure in ("58.2", "37.2", "29.2", "27.3", "18.7", "117.5", "31.9", "386.8", "72.8"):
         assert figure in found
