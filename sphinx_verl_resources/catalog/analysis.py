@@ -27,8 +27,9 @@ from .models.analysis import (
     TradeOff,
     VerlState,
 )
+from .models.base import models_in
 from .registries import load_config_keys, repeated_names
-from .validation import load, models_in, problem_at, valid_entries
+from .validation import load, problem_at, valid_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

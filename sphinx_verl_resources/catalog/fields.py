@@ -1,150 +1,38 @@
-"""Every recorded field of a run by name: its value, its text, its place in an order, its heading.
+"""The recorded fields of a run: name, heading, value, text, place in an order, layout in a file.
 
-A field is named as in the run file, dotted where it lies deeper: ``measured.gib``,
-``settings.data.train_batch_size``. The nine columns of the hardware page are also known by heading.
+A field is named as in the run file, dotted below the top: ``measured.gib``, ``settings.trainer.nnodes``.
+Tables, orders, filters, details, drafts, run files and lint rules read this one list. A field of the models
+that is not in ``_DESCRIBED`` is a column too, under its name.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import did_you_mean
+from ..diagnostics import NoAnswerError, did_you_mean
 from ..i18n import N_
+from .models.base import models_in, strings_in
+from .models.run import Run
 from .names import KINDS, SIZES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pydantic import BaseModel
-
-    from .models.run import Run
-
-#: The nine columns of the page, in its order.
-PAGE_COLUMNS = ("tag", "model", "task", "gpus", "max_batch", "train", "infer", "script", "contributor")
-
-#: Fields with a heading of their own, in the order in which they are listed to people.
-HEADINGS = {
-    "tag": N_("Tag"),
-    "model": N_("Model"),
-    "task": N_("Task"),
-    "gpus": N_("Resource"),
-    "max_batch": N_("MaxBatch"),
-    "train": N_("Train"),
-    "infer": N_("Infer"),
-    "script": N_("Link"),
-    "contributor": N_("Contributor"),
-    "id": N_("Run"),
-    "size": N_("Size"),
-    "kind": N_("Kind"),
-    "checkpoint": N_("Checkpoint"),
-    "added": N_("Added"),
-    "evidence": N_("Evidence"),
-    "notes": N_("Notes"),
-    "settings": N_("Settings"),
-    "gpus.count": N_("GPUs"),
-    "gpus.type": N_("GPU"),
-    "gpus.nodes": N_("Nodes"),
-    "gpus.memory_gb": N_("GPU memory (GB)"),
-    "infer.engine": N_("Engine"),
-    "infer.version": N_("Engine version"),
-    "script.ref": N_("Commit"),
-    "script.path": N_("Script"),
-    "measured.gib": N_("Peak (GiB)"),
-    "measured.counter": N_("Counter"),
-    "measured.host_ram_gib": N_("Host RAM (GiB per node)"),
-    "measured.step_seconds": N_("Step (s)"),
-    "measured.mfu": N_("MFU"),
-    "measured.response_tokens": N_("Response (tokens)"),
-}
-#: Other words for the same fields: the headings of the page, and what people type.
-_ALIASES = {
-    "resource": "gpus",
-    "maxbatch": "max_batch",
-    "link": "script",
-    "label": "model",
-    "gpu": "gpus.type",
-}
+    from pydantic.fields import FieldInfo
 
 NOT_RECORDED = N_("not recorded")
-
-
-class UnknownFieldError(ValueError):
-    """A name that no field has; the text says which, and what may have been meant."""
-
-
-def field_name(word: str) -> str:
-    """The field that ``word`` names.
-
-    Raises:
-        UnknownFieldError: there is none.
-    """
-    if word.startswith("settings."):
-        if not word.removeprefix("settings."):
-            raise UnknownFieldError("settings. needs a key of verl's configuration behind the dot")
-        return word
-    name = word.lower().replace("-", "_")
-    name = _ALIASES.get(name, name)
-    known = recorded_fields()
-    if name not in known:
-        hint = (
-            did_you_mean(name, [*known, *_ALIASES])
-            or "any field of a run file will do, measured.gib for example, and settings.<key>"
-        )
-        raise UnknownFieldError(f"unknown field {word!r}; {hint}")
-    return name
-
-
-@lru_cache(maxsize=1)
-def recorded_fields() -> dict[str, str]:
-    """Every field of a run file, dotted where it lies deeper, and what stands above its column."""
-    from .models.run import Run
-    from .validation import models_in
-
-    def paths(model: type[BaseModel], prefix: str) -> Iterator[str]:
-        for name, field in model.model_fields.items():
-            yield prefix + name
-            for inner in models_in(field.annotation):
-                yield from paths(inner, f"{prefix}{name}.")
-
-    return {**HEADINGS, **{path: HEADINGS.get(path, path) for path in paths(Run, "")}}
-
-
-def heading(name: str) -> str:
-    """What stands above the column of a field."""
-    return HEADINGS.get(name) or name.removeprefix("settings.")
-
-
-def field_value(run: Run, name: str) -> Any:
-    """The value of a field, None where nothing is recorded."""
-    if name.startswith("settings."):
-        return run.settings.get(name.removeprefix("settings."))
-    derived = _DERIVED.get(name)
-    if derived:
-        return derived(run)
-    value: Any = run
-    for part in name.split("."):
-        if isinstance(value, tuple):
-            value = tuple(getattr(item, part) for item in value if getattr(item, part) is not None)
-        else:
-            value = getattr(value, part, None)
-    return value
-
-
-def field_text(run: Run, name: str) -> str:
-    """The value of a field as the page shows it."""
-    value = field_value(run, name)
-    if value is None or value == () or value == {}:
-        return "" if name == "max_batch" else NOT_RECORDED
-    return as_text(value)
+_SETTINGS = "settings."
 
 
 def as_text(value: Any) -> str:
-    """Any recorded value as text on one line, in YAML's spelling."""
+    """Return any recorded value on one line, in YAML's spelling."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -161,48 +49,199 @@ def as_text(value: Any) -> str:
 
 
 def is_numeric(value: Any) -> bool:
-    """Whether a cell is set like a number."""
+    """Return whether a value is set like a number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def sort_key(run: Run, name: str) -> Any:
-    """What orders runs by a field: numbers as numbers, also inside text; None where nothing is recorded."""
-    if name == "gpus":
-        return run.gpus.count, run.gpus.type or ""
-    if name == "size":
-        return SIZES.index(run.size)
-    if name == "kind":
-        return KINDS.index(run.kind)
-    value = field_value(run, name)
-    if value is None or value == ():
-        return None
-    # A setting may be a number in one run and a word in another.
-    return ((0, value, ""),) if is_numeric(value) else natural(as_text(value))
-
-
 def natural(text: str) -> tuple[tuple[int, float, str], ...]:
-    """A key that sorts ``2*H800`` before ``16*H100``."""
+    """Return a key that sorts ``2*H800`` before ``16*H100``."""
     parts = re.split(r"(\d+(?:\.\d+)?)", text.casefold())
     return tuple(
         (0, float(part), "") if index % 2 else (1, 0.0, part) for index, part in enumerate(parts) if part
     )
 
 
-def _infer(run: Run) -> str | None:
-    return f"{run.infer.engine}{run.infer.version or ''}" if run.infer else None
+@dataclass(frozen=True)
+class Field:
+    """One recorded value of a run.
+
+    Attributes:
+        name: as in the run file, dotted below the top.
+        heading: of its column; to be translated.
+        order: returns the sort key of a recorded value; default: numbers as numbers, also inside text.
+        read: returns the value of a run; default: what stands under the name.
+        words: return the words by which a filter finds a run; default: the text of the value.
+        absent: stands in the table where nothing is recorded; to be translated.
+        detail: its title among the details of a run; empty where they do not show it.
+        quoted: whether its text looks like a number and stands in quotes.
+        block: whether a run file has a line for each of its keys, however short.
+        schema: its entry in the model of a run file; None for a value derived from others.
+    """
+
+    name: str
+    heading: str
+    order: Callable[[Any], Any] | None = None
+    read: Callable[[Run], Any] | None = None
+    words: Callable[[Run], Iterable[str | None]] | None = None
+    absent: str = NOT_RECORDED
+    detail: str = ""
+    quoted: bool = False
+    block: bool = False
+    schema: FieldInfo | None = None
+
+    @property
+    def help(self) -> str:
+        """The description of the field in the schema of run files."""
+        return (self.schema and self.schema.description) or ""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that the field accepts; empty where it accepts any."""
+        return tuple(strings_in(self.schema.annotation)) if self.schema else ()
+
+    def value(self, run: Run) -> Any:
+        """Return the value, None where nothing is recorded."""
+        value = self.read(run) if self.read else _under(run, self.name)
+        return None if isinstance(value, (tuple, Mapping)) and not value else value
+
+    def text(self, run: Run) -> str:
+        """Return the value as the page shows it, in English."""
+        value = self.value(run)
+        return self.absent if value is None else as_text(value)
+
+    def sort_key(self, run: Run) -> Any:
+        """Return a key that orders runs by this field, None where nothing is recorded."""
+        value = self.value(run)
+        if value is None:
+            return None
+        if self.order:
+            return self.order(value)
+        # A setting may be a number in one run and a word in another.
+        return ((0, value, ""),) if is_numeric(value) else natural(as_text(value))
+
+    def search_words(self, run: Run) -> list[str]:
+        """Return the words by which a filter finds a run."""
+        words = self.words(run) if self.words else (self.value(run),)
+        return [word for word in words if word]
 
 
-def _script(run: Run) -> str | None:
-    return (run.script.text or run.script.path.rsplit("/", 1)[-1]) if run.script else None
+def _under(run: Run, name: str) -> Any:
+    """Return the value at a dotted name; of a list of records, the values of each."""
+    value: Any = run
+    for part in name.split("."):
+        if isinstance(value, tuple):
+            value = tuple(getattr(item, part) for item in value if getattr(item, part) is not None)
+        else:
+            value = getattr(value, part, None)
+    return value
 
 
-_DERIVED: dict[str, Any] = {
-    "model": lambda run: run.short_name,
-    "checkpoint": lambda run: run.model,
-    "gpus": lambda run: run.resource,
-    "infer": _infer,
-    "script": _script,
-    "contributor": lambda run: run.contributor.name if run.contributor else None,
-    "evidence": lambda run: tuple(item.kind for item in run.evidence),
-    "notes": lambda run: tuple(note.text for note in run.notes),
+#: Fields that are more than a name and a value, in the order in which they are listed to people.
+_DESCRIBED = (
+    Field("tag", N_("Tag")),
+    Field(
+        "model",
+        N_("Model"),
+        read=lambda run: run.short_name,
+        words=lambda run: (run.model, run.model.rsplit("/", 1)[-1], run.short_name),
+    ),
+    Field("task", N_("Task")),
+    Field("gpus", N_("Resource"), order=lambda gpus: (gpus.count, gpus.type or "")),
+    Field("max_batch", N_("MaxBatch"), absent=""),
+    Field("train", N_("Train")),
+    Field(
+        "infer",
+        N_("Infer"),
+        words=lambda run: (run.infer.engine, str(run.infer)) if run.infer else (),
+        detail=N_("Rollout engine"),
+    ),
+    Field("versions", "versions", detail=N_("Versions")),
+    Field("script", N_("Link"), detail=N_("Script"), block=True),
+    Field("contributor", N_("Contributor")),
+    Field("id", N_("Run")),
+    Field("size", N_("Size"), order=SIZES.index),
+    Field("kind", N_("Kind"), order=KINDS.index),
+    Field("checkpoint", N_("Checkpoint"), read=lambda run: run.model),
+    Field("added", N_("Added")),
+    Field("evidence", N_("Evidence"), detail=N_("Evidence")),
+    Field("notes", N_("Notes")),
+    Field("settings", N_("Settings"), block=True),
+    Field("gpus.count", N_("GPUs")),
+    Field("gpus.type", N_("GPU")),
+    Field("gpus.nodes", N_("Nodes")),
+    Field("gpus.memory_gb", N_("GPU memory (GB)")),
+    Field("infer.engine", N_("Engine")),
+    Field("infer.version", N_("Engine version"), quoted=True),
+    Field("script.ref", N_("Commit")),
+    Field("script.path", N_("Script")),
+    Field("measured.gib", N_("Peak (GiB)")),
+    Field("measured.counter", N_("Counter")),
+    Field("measured.host_ram_gib", N_("Host RAM (GiB per node)")),
+    Field("measured.step_seconds", N_("Step (s)")),
+    Field("measured.mfu", N_("MFU")),
+    Field("measured.response_tokens", N_("Response (tokens)")),
+    Field("versions.verl", "versions.verl", quoted=True),
+    Field("versions.torch", "versions.torch", quoted=True),
+    Field("evidence.lines", "evidence.lines", quoted=True),
+)
+#: Other words for the same fields: the headings of the page, and what people type.
+_ALIASES = {
+    "resource": "gpus",
+    "maxbatch": "max_batch",
+    "link": "script",
+    "label": "model",
+    "gpu": "gpus.type",
 }
+
+
+def _in_model(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield every dotted name of a model with its entry there."""
+    for name, entry in model.model_fields.items():
+        yield prefix + name, entry
+        for inner in models_in(entry.annotation):
+            yield from _in_model(inner, f"{prefix}{name}.")
+
+
+def _all_fields() -> dict[str, Field]:
+    schema = dict(_in_model(Run))
+    described = {field.name: replace(field, schema=schema.get(field.name)) for field in _DESCRIBED}
+    return described | {
+        name: Field(name, name, schema=entry) for name, entry in schema.items() if name not in described
+    }
+
+
+#: Every field of a run by its name. Settings are no fields of the models: see ``field_named``.
+FIELDS = _all_fields()
+
+
+@lru_cache(maxsize=1000)
+def field_named(name: str) -> Field:
+    """Return the field of a name in ``FIELDS``, or of ``settings.`` and a key of verl's configuration."""
+    key = name.removeprefix(_SETTINGS)
+    return Field(name, key, read=lambda run: run.settings.get(key)) if key != name else FIELDS[name]
+
+
+def find_field(word: str) -> Field:
+    """Return the field that a person means: its name in any case, or the heading of a column of the page.
+
+    Raises:
+        NoAnswerError: no field is called so.
+    """
+    if word.startswith(_SETTINGS):
+        if word == _SETTINGS:
+            raise NoAnswerError.because("settings. needs a key of verl's configuration behind the dot")
+        return field_named(word)
+    name = word.lower().replace("-", "_")
+    name = _ALIASES.get(name, name)
+    if name not in FIELDS:
+        remedy = (
+            did_you_mean(name, [*FIELDS, *_ALIASES])
+            or "any field of a run file will do, measured.gib for example, and settings.<key>"
+        )
+        raise NoAnswerError.because(f"unknown field {word!r}", remedy)
+    return FIELDS[name]
+
+
+def field_at(loc: Iterable[str | int]) -> Field | None:
+    """Return the field of a place in a run file, None where no field is."""
+    return FIELDS.get(".".join(part for part in loc if isinstance(part, str)))

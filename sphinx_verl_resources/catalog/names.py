@@ -38,6 +38,10 @@ TRAIN_BACKENDS: tuple[str, ...] = get_args(Train)
 Engine = Literal["vllm", "sglang", "trtllm", "hf"]
 ENGINES: tuple[str, ...] = get_args(Engine)
 
+PageColumn = Literal["tag", "model", "task", "gpus", "max_batch", "train", "infer", "script", "contributor"]
+#: The columns of the hardware page, in its order.
+PAGE_COLUMNS: tuple[str, ...] = get_args(PageColumn)
+
 Component = Literal["parameters", "gradients", "optimizer", "activations", "kv-cache", "overhead"]
 #: The parts of the memory analysis, in the order in which it adds them up.
 COMPONENTS: tuple[str, ...] = get_args(Component)

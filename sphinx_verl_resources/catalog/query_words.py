@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Code, did_you_mean, suggest_or
-from .fields import UnknownFieldError, field_name
+from ..diagnostics import Code, NoAnswerError, did_you_mean, suggest_or
+from .fields import find_field
 from .names import SIZES, sizes_hint
 from .selection import allowed_values, is_known, other_values
 
@@ -115,6 +115,6 @@ def _field(word: str, computed: Collection[str]) -> str:
     if _computed(word, computed):
         raise QueryError(f"{word!r} is computed; name a field of the run files")
     try:
-        return field_name(word)
-    except UnknownFieldError as error:
+        return find_field(word).name
+    except NoAnswerError as error:
         raise QueryError(str(error)) from None

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from .fields import as_text
+from .fields import FIELDS, as_text
 from .models.run import Run
 from .yaml_data import read_yaml
 
@@ -25,12 +25,6 @@ FIELD_ORDER = tuple(Run.model_fields)
 
 #: Columns of a line, and those of a text that is folded.
 _WIDTH, _TEXT_WIDTH = 115, 88
-#: Fields whose values look like numbers and are none.
-_QUOTED = frozenset({"version", "lines", "verl", "torch"})
-#: Fields with a line for each of their keys, however short.
-_BLOCKS = frozenset({"script", "settings"})
-#: Fields that hold a list of records.
-_LISTS = frozenset({"evidence", "notes"})
 #: What most other programs make of a scalar without quotes.
 _YAML_1_1 = yaml.resolver.Resolver()
 
@@ -73,27 +67,28 @@ def on_one_line(name: str, value: Any) -> str:
 
 def _field(name: str, value: Any) -> list[str]:
     """The lines of one field."""
-    if name in _LISTS and value:
-        return [f"{name}:", *(line for item in value for line in _item(item))]
+    if isinstance(value, (list, tuple)) and any(isinstance(item, Mapping) for item in value):
+        return [f"{name}:", *(line for item in value for line in _item(name, item))]
     if not isinstance(value, Mapping):
         return [on_one_line(name, value)]
     flow = on_one_line(name, value)
-    if not value or (name not in _BLOCKS and len(flow) <= _WIDTH):
+    field = FIELDS.get(name)
+    if not value or (not (field and field.block) and len(flow) <= _WIDTH):
         return [flow]
-    return [f"{name}:", *(f"  {_scalar(key)}: {_value(key, inner)}" for key, inner in value.items())]
+    return [f"{name}:", *(f"  {pair}" for pair in _pairs(name, value))]
 
 
-def _item(item: Mapping[str, Any]) -> list[str]:
+def _item(field: str, item: Mapping[str, Any]) -> list[str]:
     """One record of a list: on one line, or with its text folded."""
     if "text" not in item:
-        return [f"  - {_flow(item)}"]
+        return [f"  - {_value(field, item)}"]
     found: list[str] = []
     for name, value in item.items():
         if name == "text" and _folds(value):
             folded = textwrap.wrap(value, _TEXT_WIDTH, break_long_words=False, break_on_hyphens=False)
             found += ["text: >-", *(f"  {line}" for line in folded)]
         else:
-            found.append(f"{name}: {_value(name, value)}")
+            found.append(f"{name}: {_value(f'{field}.{name}', value)}")
     first, *others = found
     return [f"  - {first}", *(f"    {line}" for line in others)]
 
@@ -104,19 +99,21 @@ def _folds(text: str) -> bool:
 
 
 def _value(name: str, value: Any) -> str:
+    """Return the value of a field, dotted below the top, on one line."""
     if isinstance(value, Mapping):
-        return _flow(value)
+        return "{" + ", ".join(_pairs(name, value)) + "}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_value(name, item) for item in value)}]"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False) if name in _QUOTED else _scalar(value)
+        field = FIELDS.get(name)
+        return json.dumps(value, ensure_ascii=False) if field and field.quoted else _scalar(value)
     text = as_text(value)
     # More digits than a data file may have; with an exponent it has fewer.
     return repr(value) if isinstance(value, float) and len(text) > 18 else text
 
 
-def _flow(value: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{_scalar(key)}: {_value(key, inner)}" for key, inner in value.items()) + "}"
+def _pairs(name: str, value: Mapping[str, Any]) -> list[str]:
+    return [f"{_scalar(key)}: {_value(f'{name}.{key}', inner)}" for key, inner in value.items()]
 
 
 def _scalar(text: str) -> str:

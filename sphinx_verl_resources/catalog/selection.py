@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..diagnostics import did_you_mean
-from .fields import field_value, sort_key
-from .names import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, TRAIN_BACKENDS, fold
+from .fields import field_named, find_field
+from .names import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,7 +62,7 @@ def select_runs(catalog: Catalog, query: RunQuery) -> list[Run]:
     chosen.sort(key=_page_order)
     # Stable sorts from the last key to the first give the order of all of them.
     for name, descending in reversed(query.sort):
-        key = partial(sort_key, name=name)
+        key = field_named(name).sort_key
         present = [run for run in chosen if key(run) is not None]
         absent = [run for run in chosen if key(run) is None]
         chosen = sorted(present, key=key, reverse=descending) + absent
@@ -101,13 +101,20 @@ def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
     if name == "gpu":
         return catalog.gpus.names
     if name == "model":
-        labels = {value for run in catalog.runs.values() for value in _values(run, name)}
-        return [*catalog.architectures.names, *sorted(labels)]
+        return [*catalog.architectures.names, *_recorded_words(catalog, name)]
     if name == "settings":
         return sorted(recorded_settings(catalog))
     if name == "infer":
-        return [*ENGINES, *sorted({value for run in catalog.runs.values() for value in _values(run, name)})]
-    return list({"tag": TAGS, "kind": KINDS, "train": TRAIN_BACKENDS}[name])
+        return [
+            *ENGINES,
+            *sorted({word for run in catalog.runs.values() for word in find_field(name).search_words(run)}),
+        ]
+    return list(find_field(name).choices)
+
+
+def _recorded_words(catalog: Catalog, name: str) -> list[str]:
+    field = find_field(name)
+    return sorted({word for run in catalog.runs.values() for word in field.search_words(run)})
 
 
 def is_known(catalog: Catalog, name: str, value: str) -> bool:
@@ -142,17 +149,6 @@ def _page_order(run: Run) -> tuple[int, int, str, int, str]:
     return KINDS.index(run.kind), tag, added, run.gpus.count, run.id
 
 
-def _values(run: Run, name: str) -> list[str]:
-    """The words that a run answers to under a filter."""
-    if name == "infer":
-        engine = run.infer.engine if run.infer else None
-        return [word for word in (engine, field_value(run, "infer")) if word]
-    if name == "model":
-        return [run.model, run.model.rsplit("/", 1)[-1], run.short_name]
-    value = field_value(run, "gpus.type" if name == "gpu" else name)
-    return [value] if value else []
-
-
 def _runs_of(catalog: Catalog, name: str, wanted: Iterable[str]) -> set[str]:
     """The ids of the runs that answer to one of the words under a filter."""
     runs = _runs_by_word(catalog, name)
@@ -163,8 +159,9 @@ def _runs_of(catalog: Catalog, name: str, wanted: Iterable[str]) -> set[str]:
 def _runs_by_word(catalog: Catalog, name: str) -> dict[str, list[str]]:
     """The ids of the runs that answer to each word under a filter."""
     found: dict[str, list[str]] = {}
+    field = find_field(name)
     for run in catalog.runs.values():
-        for word in {_compared(catalog, name, word) for word in _values(run, name)}:
+        for word in {_compared(catalog, name, word) for word in field.search_words(run)}:
             found.setdefault(word, []).append(run.id)
     return found
 

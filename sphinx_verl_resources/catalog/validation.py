@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean, nearest
-from .models.base import FORMS, SLUG, slug
+from .models.base import FORMS, SLUG, models_in, slug, strings_in
 from .run_text import on_one_line
 from .yaml_data import MAX_PROBLEMS, Document, Loc, printable, read_yaml
 
@@ -271,14 +271,6 @@ def _dotted(loc: Iterable[str | int]) -> str:
     return printable(".".join(str(part) for part in loc if part != "[key]"))
 
 
-def models_in(annotation: Any) -> Iterable[type[BaseModel]]:
-    """The model classes inside an annotation such as ``tuple[Note, ...]`` or ``Infer | None``."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from models_in(argument)
-
-
 def _model_at(model: type[BaseModel], loc: Iterable[str | int]) -> type[BaseModel] | None:
     current: type[BaseModel] | None = model
     for part in loc:
@@ -319,12 +311,4 @@ def _example(model: type[BaseModel], loc: Loc) -> str:
 def _literals(model: type[BaseModel], loc: Loc) -> list[str]:
     """The values that a Literal field accepts."""
     field = _field_at(model, loc)
-    return list(_strings_in(field.annotation)) if field else []
-
-
-def _strings_in(annotation: Any) -> Iterable[str]:
-    for argument in get_args(annotation):
-        if isinstance(argument, str):
-            yield argument
-        else:
-            yield from _strings_in(argument)
+    return list(strings_in(field.annotation)) if field else []

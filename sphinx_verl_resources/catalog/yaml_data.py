@@ -125,6 +125,15 @@ class Document:
         return node.value if isinstance(node, yaml.ScalarNode) else ""
 
 
+def leaves(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
+    """Yield every value that holds no others, with its place."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, tuple) else ()
+    if not items:
+        yield loc, data
+    for key, item in items:
+        yield from leaves(item, (*loc, key))
+
+
 def read_yaml(content: bytes) -> Document:
     """Read one file's content; never raises, every problem ends up in the result."""
     if len(content) > MAX_BYTES:

@@ -6,8 +6,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.fields import PAGE_COLUMNS
 from ..catalog.links import Links
+from ..catalog.names import PAGE_COLUMNS
 from ..diagnostics import NoAnswerError
 from ..estimator.case import request_of_run
 from ..estimator.estimate import estimate

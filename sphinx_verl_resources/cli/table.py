@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..analysis.shapes import AnalysisError
 from ..catalog import query_words
-from ..catalog.fields import PAGE_COLUMNS
 from ..catalog.links import Links
-from ..catalog.names import SIZES
+from ..catalog.names import PAGE_COLUMNS, SIZES
 from ..catalog.selection import FILTERS, RunQuery, select_runs
 from ..diagnostics import Severity
 from ..estimator.questions import RunEstimate

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..catalog.fields import PAGE_COLUMNS, heading
-from ..catalog.names import SIZES, TAGS, TRAIN_BACKENDS, fold, sizes_hint
+from ..catalog.fields import FIELDS
+from ..catalog.names import PAGE_COLUMNS, SIZES, TAGS, TRAIN_BACKENDS, fold, sizes_hint
 from ..diagnostics import Code, Diagnostic, Location, Severity, counted, did_you_mean
 from .page_cells import INFER, RESOURCE
 from .page_text import SIZE_TITLE
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .page_tables import Cell, TypedTable
 
-_COLUMNS = {fold(heading(name)): name for name in PAGE_COLUMNS}
+_COLUMNS = {fold(FIELDS[name].heading): name for name in PAGE_COLUMNS}
 #: Columns without which a row is no run.
 _NEEDED = ("tag", "model", "task", "gpus", "train", "infer")
 #: Cells of a row, and headings, that are compared; real rows have nine.
@@ -111,7 +111,7 @@ def _about_columns(
     """Columns that no field answers to, and those that are there twice."""
     for index, (text, name) in enumerate(zip(texts, columns, strict=True)):
         if name is None:
-            free = [heading(column) for column in PAGE_COLUMNS if column not in columns]
+            free = [FIELDS[column].heading for column in PAGE_COLUMNS if column not in columns]
             what = f"the column {text!r} is not known" if text else f"column {index + 1} has no heading"
             hint = did_you_mean(text, free) if text else "write one, or remove the column"
             yield Diagnostic(place, Code.page_cell, f"{what}; it is left out", hint)
@@ -184,7 +184,7 @@ _VOCABULARY: dict[str, Callable[[Cell], bool]] = {
 
 
 def _listed(names: Sequence[str]) -> str:
-    return _words([heading(name) for name in names])
+    return _words([FIELDS[name].heading for name in names])
 
 
 def _words(words: Sequence[str]) -> str:

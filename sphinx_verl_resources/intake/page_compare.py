@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..catalog.fields import PAGE_COLUMNS, field_text, heading
+from ..catalog.fields import FIELDS
 from ..catalog.links import Links
+from ..catalog.names import PAGE_COLUMNS
 from ..diagnostics import Code, Diagnostic, Location
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Cells that two rows must have in common before they count as the same row, of those that every run has.
 _ALIKE = 4
-_FIRST = tuple(map(heading, ("model", "task", "gpus", "train", "infer", "tag")))
+_FIRST = tuple(FIELDS[name].heading for name in ("model", "task", "gpus", "train", "infer", "tag"))
 
 
 def differences(page: Sequence[PageRun], runs: Iterable[Run], data: str) -> Iterator[Diagnostic]:
@@ -76,8 +77,7 @@ def _likeness(one: Mapping[str, str], other: Mapping[str, str]) -> int:
 
 def _cells(run: Run) -> dict[str, str]:
     """What a page shows of a run, by heading; what its links lead to goes by names of its own."""
-    cells = {heading(name): field_text(run, name) for name in PAGE_COLUMNS if name != "model"}
-    cells[heading("model")] = run.short_name
+    cells = {field.heading: field.text(run) for field in map(FIELDS.__getitem__, PAGE_COLUMNS)}
     cells["Size"] = run.size
     script, profile = run.script, run.contributor.url if run.contributor else None
     cells["the address of Link"] = Links().file(script.ref, script.path) if script else ""
@@ -86,4 +86,4 @@ def _cells(run: Run) -> dict[str, str]:
 
 
 def _named(run: Run) -> str:
-    return f"{run.short_name}, {run.task} on {run.resource}, under {run.size}"
+    return f"{run.short_name}, {run.task} on {run.gpus}, under {run.size}"

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.fields import field_text, heading
+from ..catalog.fields import FIELDS
 from ..catalog.files import DataFile
 from ..catalog.models.run import Run
 from ..catalog.run_ids import suggested_id
@@ -103,7 +103,7 @@ def run_of(
         problems += [_problem(place, name, remark) for remark in remarks]
     missing = [name for name in _NEEDED if name not in fields]
     if missing:
-        open_cells = [heading(name) for name in missing if name not in lost]
+        open_cells = [FIELDS[name].heading for name in missing if name not in lost]
         said = (
             f"nothing is recorded under {', '.join(open_cells)}" if open_cells else "a cell is not understood"
         )
@@ -144,7 +144,7 @@ def _read(name: str, row: TypedRow, known: Known) -> tuple[dict[str, Any], list[
 def _respelled(row: TypedRow, run: PageRun, told: set[Code]) -> Iterator[Diagnostic]:
     """Cells that a page built from the run shows in other characters than the typed one."""
     for name, cell in row.cells.items():
-        shown = field_text(run.record, name)
+        shown = FIELDS[name].text(run.record)
         is_told = (
             Code.email_address in told if name == "contributor" else name == "tag" and "kind" in run.fields
         )
@@ -155,7 +155,7 @@ def _respelled(row: TypedRow, run: PageRun, told: set[Code]) -> Iterator[Diagnos
 
 def _problem(place: Location, name: str, remark: Remark) -> Diagnostic:
     code, message, hint, severity = remark
-    return Diagnostic(place, code, f"{heading(name)}: {message}", hint, severity)
+    return Diagnostic(place, code, f"{FIELDS[name].heading}: {message}", hint, severity)
 
 
 def _finished(

@@ -22,8 +22,8 @@ _PARTS: Mapping[str, Any] = {
 def rough_run(fields: Mapping[str, Any]) -> Run:
     """A run of any fields, not checked: what stands as TODO is text wherever it stands.
 
-    >>> rough_run({"id": "a", "gpus": {"count": 2, "type": "TODO"}}).resource
-    '2*TODO'
+    >>> rough_run({"id": "a", "gpus": {"count": 2, "type": "TODO"}}).gpus.type
+    'TODO'
     """
     made = {
         name: _PARTS[name].model_construct(**value) if name in _PARTS and value is not None else value

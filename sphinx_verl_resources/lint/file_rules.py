@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..catalog.fields import field_at
 from ..catalog.run_text import FIELD_ORDER, SCHEMA_LINE, SCHEMA_LINE_READ
+from ..catalog.yaml_data import leaves
 from ..diagnostics import Location
 from .rule import Finding, at_key, at_value
 
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
 #: Kinds whose files lie in a folder of their own, a level below the schemas.
 _BELOW = frozenset({"run", "cases"})
-#: Values of a run that can look like numbers and are none.
-_VERSIONS: tuple[Loc, ...] = (("infer", "version"), ("versions", "verl"), ("versions", "torch"))
 
 
 def schema_target(kind: str) -> str:
@@ -57,19 +57,13 @@ def field_order(file: SourceFile) -> Iterator[Finding]:
 
 def unquoted_version(file: SourceFile) -> Iterator[Finding]:
     """Versions and lines are in quotes."""
-    data = file.document.data
-    if file.kind != "run" or not isinstance(data, dict):
+    if file.kind != "run":
         return
-    for loc in (*_VERSIONS, *_line_ranges(data.get("evidence"))):
-        value = _value(data, loc)
-        if isinstance(value, str) and _is_plain(file, loc):
+    for loc, value in leaves(file.document.data):
+        field = field_at(loc)
+        if field and field.quoted and isinstance(value, str) and _is_plain(file, loc):
             message = f"{'.'.join(map(str, loc))}: {value[:80]} is not in quotes"
             yield at_value(file, loc, message, f'write "{value[:80]}"')
-
-
-def _line_ranges(evidence: object) -> Iterator[Loc]:
-    for index in range(len(evidence) if isinstance(evidence, tuple) else 0):
-        yield "evidence", index, "lines"
 
 
 def _value(data: object, loc: Loc) -> object:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from ..catalog.fields import field_at
 from ..catalog.links import is_fixed_ref, repository_place
-from ..catalog.models.base import SLUG
+from ..catalog.models.base import SLUG, models_in
 from ..catalog.models.run import Run
 from ..catalog.run_text import FIELD_ORDER, RUN_SCHEMA, SCHEMA_LINE, SCHEMA_LINE_READ
-from ..catalog.validation import models_in
-from ..catalog.yaml_data import read_yaml
+from ..catalog.yaml_data import leaves, read_yaml
 from .yaml_edit import at, plain, quoted, replaced, scalar, values, with_keys_in_order, without
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     #: Branch and file; the commit that the branch is at, if it has the file.
     CommitOf = Callable[[str, str | None], str | None]
 
-#: Fields whose values look like numbers and are none.
-_QUOTED = frozenset({"version", "verl", "torch", "lines", "ref"})
 #: A line above the data: a comment, nothing, or a mark of YAML.
 _ABOVE_DATA = re.compile(r"#.*|\s*|---|%.*")
 #: An address without its scheme.
@@ -172,16 +170,13 @@ def _identify(work: _Work, stem: str) -> None:
 
 def _quote(work: _Work, _stem: str) -> None:
     """Versions, commits and lines are text, whatever digits they are made of."""
-    for path in work.paths(*_QUOTED):
-        value = work.value(path)
+    for path in [value.path for value in values(work.text)]:
+        value, described = work.value(path), field_at(path)
         word = plain(value)
         # A commit that is text as it stands stays so; null and true are no versions.
-        if (
-            not word
-            or path[0] == "settings"
-            or _is_word_of_yaml(word)
-            or (path[-1] == "ref" and _is_text(word))
-        ):
+        if not described or not word or _is_word_of_yaml(word):
+            continue
+        if not described.quoted and (path[-1] != "ref" or _is_text(word)):
             continue
         new = replaced(work.text, value, quoted(word))
         work.try_text(new, value.line, f"{_dotted(path)} put in quotes", {path: word})
@@ -291,19 +286,5 @@ def _dotted(path: Path) -> str:
 def _leaves(text: str) -> dict[Path, object]:
     """The scalars of a data file by their paths; none if it is not one."""
     document = read_yaml(text.encode("utf-8", "surrogatepass"))
-    found: dict[Path, object] = {}
-
-    def walk(value: object, path: Path) -> None:
-        before = len(found)
-        if isinstance(value, dict):
-            for name, item in value.items():
-                walk(item, (*path, name))
-        elif isinstance(value, tuple):
-            for index, item in enumerate(value):
-                walk(item, (*path, index))
-        if len(found) == before:
-            found[path] = value
-
-    if not document.problems and isinstance(document.data, dict):
-        walk(document.data, ())
-    return found
+    usable = not document.problems and isinstance(document.data, dict)
+    return dict(leaves(document.data)) if usable else {}

@@ -116,7 +116,7 @@ def peak_above_capacity(entry: RunEntry, tree: CheckContext) -> Iterator[Finding
     if measured.counter != "device" and entry.estimate is not None:
         pool = vllm_pool_in_torch_peak(entry.estimate.settings)
     if measured.gib * GIB > capacity + pool:
-        card = f"{entry.run.resource} has {gib_number(capacity)} GiB each"
+        card = f"{entry.run.gpus} has {gib_number(capacity)} GiB each"
         message = f"{measured.gib:g} GiB were measured, and {card}"
         hint = "correct the figure, its unit (GiB per GPU), its counter or the card"
         yield at_value(entry.source, ("measured", "gib"), message, hint)

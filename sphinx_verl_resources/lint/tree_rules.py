@@ -63,7 +63,7 @@ def recommended_below_min(tree: CheckContext) -> Iterator[Finding]:
         more = [other for other in least if _takes_less(run, other, tree)]
         if more and len(more) == len(least):
             other = more[0]
-            message = f"{run.resource} is RECOMMENDED, less than {other.resource}, the MIN run {other.id!r}"
+            message = f"{run.gpus} is RECOMMENDED, less than {other.gpus}, the MIN run {other.id!r}"
             yield at_value(entry.source, ("tag",), message, "correct the tag of one of the two")
 
 

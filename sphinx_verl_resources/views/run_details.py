@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..catalog.fields import FIELDS
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
 from .estimate import answer
-from .runs import evidence_pieces, run_title, script_pieces, status
+from .runs import run_cell, run_title, status
 from .sentences import fill, listed, titled
 from .settings import overrides
 
@@ -73,21 +74,30 @@ def facts(run: Run, links: Links, edit: str) -> nodes.bullet_list:
     """
     items = nodes.bullet_list(classes=[LIST_CLASS])
     items += _item(_("Status"), [nodes.Text(_status(run))])
-    if run.infer:
-        version = run.infer.version or _("version not recorded")
-        items += _item(_("Rollout engine"), [nodes.Text(f"{run.infer.engine} {version}")])
-    if run.versions:
-        named = (("verl", run.versions.verl), ("PyTorch", run.versions.torch))
-        text = listed([f"{name} {version}" for name, version in named if version])
-        items += _item(_("Versions"), [nodes.Text(text)])
-    if run.script:
-        items += _item(_("Script"), _linked(script_pieces(run, links)))
-    if run.evidence:
-        items += _item(_("Evidence"), _linked(evidence_pieces(run, links)))
+    for field in FIELDS.values():
+        if field.detail and field.value(run) is not None:
+            make = _TEXTS.get(field.name)
+            content = [nodes.Text(make(run))] if make else _linked(run_cell(run, field, links).pieces)
+            items += _item(_(field.detail), content)
     if edit:
         link = nodes.reference("", _("Edit this row"), refuri=edit)
         items += nodes.list_item("", nodes.paragraph("", "", link))
     return items
+
+
+def _engine(run: Run) -> str:
+    assert run.infer
+    return f"{run.infer.engine} {run.infer.version or _('version not recorded')}"
+
+
+def _versions(run: Run) -> str:
+    assert run.versions
+    named = (("verl", run.versions.verl), ("PyTorch", run.versions.torch))
+    return listed([f"{name} {version}" for name, version in named if version])
+
+
+#: Fields of which the details say more than their column.
+_TEXTS = {"infer": _engine, "versions": _versions}
 
 
 def _status(run: Run) -> str:

@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..catalog.fields import NOT_RECORDED, field_text, field_value, heading, is_numeric
+from ..catalog.fields import NOT_RECORDED, as_text, field_named, is_numeric
 from ..catalog.names import row_id, run_class
 from ..i18n import N_, _
 from .sentences import fill
 from .table import PATH_CLASS, Cell, rows_of, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from ..catalog.fields import Field
     from ..catalog.links import Links
     from ..catalog.models.run import Evidence, Note, Run
+
+    #: Text and the address that it links to, None for none.
+    Piece = tuple[str, str | None]
 
 TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
@@ -88,12 +92,12 @@ def runs_rows(
 
 def run_about(run: Run) -> str:
     """What a run did, on which hardware."""
-    return _("{task} on {gpus}").format(task=run.task, gpus=run.resource)
+    return _("{task} on {gpus}").format(task=run.task, gpus=run.gpus)
 
 
 def run_title(run: Run) -> str:
     """What a run is called."""
-    return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=run.resource)
+    return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=run.gpus)
 
 
 def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
@@ -127,7 +131,7 @@ def run_cells(
     cells = [
         Cell([(computed[name], None)], classes=_number(computed[name]))
         if name in computed
-        else run_cell(run, name, links)
+        else run_cell(run, field_named(name), links)
         for name in columns
     ]
     if run.kind != "tested" and not {"tag", "kind"} & set(columns):
@@ -136,23 +140,19 @@ def run_cells(
     return cells
 
 
-def run_cell(run: Run, name: str, links: Links) -> Cell:
-    """One field of a run as a cell."""
-    if name == "script":
-        return Cell(script_pieces(run, links), classes=(PATH_CLASS,))
-    if name == "evidence" and run.evidence:
-        return Cell(evidence_pieces(run, links), classes=(PATH_CLASS,))
-    if name == "contributor" and run.contributor:
-        return Cell([(run.contributor.name, run.contributor.url)])
-    if name == "tag":
-        return Cell([(_tag(run), None)])
-    classes = ("num",) if is_numeric(field_value(run, name)) else ()
-    return Cell([(_text(run, name), None)], classes=classes)
+def run_cell(run: Run, field: Field, links: Links) -> Cell:
+    """Return the cell of one field of a run."""
+    make = _PIECES.get(field.name)
+    if make and (pieces := make(run, links)):
+        return Cell(pieces, classes=(PATH_CLASS,) if field.name in {"script", "evidence"} else ())
+    value = field.value(run)
+    text = as_text(value) if value is not None else field.absent and _(field.absent)
+    return Cell([(text, None)], classes=("num",) if is_numeric(value) else ())
 
 
 def _heading(name: str) -> Cell:
     """What stands above a column, with a class that has the same name in every language."""
-    text = _(COMPUTED.get(name) or heading(name))
+    text = _(COMPUTED.get(name) or field_named(name).heading)
     column = name.replace(".", "-").replace("_", "-")
     return Cell([(text, None)], classes=(f"verl-col-{column}",))
 
@@ -166,12 +166,6 @@ def _tag(run: Run) -> str:
 
 def _with_kind(text: str, run: Run) -> str:
     return _("{text} ({kind})").format(text=text, kind=_(KIND_WORDS[run.kind]))
-
-
-def _text(run: Run, name: str) -> str:
-    """A field as the page shows it."""
-    text = field_text(run, name)
-    return _(text) if text == NOT_RECORDED else text
 
 
 def _link(cell: Cell, target: str) -> None:
@@ -197,27 +191,38 @@ def status(run: Run) -> str:
     return _("{tag}, {kind}").format(tag=run.tag, kind=kind) if run.tag else kind
 
 
-def script_pieces(run: Run, links: Links) -> list[tuple[str, str | None]]:
-    """The launch script, or what else the row rests on."""
+def script_pieces(run: Run, links: Links) -> list[Piece]:
+    """Return the launch script with its address, or else the first piece of evidence."""
     if run.script:
-        return [(field_text(run, "script"), links.file(run.script.ref, run.script.path))]
-    if run.evidence:
-        return [_evidence(run.evidence[0], links)]
-    return [(_text(run, "script"), None)]
+        return [(str(run.script), links.file(run.script.ref, run.script.path))]
+    return evidence_pieces(run, links)[:1] or [(_(NOT_RECORDED), None)]
 
 
-def evidence_pieces(run: Run, links: Links) -> list[tuple[str, str | None]]:
-    """What the claim can be checked with, and where it is."""
+def evidence_pieces(run: Run, links: Links) -> list[Piece]:
+    """Return each piece of evidence with its address."""
     return [_evidence(item, links) for item in run.evidence]
 
 
-def _evidence(item: Evidence, links: Links) -> tuple[str, str | None]:
+def _contributor_pieces(run: Run, _links: Links) -> list[Piece]:
+    return [(run.contributor.name, run.contributor.url)] if run.contributor else []
+
+
+def _evidence(item: Evidence, links: Links) -> Piece:
     if item.url:
         return item.kind, item.url
     assert item.ref is not None
     if item.path:
         return item.path.rsplit("/", 1)[-1], links.file(item.ref, item.path, item.lines)
     return f"{item.kind} {item.ref[:9]}", links.commit(item.ref)
+
+
+#: The fields whose cells hold more than the text of their value.
+_PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
+    "script": script_pieces,
+    "evidence": evidence_pieces,
+    "contributor": _contributor_pieces,
+    "tag": lambda run, _links: [(_tag(run), None)],
+}
 
 
 def _place_notes(runs: Sequence[Run], anchors: Collection[str], number: int) -> list[PlacedNote]:
@@ -239,7 +244,7 @@ def _notes_list(notes: Sequence[PlacedNote], targets: Collection[str]) -> nodes.
         paragraph += nodes.target("", "", ids=[placed.anchor])
         titles: dict[str, Run] = {}
         for run in placed.runs:
-            title = _("{model} on {gpus}").format(model=run.short_name, gpus=run.resource)
+            title = _("{model} on {gpus}").format(model=run.short_name, gpus=run.gpus)
             titles.setdefault(title, run)
         named: list[nodes.Node] = []
         for title, run in titles.items():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from ..catalog.fields import as_text, field_value, heading
+from ..catalog.fields import as_text, field_named
 from .runs import COMPUTED, run_cells
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def runs_text(
     if form == "json":
         plain = [{name: _plain(run, name, computed.get(run.id, {})) for name in columns} for run in runs]
         return json.dumps(plain, indent=2)
-    headings = [COMPUTED.get(name) or heading(name) for name in columns]
+    headings = [COMPUTED.get(name) or field_named(name).heading for name in columns]
     cells = [run_cells(run, columns, links, computed.get(run.id, {})) for run in runs]
     if form == "list-table":
         return _list_table(map(_escape, headings), [list(map(_linked, row)) for row in cells])
@@ -62,7 +62,7 @@ def runs_text(
 
 def _plain(run: Run, name: str, computed: Mapping[str, str]) -> Any:
     """A value as JSON has it: numbers as numbers, null where nothing is recorded."""
-    value = computed[name] if name in computed else field_value(run, name)
+    value = computed[name] if name in computed else field_named(name).value(run)
     return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
 
 

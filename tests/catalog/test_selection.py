@@ -7,16 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.fields import (
-    HEADINGS,
-    PAGE_COLUMNS,
-    UnknownFieldError,
-    field_name,
-    field_text,
-    heading,
+    FIELDS,
+    field_named,
+    find_field,
     natural,
 )
-from sphinx_verl_resources.catalog.names import PAGE_SIZES, SIZES
+from sphinx_verl_resources.catalog.names import PAGE_COLUMNS, PAGE_SIZES, SIZES
 from sphinx_verl_resources.catalog.selection import RunQuery, select_runs, sizes_to_show
+from sphinx_verl_resources.diagnostics import NoAnswerError
 
 
 def ids(data, **query):
@@ -91,21 +89,21 @@ def test_sizes_ascend():
 def test_every_named_field_has_a_text(data):
     data.run("a")
     run = data.load().runs["a"]
-    assert {name: field_text(run, name) for name in PAGE_COLUMNS} == {
+    assert {name: FIELDS[name].text(run) for name in PAGE_COLUMNS} == {
         "tag": "MIN", "model": "Qwen2.5-7B-Instruct", "task": "GRPO", "gpus": "2*H100", "max_batch": "",
         "train": "fsdp", "infer": "vllm0.8.3", "script": "not recorded", "contributor": "not recorded",
     }  # fmt: skip
-    for name in HEADINGS:
-        assert isinstance(field_text(run, name), str)
+    for field in FIELDS.values():
+        assert isinstance(field.text(run), str)
 
 
 def test_fields_go_by_name_and_by_heading():
-    assert [field_name(word) for word in ("Resource", "MaxBatch", "link", "max-batch", "measured.gib")] == [
+    assert [find_field(word).name for word in ("Resource", "MaxBatch", "link", "max-batch", "measured.gib")] == [
         "gpus", "max_batch", "script", "max_batch", "measured.gib",
     ]  # fmt: skip
-    assert heading("settings.data.train_batch_size") == "data.train_batch_size"
-    with pytest.raises(UnknownFieldError, match="did you mean 'model'"):
-        field_name("modle")
+    assert field_named("settings.data.train_batch_size").heading == "data.train_batch_size"
+    with pytest.raises(NoAnswerError, match="did you mean 'model'"):
+        find_field("modle")
 
 
 @given(st.lists(st.text("a1.9*0 Z", max_size=8), min_size=3, max_size=3))

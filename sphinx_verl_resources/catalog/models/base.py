@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _EMAIL = re.compile(r"[\w.+-]@[\w-]{1,63}\.\w")
 
@@ -17,6 +20,9 @@ class Record(BaseModel):
     """A frozen record that takes no unknown key and converts nothing silently."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self if value is not None)
 
 
 class NamedRecord(Record):
@@ -34,6 +40,23 @@ class NamedRecord(Record):
         """Every name that leads to this entry."""
         values = (getattr(self, field) for field in self.name_fields)
         return tuple(name for value in values for name in ((value,) if isinstance(value, str) else value))
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the model classes inside an annotation such as ``tuple[Note, ...]`` or ``Infer | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from models_in(argument)
+
+
+def strings_in(annotation: Any) -> Iterator[str]:
+    """Yield the texts that an annotation with a ``Literal`` accepts."""
+    for argument in get_args(annotation):
+        if isinstance(argument, str):
+            yield argument
+        else:
+            yield from strings_in(argument)
 
 
 def problem(code: str, message: str, remedy: str = "") -> PydanticCustomError:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, WithJsonSchema, model_validator
 
-from ..names import SIZES, Engine, Kind, Tag, Train, sizes_hint
+from ..names import SIZES, Engine, Kind, PageColumn, Tag, Train, sizes_hint
 from .base import SLUG, GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, one_line, pattern, problem
 
 _DOTTED = pattern(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, without '+' or '++' before it")
@@ -67,6 +67,13 @@ class Gpus(Record):
         description="Memory per GPU in GB as the source states it, where it names no type.",
     )
 
+    def __str__(self) -> str:
+        """Return count and type, for example ``8*H20``; a GPU without a name is called GPU."""
+        if self.type:
+            return f"{self.count}*{self.type}"
+        memory = f" {self.memory_gb:g} GB" if self.memory_gb else ""
+        return f"{self.count}*GPU{memory}"
+
 
 class Infer(Record):
     """The rollout engine."""
@@ -75,6 +82,9 @@ class Infer(Record):
     version: Annotated[str, StringConstraints(pattern=_VERSION)] | None = Field(
         None, description='Version of the engine, in quotes: "0.8.3".'
     )
+
+    def __str__(self) -> str:
+        return f"{self.engine}{self.version or ''}"
 
 
 class Versions(Record):
@@ -103,12 +113,18 @@ class Script(Record):
     path: RepoPath = Field(description="Path of the script in that commit.")
     text: Text | None = Field(None, description="What the link shows; default: the file name.")
 
+    def __str__(self) -> str:
+        return self.text or self.path.rsplit("/", 1)[-1]
+
 
 class Contributor(Record):
     """Who reported the run."""
 
     name: Text = Field(description="Name or handle; never an e-mail address.")
     url: Url | None = Field(None, description="A public profile.")
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Measured(Record):
@@ -166,15 +182,19 @@ class Evidence(Record):
             raise problem("missing_key", "'path' goes with 'ref', and 'lines' with 'path'")
         return self
 
+    def __str__(self) -> str:
+        return self.kind
+
 
 class Note(Record):
     """A remark that the page shows under the table, with a mark in the row."""
 
     code: NoteCode = Field(description="Short name of the kind of remark, for example max-batch-contested.")
-    about: Literal["tag", "model", "task", "gpus", "max_batch", "train", "infer", "script", "contributor"] = (
-        Field("tag", description="The field whose cell carries the mark.")
-    )
+    about: PageColumn = Field("tag", description="The field whose cell carries the mark.")
     text: Prose = Field(description="One or more plain sentences.")
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def _tested_runs_name_everything(schema: dict[str, Any]) -> None:
@@ -250,11 +270,3 @@ class Run(Record):
     def short_name(self) -> str:
         """What the Model column shows: the label, or the checkpoint without its owner."""
         return self.label or self.model.rsplit("/", 1)[-1]
-
-    @property
-    def resource(self) -> str:
-        """Count and type, for example ``8*H20``; what the source leaves out is called GPU."""
-        if self.gpus.type:
-            return f"{self.gpus.count}*{self.gpus.type}"
-        memory = f" {self.gpus.memory_gb:g} GB" if self.gpus.memory_gb else ""
-        return f"{self.gpus.count}*GPU{memory}"

@@ -8,8 +8,7 @@ from docutils import nodes
 from sphinx import addnodes
 
 from ...catalog import selection
-from ...catalog.fields import PAGE_COLUMNS
-from ...catalog.names import row_id, size_slug
+from ...catalog.names import PAGE_COLUMNS, row_id, size_slug
 from ...catalog.query_words import phrases
 from ...catalog.selection import RunQuery
 from ...diagnostics import Code, NoAnswerError, Severity
