@@ -12,10 +12,10 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
 
 .DEFAULT_GOAL := help
-.PHONY: help html check test screenshots measure matrix benchmark accuracy oracle schema transcript messages lint format clean
+.PHONY: help html check test test-all screenshots measure matrix benchmark accuracy oracle schema transcript messages lint format clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 $(BIN)/.ready: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed; name it with: make PYTHON=/path/to/python3"; exit 1; }
@@ -30,8 +30,11 @@ html: $(BIN)/.ready  ## build the documentation into docs/_build/html
 check: $(BIN)/.ready  ## check the recorded runs and registries
 	@$(BIN)/verl-resources check data
 
-test: $(BIN)/.ready  ## run every test, ruff and mypy included
-	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not matrix'
+test: $(BIN)/.ready  ## run the tests that a change needs, ruff and mypy included: minutes
+	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not slow and not matrix'
+
+test-all: test  ## run the others too: browsers, parallel builds, adoption, many examples
+	$(BIN)/python -m pytest $(PYTEST_OPTS) -m '(slow or hypothesis) and not matrix' --hypothesis-profile=many
 
 screenshots: $(BIN)/.ready  ## pictures of the pages in every theme and width, to be looked at
 	@rm -rf docs/_build/screenshots

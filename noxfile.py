@@ -67,8 +67,6 @@ OTHERS = [
 ]
 STRICT = {"PYTHONWARNINGS": ",".join(["error", *OTHERS])}
 QUIET = ("-q", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider")
-#: Property tests have tried much already, in `make test`.
-FEW = "--hypothesis-profile=few"
 
 
 def module(name: str) -> str:
@@ -104,13 +102,13 @@ def build(session: nox.Session) -> None:
 @nox.session(requires=["build"])
 @nox.parametrize("python, pins, without", [*STACKS, WITHOUT_MYST])
 def suite(session: nox.Session, pins: list[str], without: list[str]) -> None:
-    """Every test, on the wheel."""
+    """Run every test but those in a browser on the wheel, or those that ``-- -m …`` selects."""
     install(session, *extras(without), *pins)
     # Neither this program nor the directory that it runs in puts the checkout before the wheel.
     session.chdir(session.create_tmp())
     absent = [f"--without={module(name)}" for name in without]
-    options = ("-m", "not matrix and not browser", *absent)
-    session.run("pytest", *QUIET, FEW, *options, str(ROOT / "tests"), *session.posargs, env=STRICT)
+    selected = ("-m", "not matrix and not browser")
+    session.run("pytest", *QUIET, *selected, *absent, str(ROOT / "tests"), *session.posargs, env=STRICT)
 
 
 @nox.session(requires=["build"])
@@ -157,4 +155,4 @@ def pdf(session: nox.Session, pins: list[str], without: list[str]) -> None:
             session.skip(f"{program} is not installed")
     install(session, *extras(without), *pins)
     session.chdir(session.create_tmp())
-    session.run("pytest", *QUIET, "-m", "matrix", str(ROOT / "tests/matrix"), *session.posargs, env=STRICT)
+    session.run("pytest", *QUIET, "-m", "matrix", str(ROOT / "tests/matrix"), env=STRICT)

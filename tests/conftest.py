@@ -43,11 +43,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A machine that is busy is no error.
-settings.register_profile("many", deadline=None)
-#: For the environments of `make matrix`, after `make test` has tried more: --hypothesis-profile=few
+# A busy machine is no error. `make test-all` tries more examples, with --hypothesis-profile=many.
 settings.register_profile("few", deadline=None, max_examples=20)
-settings.load_profile("many")
+settings.register_profile("many", deadline=None, max_examples=200)
+settings.load_profile("few")
 
 #: A run with the required fields only.
 MINIMAL: dict[str, Any] = {
@@ -78,17 +77,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MODULE",
         help="a package that is left out on purpose; tests that need it are skipped",
     )
-    parser.addoption(
-        "--quick", action="store_true", help="leave out what is marked as thorough, which has run elsewhere"
-    )
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What ``--quick`` leaves out counts as deselected, and pytest says how much that is."""
-    if config.getoption("--quick"):
-        left_out = [item for item in items if item.get_closest_marker("thorough")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
 def pytest_configure(config: pytest.Config) -> None:

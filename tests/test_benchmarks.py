@@ -9,7 +9,7 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 #: Seconds with which every aim is met, by comparison, way and number of runs.
 GOOD = {

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

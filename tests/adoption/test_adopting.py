@@ -15,7 +15,7 @@ from docutils import nodes
 
 from sphinx_verl_resources.intake.page_parser import parse
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 MINIATURE = Path(__file__).parent / "verl_docs"
 HEADINGS = ["Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "Link", "Contributor"]

@@ -28,11 +28,12 @@ OTHERS = ("Got invalid theme mode",)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything in this folder."""
+    """Mark every test in this folder."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker("browser")
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,6 @@ from sphinx_verl_resources.catalog.files import Directory, configured_directory,
 from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.diagnostics import Location, NoAnswerError
 
-pytestmark = pytest.mark.thorough
-
 SIZES = "3B, 8B, 32B, 0.5B, 1.5B, 7B, 14B, 70B, 122B, 235B, 405B, 671B"
 STEPS = "fsdp, gradient-checkpointing, activation-offload, dynamic-batching"
 PIECES = "specification, formulas, chart, table"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bs4 import BeautifulSoup
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 #: Every directive, with what it can show.
 DIRECTIVES = """

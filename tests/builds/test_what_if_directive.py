@@ -10,8 +10,6 @@ import pytest
 
 from sphinx_verl_resources.sphinx_ext.page_files import write_files
 
-pytestmark = pytest.mark.thorough
-
 SMALL = ".. verl-what-if::\n   :models: Qwen/Qwen2.5-7B\n   :gpus: H100\n   :counts: 8\n"
 
 

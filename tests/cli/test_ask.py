@@ -10,8 +10,6 @@ import yaml
 
 from sphinx_verl_resources.cli import main
 
-pytestmark = pytest.mark.thorough
-
 
 class Typed(io.StringIO):
     """What a person types."""

@@ -17,8 +17,6 @@ from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import load_registries, read_snapshot
 from sphinx_verl_resources.estimator.result import FIELDS
 
-pytestmark = pytest.mark.thorough
-
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"
 CONFIG = {

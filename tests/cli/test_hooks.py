@@ -15,8 +15,6 @@ import yaml
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.testing import assert_data
 
-pytestmark = pytest.mark.thorough
-
 #: What pre-commit demands of a hook, and the other keys that it knows.
 DEMANDED = {"id", "name", "entry", "language"}
 KNOWN = DEMANDED | {

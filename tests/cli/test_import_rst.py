@@ -15,7 +15,6 @@ from sphinx_verl_resources.cli import main, writing
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.thorough
 
 HEADINGS = ("Tag", "Model", "Task", "Resource", "Train", "Infer")
 ROWS = (

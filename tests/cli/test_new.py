@@ -23,8 +23,6 @@ from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.result import result_of
 
-pytestmark = pytest.mark.thorough
-
 RUN = "python3 -m verl.trainer.main_ppo"
 GIVEN = ("--tag", "MIN", "--contributor", "Jane Doe", "--evidence", "https://example.org/run.log")
 PATH = "runs/qwen2-5-7b-grpo-2xh100.yaml"

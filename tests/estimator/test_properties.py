@@ -21,8 +21,6 @@ from sphinx_verl_resources.estimator.suggestion import reliefs
 from sphinx_verl_resources.estimator.versions import RELEASES
 from sphinx_verl_resources.settings.overrides import read_overrides
 
-pytestmark = pytest.mark.thorough
-
 FACTS = load_registries([])
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 REF = "actor_rollout_ref.ref"

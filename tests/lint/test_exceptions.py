@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.thorough
-
 REASON = "The log was lost with the machine."
 LOST = f"{{code: no_evidence, files: [runs/a.yaml], reason: {REASON}}}"
 

@@ -14,8 +14,6 @@ from sphinx_verl_resources.catalog.run_text import FIELD_ORDER
 from sphinx_verl_resources.catalog.yaml_data import read_yaml
 from sphinx_verl_resources.lint.fixes import repaired, with_schema_line
 
-pytestmark = pytest.mark.thorough
-
 LINE = "# yaml-language-server: $schema=../schema/run.json\n"
 COMMIT = "2239fd0ff7210c80ad63e20581924d1f66167429"
 RUNS = sorted((bundled_directory().path / "runs").glob("*.yaml"))

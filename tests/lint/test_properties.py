@@ -14,8 +14,6 @@ from sphinx_verl_resources.catalog.run_text import run_text
 from sphinx_verl_resources.lint.judge import judge
 from sphinx_verl_resources.lint.tree import load_tree
 
-pytestmark = pytest.mark.thorough
-
 KEYS = [
     "trainer.nnodes",
     "trainer.n_gpus_per_node",

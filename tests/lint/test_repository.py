@@ -10,8 +10,6 @@ import pytest
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.lint.repository import RepositoryError, open_repository
 
-pytestmark = pytest.mark.thorough
-
 PATH = "examples/run_qwen2_5_7b_fsdp.sh"
 SCRIPT = """\
 N_GPUS=${N_GPUS:-2}

@@ -6,8 +6,6 @@ from datetime import date
 
 import pytest
 
-pytestmark = pytest.mark.thorough
-
 EACH, NODES = "trainer.n_gpus_per_node", "trainer.nnodes"
 ROLLOUT = "actor_rollout_ref.rollout"
 ACTOR = "actor_rollout_ref.actor"

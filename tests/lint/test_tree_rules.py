@@ -10,8 +10,6 @@ from sphinx_verl_resources.catalog.files import configured_directory
 from sphinx_verl_resources.lint.judge import judge
 from sphinx_verl_resources.lint.tree import load_tree
 
-pytestmark = pytest.mark.thorough
-
 TODAY = date(2026, 11, 22)
 CARD = "name: X100, vendor: nvidia, memory_gb: 80, memory_mib: 81559"
 ROLLOUT = "actor_rollout_ref.rollout"

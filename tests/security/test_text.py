@@ -11,8 +11,6 @@ import pytest
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.diagnostics import Code, Diagnostic, Location
 
-pytestmark = pytest.mark.thorough
-
 #: What some reader of text takes for more than text.
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -13,8 +13,6 @@ from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.settings.launch_script import MAX_LENGTH
 from sphinx_verl_resources.settings.read import read_settings
 
-pytestmark = pytest.mark.thorough
-
 #: What runs code, or makes objects of what is read.
 BANNED = {
     "eval", "exec", "compile", "__import__", "system", "popen", "Popen", "run_path", "import_module", "loads",

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
+from sphinx_verl_resources.sphinx_ext.extension import find_outdated
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from sphinx.testing.util import SphinxTestApp
 
 #: By name, pages that use the extension, each in one way.
 PAGES = {
@@ -44,6 +49,7 @@ PAGES = {
         ".. verl-memory::\n   :model: own/Used-1B\n   :gpus: 2*OWN-40\n\n   trainer.nnodes: 1\n"
     ),
     "memory-role": "For 8B :verl:memory:`8B, after FSDP`.",
+    "memory-batch": "Of :verl:memory:`batch size`.",
     "summary": ".. verl-memory-summary::",
     "published": ".. verl-published::",
     "requirements": ".. verl-requirements:: 8B",
@@ -147,14 +153,58 @@ def every_use(kept, project, data):
         project.conf = CONF.copy()
         return project
     project.path.mkdir(parents=True)
-    for name, text in DATA.items():
-        data.write(f"../{name}", text)
-    toctree = "\n".join(f"   {name}" for name in (*PAGES, "plain"))
-    for name, text in {**PAGES, "plain": PLAIN}.items():
-        (project.path / f"{name}.rst").write_text(f"{name}\n{'=' * len(name)}\n\n{text}\n", "utf-8")
-    project.page(f".. toctree::\n\n{toctree}\n").build(**CONF)
+    _write(project, kept / "now")
+    project.build(**CONF)
     shutil.copytree(kept / "now", kept / "first")
     return project
+
+
+def _write(project, folder: Path) -> None:
+    """Write the pages of the project, and its data directories into ``folder``."""
+    for name, text in DATA.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    for name, text in {**PAGES, "plain": PLAIN}.items():
+        (project.path / f"{name}.rst").write_text(f"{name}\n{'=' * len(name)}\n\n{text}\n", "utf-8")
+    toctree = "\n".join(f"   {name}" for name in (*PAGES, "plain"))
+    project.page(f".. toctree::\n\n{toctree}\n")
+
+
+@dataclass
+class Asked:
+    """The project behind its first build, whose domain is asked what a change makes outdated.
+
+    Nothing is built again: Sphinx reads what ``env-get-outdated`` names, and ``test_changes.py`` compares some of
+    these builds with fresh ones.
+    """
+
+    app: SphinxTestApp
+    #: What holds the directories ``data`` and ``more``.
+    folder: Path
+
+    def outdated(self) -> set[str]:
+        """Return the pages that the next build would read."""
+        return set(find_outdated(self.app, self.app.env, set(), set(), set()))
+
+
+@pytest.fixture(scope="session")
+def _asked(new_project) -> Asked:
+    project = new_project("docs")
+    folder = project.path.parent
+    _write(project, folder)
+    app = project.build(**CONF).app
+    shutil.copytree(folder / "data", folder / "first/data")
+    shutil.copytree(folder / "more", folder / "first/more")
+    return Asked(app, folder)
+
+
+@pytest.fixture
+def asked(_asked) -> Asked:
+    """The project with its data as they were when it was built."""
+    for name in ("data", "more"):
+        shutil.rmtree(_asked.folder / name, ignore_errors=True)
+        shutil.copytree(_asked.folder / "first" / name, _asked.folder / name)
+    return _asked
 
 
 CONF = {

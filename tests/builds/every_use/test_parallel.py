@@ -11,7 +11,7 @@ import pytest
 from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
 from sphinx_verl_resources.sphinx_ext.uses import RunsUse
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 BUILDERS = ("html", "latex", "gettext")
 #: Builds with one builder after another, which share what was read; gettext's shares with none.
