@@ -1,23 +1,29 @@
-"""Choosing runs: by size class, by filters, in an order."""
+"""The choice of runs and columns: size classes, filters, an order, and how people type them.
+
+Options of directives and of commands are read here alike.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ..diagnostics import did_you_mean
+from ..diagnostics import Code, NoAnswerError, did_you_mean, suggest_or
 from .fields import field_named, find_field
-from .names import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, fold
+from .names import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, fold, sizes_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from .catalog import BrokenRun, Catalog
     from .models.run import Run
 
 #: The fields that runs can be filtered by.
 FILTERS = ("tag", "task", "gpu", "train", "infer", "kind", "model")
+#: What to do about a name that a filter cannot know.
+REGISTRIES = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.yaml"}
 
 
 @dataclass(frozen=True)
@@ -170,3 +176,96 @@ def _compared(catalog: Catalog, name: str, word: str) -> str:
     """A word as it is compared: a card goes by any of its names, everything else by its spelling."""
     card = catalog.gpus.get(word) if name == "gpu" else None
     return card.name if card else fold(word)
+
+
+def words(text: str) -> list[str]:
+    """The items of a list that is separated by commas or spaces."""
+    return [word for word in re.split(r"[,\s]+", text) if word]
+
+
+def phrases(text: str) -> list[str]:
+    """The items of a list that is separated by commas, so that an item may hold spaces."""
+    return [phrase for part in text.split(",") if (phrase := " ".join(part.split()))]
+
+
+def sizes(text: str) -> tuple[str, ...]:
+    """Size classes, in the order given.
+
+    Raises:
+        NoAnswerError: a size class does not exist, or stands there twice.
+    """
+    known = {size.lower(): size for size in SIZES}
+    found: list[str] = []
+    for word in words(text):
+        size = known.get(word.lower())
+        if size is None:
+            message = f"there is no size class {word!r}"
+            raise NoAnswerError.because(message, sizes_hint(word), code=Code.unknown_size)
+        if size in found:
+            raise NoAnswerError.because(f"the size class {size!r} stands there twice", "keep one of the two")
+        found.append(size)
+    if not found:
+        raise NoAnswerError.because(
+            "name at least one size class, or leave the argument out", code=Code.unknown_size
+        )
+    return tuple(found)
+
+
+def columns(text: str, computed: Collection[str]) -> tuple[str, ...]:
+    """Names of fields, and of columns that are computed.
+
+    Raises:
+        NoAnswerError: there is no such column, none is named, or one is twice.
+    """
+    found: list[str] = []
+    for word in words(text):
+        name = _computed(word, computed) or _field(word, computed)
+        if name in found:
+            raise NoAnswerError.because(f"the field {word!r} stands there twice", "keep one of the two")
+        found.append(name)
+    if not found:
+        raise NoAnswerError.because("name at least one field")
+    return tuple(found)
+
+
+def sort_fields(text: str, computed: Collection[str]) -> tuple[tuple[str, bool], ...]:
+    """Names of fields, and whether a leading ``-`` turns the order round.
+
+    Raises:
+        NoAnswerError: a field does not exist or is computed, or none is named.
+    """
+    found = tuple((_field(word.removeprefix("-"), computed), word.startswith("-")) for word in words(text))
+    if not found:
+        raise NoAnswerError.because("name at least one field")
+    return found
+
+
+def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[str, ...]:
+    """The values of the filter ``name``, each one that the data know.
+
+    Raises:
+        NoAnswerError: a value that nothing can match, or no value.
+    """
+    if not found:
+        raise NoAnswerError.because("name at least one value")
+    for value in found:
+        if not is_known(catalog, name, value):
+            remedy = other_values(catalog, name, value) or "no run has it"
+            if name in REGISTRIES:
+                remedy = suggest_or(value, allowed_values(catalog, name) or (), REGISTRIES[name])
+            raise NoAnswerError.because(f"unknown value {value!r}", remedy)
+    return tuple(found)
+
+
+def _computed(word: str, computed: Collection[str]) -> str | None:
+    """The column that is computed and not recorded, None for any other."""
+    name = word.lower()
+    if name.startswith("estimate.") and name not in computed:
+        raise NoAnswerError.because(f"unknown field {word!r}", did_you_mean(name, computed))
+    return name if name in computed else None
+
+
+def _field(word: str, computed: Collection[str]) -> str:
+    if _computed(word, computed):
+        raise NoAnswerError.because(f"{word!r} is computed", "name a field of the run files")
+    return find_field(word).name

@@ -5,12 +5,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..analysis.shapes import AnalysisError
-from ..catalog import query_words
+from ..catalog import selection
 from ..catalog.links import Links
 from ..catalog.names import PAGE_COLUMNS, SIZES
 from ..catalog.selection import FILTERS, RunQuery, select_runs
-from ..diagnostics import Severity
+from ..diagnostics import NoAnswerError, Severity
 from ..estimator.questions import RunEstimate
 from ..views.estimate import run_texts
 from ..views.runs import COMPUTED, uncomputed_texts
@@ -79,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     columns: tuple[str, ...] = PAGE_COLUMNS
     if options.columns is not None:
         with _of_option("columns"):
-            columns = query_words.columns(options.columns, COMPUTED)
+            columns = selection.columns(options.columns, COMPUTED)
     world, problems = load_world(data_snapshot([*options.paths, *(options.data or ())]))
     query = _query(options, world.catalog)
     report(problems)
@@ -98,16 +97,16 @@ def _query(options: argparse.Namespace, catalog: Catalog) -> RunQuery:
     filters: list[tuple[str, tuple[str, ...]]] = []
     if options.size is not None:
         with _of_option("size"):
-            sizes = query_words.sizes(",".join(options.size))
+            sizes = selection.sizes(",".join(options.size))
     for name in FILTERS:
         given = getattr(options, name)
         if given is not None:
             with _of_option(name):
-                values = query_words.phrases(",".join(given))
-                filters.append((name, query_words.filter_values(catalog, name, values)))
+                values = selection.phrases(",".join(given))
+                filters.append((name, selection.filter_values(catalog, name, values)))
     if options.sort is not None:
         with _of_option("sort"):
-            sort = query_words.sort_fields(options.sort, COMPUTED)
+            sort = selection.sort_fields(options.sort, COMPUTED)
     return RunQuery(sizes, tuple(filters), sort)
 
 
@@ -116,7 +115,7 @@ def _of_option(name: str) -> Iterator[None]:
     """Say in which option the words stand that ask for nothing; the command cannot run then."""
     try:
         yield
-    except query_words.QueryError as error:
+    except NoAnswerError as error:
         raise OSError(f"--{name}: {error}") from None
 
 
@@ -124,5 +123,5 @@ def _computed(world: EstimatorContext, run: Run) -> dict[str, str]:
     """What stands in the columns that are computed."""
     try:
         return run_texts(RunEstimate(run.id).answer(world))
-    except AnalysisError:
+    except NoAnswerError:
         return uncomputed_texts(run)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ...analysis.questions import FilesWithErrors, IsName, RemarksOn
-from ...catalog.query_words import phrases
+from ...catalog.selection import phrases
 from ...i18n import N_, _
 from ...views.remarks import remark_list
 from ..domain import VerlDomain

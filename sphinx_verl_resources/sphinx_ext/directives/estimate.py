@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ...catalog.query_words import REGISTRIES
+from ...catalog.selection import REGISTRIES
 from ...diagnostics import Code, NoAnswerError, suggest_or
 from ...i18n import _
 from ..domain import VerlDomain

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from docutils.parsers.rst import directives
 
-from ...catalog import query_words
-from ...catalog.query_words import words
+from ...catalog import selection
+from ...catalog.selection import words
 from ...diagnostics import Code, NoAnswerError, did_you_mean, nearest
 from ...views.runs import COMPUTED
 
@@ -123,7 +123,7 @@ def sizes(text: str) -> tuple[str, ...]:
         OptionError: a size class does not exist, or stands there twice.
     """
     with _of_option(""):
-        return query_words.sizes(text)
+        return selection.sizes(text)
 
 
 def columns(text: str) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def columns(text: str) -> tuple[str, ...]:
         OptionError: a field does not exist, or none is named.
     """
     with _of_option("columns"):
-        return query_words.columns(text, COMPUTED)
+        return selection.columns(text, COMPUTED)
 
 
 def sort_fields(text: str) -> tuple[tuple[str, bool], ...]:
@@ -143,7 +143,7 @@ def sort_fields(text: str) -> tuple[tuple[str, bool], ...]:
         OptionError: a field does not exist, or none is named.
     """
     with _of_option("sort"):
-        return query_words.sort_fields(text, COMPUTED)
+        return selection.sort_fields(text, COMPUTED)
 
 
 def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[st
         OptionError: a value that nothing can match, or no value.
     """
     with _of_option(name):
-        return query_words.filter_values(catalog, name, found)
+        return selection.filter_values(catalog, name, found)
 
 
 @contextmanager
@@ -161,8 +161,9 @@ def _of_option(name: str) -> Iterator[None]:
     """Say in which option the words stand that ask for nothing; without a name, in the argument."""
     try:
         yield
-    except query_words.QueryError as error:
-        raise OptionError(f":{name}: {error}" if name else str(error), error.code) from None
+    except NoAnswerError as error:
+        code = error.diagnostics[0].code
+        raise OptionError(f":{name}: {error}" if name else str(error), code) from None
 
 
 def counts(given: Mapping[str, str], limits: Mapping[str, int], problems: Problems) -> dict[str, int | None]:

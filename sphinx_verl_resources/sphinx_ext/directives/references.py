@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.roles import XRefRole
 
 from ...catalog.names import sizes_hint
-from ...catalog.query_words import REGISTRIES
+from ...catalog.selection import REGISTRIES
 from ...diagnostics import Code, Severity, suggest_or
 from ..domain import VerlDomain
 from ..logs import log_at

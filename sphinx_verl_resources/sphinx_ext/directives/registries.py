@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 
-from ...catalog.query_words import REGISTRIES, phrases
+from ...catalog.selection import REGISTRIES, phrases
 from ...diagnostics import Code, suggest_or
 from ...views import registries as render
 from ..domain import VerlDomain

@@ -9,8 +9,7 @@ from sphinx import addnodes
 
 from ...catalog import selection
 from ...catalog.names import PAGE_COLUMNS, row_id, size_slug
-from ...catalog.query_words import phrases
-from ...catalog.selection import RunQuery
+from ...catalog.selection import RunQuery, phrases
 from ...diagnostics import Code, NoAnswerError, Severity
 from ...i18n import N_, _
 from ...views.runs import COMPUTED, TABLE_CLASS, run_about, run_title, templates_used, uncomputed_texts

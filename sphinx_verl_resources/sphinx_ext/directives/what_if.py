@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...catalog.query_words import REGISTRIES, phrases
+from ...catalog.selection import REGISTRIES, phrases
 from ...diagnostics import Code, NoAnswerError, suggest_or
 from ..domain import VerlDomain
 from ..uses import KnownUse
