@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
+from .i18n import N_
 from .lazy import lazy
 from .units import plain
 
@@ -15,6 +17,32 @@ if TYPE_CHECKING:
 #: How well a component is known. exact: follows from counts and sizes. measured: from observations that are
 #: cited. assumed: a rule of thumb.
 Evidence = Literal["exact", "measured", "assumed"]
+
+
+class Category(Enum):
+    """The use of an allocation: a column of the tables, a colour of the charts, a value in JSON.
+
+    Attributes:
+        value: its name for programs.
+        heading: its name for people.
+    """
+
+    heading: str
+
+    WEIGHTS = "weights", N_("Weights")
+    GRADIENTS = "gradients", N_("Gradients")
+    OPTIMIZER = "optimizer", N_("Optimizer")
+    ACTIVATIONS = "activations", N_("Activations")
+    LOGITS = "logits", N_("Logits")
+    GATHERED = "gathered", N_("Gathered")
+    ROLLOUT_ENGINE = "rollout-engine", N_("Rollout engine")
+    RUNTIME_OVERHEAD = "runtime-overhead", N_("Outside PyTorch")
+
+    def __new__(cls, value: str, heading: str) -> Category:
+        """Keep the heading beside the value."""
+        member = object.__new__(cls)
+        member._value_, member.heading = value, heading
+        return member
 
 
 @dataclass(frozen=True)
@@ -91,12 +119,14 @@ class Component:
     Attributes:
         key: its name for programs, ``kv-cache`` for example.
         label: its name for people.
+        category: its use.
         formula: gives its bytes.
         evidence: how well it is known.
     """
 
     key: str
     label: str
+    category: Category
     formula: Formula
     evidence: Evidence
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..breakdown import Breakdown, Change, Component, Formula
+from ..breakdown import Breakdown, Category, Change, Component, Formula
 from ..catalog.names import STATE_COMPONENTS, STATES, TOTAL
 from ..diagnostics import did_you_mean
 from ..i18n import N_
@@ -145,19 +145,29 @@ def _components(assumed: Assumptions, shape: Shape, batch: int, sequence: int) -
     moments = (assumed.optimizer_moments, "moments")
     tokens = (("batch", batch), ("sequence", sequence))
     hidden, layers = ("hidden", shape.hidden_size), ("layers", shape.layers)
-    yield _component("parameters", (parameters,), (assumed.parameter_bytes, "bytes"))
-    yield _component("gradients", (parameters,), (assumed.gradient_bytes, "bytes"))
-    yield _component("optimizer", (parameters,), moments, (assumed.optimizer_bytes, "bytes"))
-    yield _component("activations", (*tokens, hidden, layers), (assumed.activation_bytes, "bytes"))
+    yield _component("parameters", Category.WEIGHTS, (parameters,), (assumed.parameter_bytes, "bytes"))
+    yield _component("gradients", Category.GRADIENTS, (parameters,), (assumed.gradient_bytes, "bytes"))
+    yield _component(
+        "optimizer", Category.OPTIMIZER, (parameters,), moments, (assumed.optimizer_bytes, "bytes")
+    )
+    yield _component(
+        "activations", Category.ACTIVATIONS, (*tokens, hidden, layers), (assumed.activation_bytes, "bytes")
+    )
     # A key and a value for each.
-    yield _component("kv-cache", (*tokens, layers, hidden), (2, ""), (assumed.kv_cache_bytes, "bytes"))
-    yield _component("overhead", (("bytes per GPU", assumed.overhead_gb * GB),))
+    yield _component(
+        "kv-cache",
+        Category.ROLLOUT_ENGINE,
+        (*tokens, layers, hidden),
+        (2, ""),
+        (assumed.kv_cache_bytes, "bytes"),
+    )
+    yield _component("overhead", Category.RUNTIME_OVERHEAD, (("bytes per GPU", assumed.overhead_gb * GB),))
 
 
 def _component(
-    key: str, variables: tuple[tuple[str, float], ...], *constants: tuple[float, str]
+    key: str, category: Category, variables: tuple[tuple[str, float], ...], *constants: tuple[float, str]
 ) -> Component:
-    return Component(key, LABELS[key], Formula(variables, constants), "assumed")
+    return Component(key, LABELS[key], category, Formula(variables, constants), "assumed")
 
 
 def _take(step: Step, before: Breakdown, gpus: int) -> StepTaken:

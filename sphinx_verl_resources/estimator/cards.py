@@ -15,7 +15,7 @@ from .weight_sync import sync_engine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .parts import Allocations
+    from .allocations import Allocations
     from .settings import Settings
     from .shape import Shape
 

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..i18n import N_
+from . import kinds
+from .allocations import allocate, fixed
 from .constants import CONTEXT, CUDA_GRAPHS, POOL_OFFSET
 from .kv_cache import kv_cache_bytes_per_token
-from .parts import fixed, part
 from .versions import behaviour
 
 if TYPE_CHECKING:
     from ..breakdown import Evidence
-    from .parts import Allocation, Allocations
+    from .allocations import Allocation, Allocations
     from .settings import Settings
     from .shape import Shape
 
 
-_GRAPHS = (fixed("cuda-graphs", N_("CUDA graphs"), "assumed", CUDA_GRAPHS.value, "CUDA graphs"),)
+_GRAPHS = (
+    fixed(
+        kinds.CUDA_GRAPHS,
+        CUDA_GRAPHS.evidence,
+        CUDA_GRAPHS.value,
+        "CUDA graphs",
+    ),
+)
 
 
 def awake(shape: Shape, settings: Settings, before: float) -> Allocations:
@@ -35,16 +42,15 @@ def awake(shape: Shape, settings: Settings, before: float) -> Allocations:
         weights = engine_weights(shape, settings)
         free = max(0.0, capacity - before - weights.size)
         variables = (("free memory", free), ("utilization", rollout.utilization))
-        cache = part("rollout-pool", N_("Rollout engine: KV cache"), "assumed", variables, unit="")
+        cache = allocate(kinds.ROLLOUT_CACHE, "assumed", variables, unit="")
         return weights, cache, *graphs(settings)
-    label = N_("Rollout engine: weights and KV cache")
     if rollout.engine == "vllm" and not behaviour(settings.version).engine_takes_free_memory:
         variables = (("memory of the GPU", capacity), ("utilization", rollout.utilization))
         evidence: Evidence = "exact" if settings.capacity_known else "assumed"
-        pool = part("rollout-pool", label, evidence, variables, unit="")
+        pool = allocate(kinds.ROLLOUT_POOL, evidence, variables, unit="")
     else:
         variables = (("free memory", max(0.0, capacity - before)), ("utilization", rollout.utilization))
-        pool = part("rollout-pool", label, "assumed", variables, unit="")
+        pool = allocate(kinds.ROLLOUT_POOL, "assumed", variables, unit="")
     starts = pool.size >= weight_bytes(shape, settings)
     return (pool if starts else engine_weights(shape, settings)), *graphs(settings)
 
@@ -72,15 +78,8 @@ def engine_weights(shape: Shape, settings: Settings) -> Allocation:
     """One share of the engine's copy of the weights; its copies share out the experts."""
     rollout = settings.rollout
     variables = (("parameters", _parameters(shape, settings)),)
-    return part(
-        "rollout-weights",
-        N_("Rollout engine: weights"),
-        "exact",
-        variables,
-        rollout.element_bytes,
-        "bytes",
-        rollout.tensor,
-        "TP",
+    return allocate(
+        kinds.ROLLOUT_WEIGHTS, "exact", variables, rollout.element_bytes, "bytes", rollout.tensor, "TP"
     )
 
 

@@ -7,14 +7,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy
-from .labels import named
+from . import kinds
+from .allocations import allocate, per_token, sharded
 from .lora import lora_parameters
-from .parts import part, per_token, states
 
 if TYPE_CHECKING:
     from ..breakdown import Evidence
+    from .allocations import Allocation, Allocations
+    from .kinds import Kind
     from .lora import Targets
-    from .parts import Allocation, Allocations
     from .settings import Role
     from .shape import Shape
 
@@ -36,6 +37,11 @@ class FsdpRole:
     parameters: int
     trained: int
     prefix: str = ""
+
+    @property
+    def critic(self) -> bool:
+        """True for a critic."""
+        return bool(self.prefix)
 
     @property
     def shard(self) -> int:
@@ -78,27 +84,27 @@ class FsdpRole:
         if self.on_host:
             return ()
         count = self.parameters + (self.trained if self.role.lora_rank else 0)
-        return (self._states("weights", count, self.role.fsdp.parameter_bytes),)
+        return (self._states(kinds.WEIGHTS, count, self.role.fsdp.parameter_bytes),)
 
     @lazy
     def gradients(self) -> Allocations:
         """The sharded gradients, which exist in an update only."""
         if self.on_host:
             return ()
-        return (self._states("gradients", self.trained, self.role.fsdp.parameter_bytes),)
+        return (self._states(kinds.GRADIENTS, self.trained, self.role.fsdp.parameter_bytes),)
 
     @lazy
     def optimizer(self) -> Allocations:
         """The states of Adam."""
         if self.on_host:
             return ()
-        return (self._states("optimizer-states", self.trained, self.role.moments),)
+        return (self._states(kinds.OPTIMIZER_STATES, self.trained, self.role.moments),)
 
     def step_buffer(self) -> Allocations:
         """What the optimizer step allocates for a moment: torch's multi-tensor Adam needs one more copy."""
         if self.on_host or not self.role.step_copies:
             return ()
-        return (self._states("step-buffer", self.trained, self.role.fsdp.parameter_bytes),)
+        return (self._states(kinds.STEP_BUFFER, self.trained, self.role.fsdp.parameter_bytes),)
 
     def accumulated_gradients(self, *, whole: bool) -> Allocations:
         """Gradients that earlier micro-batches leave behind, divided among the GPUs or not."""
@@ -107,8 +113,8 @@ class FsdpRole:
         element_bytes = 2 if self.role.backend == "fsdp" else 4
         symbol = "trained parameters"
         return (
-            part(
-                *named(self.prefix, "undivided-gradients"),
+            allocate(
+                kinds.UNDIVIDED_GRADIENTS[self.critic],
                 "assumed",
                 ((symbol, self.trained),),
                 element_bytes,
@@ -123,8 +129,8 @@ class FsdpRole:
     def _root(self) -> Allocations:
         count = self.shape.root - (self.shape.parameters - self.parameters)
         return (
-            part(
-                *named(self.prefix, "gathered-root"),
+            allocate(
+                kinds.GATHERED_ROOT[self.critic],
                 self._gathering,
                 (("parameters outside layers", count),),
                 2,
@@ -144,7 +150,7 @@ class FsdpRole:
         if self.role.fsdp.reshard or not self._gathers:
             return ()
         count = self.shape.parameters - self.shape.root
-        return (part(*named(self.prefix, "gathered-layers"), "exact", (("parameters of layers", count),), 2),)
+        return (allocate(kinds.GATHERED_LAYERS[self.critic], "exact", (("parameters of layers", count),), 2),)
 
     def streamed(self) -> Allocations:
         """What a frozen copy of the model that lies on the host has on the GPU at any time."""
@@ -157,8 +163,8 @@ class FsdpRole:
 
     def _layer(self) -> Allocations:
         return (
-            part(
-                *named(self.prefix, "gathered-layer"),
+            allocate(
+                kinds.GATHERED_LAYER[self.critic],
                 self._gathering,
                 (("parameters of a layer", self.shape.unit),),
                 2,
@@ -170,8 +176,8 @@ class FsdpRole:
         if self.trained != self.parameters or self.prefix:
             return ()
         return (
-            part(
-                *named(self.prefix, "head-gradient"),
+            allocate(
+                kinds.HEAD_GRADIENT[self.critic],
                 "measured",
                 (("parameters of the head", self.shape.head),),
                 2,
@@ -196,8 +202,8 @@ class FsdpRole:
         if self.role.checkpointing:
             variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), layers)
             return (
-                part(
-                    *named(self.prefix, "layer-inputs"),
+                allocate(
+                    kinds.LAYER_INPUTS[self.critic],
                     "exact",
                     variables,
                     2,
@@ -206,8 +212,8 @@ class FsdpRole:
         variables = (("tokens", tokens), ("bytes a layer keeps", self._widths()[1]), layers)
         evidence = self.shape.evidence
         return (
-            part(
-                *named(self.prefix, "activations"),
+            allocate(
+                kinds.ACTIVATIONS[self.critic],
                 evidence,
                 variables,
                 unit="",
@@ -232,14 +238,14 @@ class FsdpRole:
 
     def _at_work(self, tokens: float, width: float) -> Allocation:
         evidence = self.shape.evidence
-        return per_token(*named(self.prefix, "working-set"), evidence, tokens, width, "bytes of a layer")
+        return per_token(kinds.WORKING_SET[self.critic], evidence, tokens, width, "bytes of a layer")
 
     @property
     def _gathering(self) -> Evidence:
         """FSDP1 was measured; FSDP2 is taken to gather the same."""
         return "measured" if self.role.backend == "fsdp" else "assumed"
 
-    def _states(self, key: str, count: float, size: float) -> Allocation:
+    def _states(self, kind: tuple[Kind, Kind], count: float, size: float) -> Allocation:
         what = (
             "parameters"
             if count == self.parameters
@@ -247,7 +253,7 @@ class FsdpRole:
             if count == self.trained
             else "parameters with adapters"
         )
-        return states(*named(self.prefix, key), count, size, self.shard, what)
+        return sharded(kind[self.critic], count, size, self.shard, what)
 
 
 def actor_of(shape: Shape, role: Role) -> FsdpRole:

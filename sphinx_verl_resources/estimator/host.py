@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..breakdown import Breakdown, Change
-from ..i18n import N_
+from . import kinds
+from .allocations import allocate, fixed, size_of
 from .constants import HOST_BASE
 from .engine import engine_weights
 from .fsdp import FsdpRole
-from .parts import fixed, part, size_of
 from .phases import roles_of
 from .tokens import update_tokens
 from .versions import behaviour
 
 if TYPE_CHECKING:
+    from .allocations import Allocations
     from .megatron import MegatronRole
-    from .parts import Allocations
     from .settings import Role, Settings
     from .shape import Shape
 
@@ -31,13 +31,13 @@ def host_memory(shape: Shape, settings: Settings) -> Breakdown:
     found: Allocations = ()
     for stages in roles_of(shape, settings):
         found += max((_offloaded(role) for role in stages), key=size_of, default=())
-    found += _activations(shape, settings, settings.actor, "")
-    found += _activations(shape, settings, settings.critic, "critic-") if settings.critic else ()
+    found += _activations(shape, settings, settings.actor, critic=False)
+    found += _activations(shape, settings, settings.critic, critic=True) if settings.critic else ()
     found += _reference(shape, settings) + _sleeping_weights(shape, settings)
     per_node = settings.gpus / settings.nodes
     of_node = Change("×", per_node, "GPUs of the node")
     on_node = [item.component if per_node == 1 else item.component.changed(of_node) for item in found]
-    base = fixed("base", HOST_BASE.name, HOST_BASE.evidence, HOST_BASE.value, "base")
+    base = fixed(kinds.HOST_PROCESSES, HOST_BASE.evidence, HOST_BASE.value, "base")
     return Breakdown((*on_node, base.component))
 
 
@@ -57,12 +57,17 @@ def _offloaded(role: FsdpRole | MegatronRole) -> Allocations:
         size = megatron.moment_bytes * megatron.cpu_optimizer
         variables = (("parameters of the rank", role.optimized),)
         found += (
-            part(role.prefix + "host-optimizer", N_("Optimizer on the host"), "exact", variables, size),
+            allocate(
+                kinds.HOST_OPTIMIZER[role.critic],
+                "exact",
+                variables,
+                size,
+            ),
         )
     return found
 
 
-def _activations(shape: Shape, settings: Settings, role: Role, prefix: str) -> Allocations:
+def _activations(shape: Shape, settings: Settings, role: Role, *, critic: bool) -> Allocations:
     """Layer inputs that wait on the host for the backward pass, all but those of two layers."""
     if role.backend == "megatron" or not role.activation_offload or shape.layers < 3:
         return ()
@@ -71,7 +76,14 @@ def _activations(shape: Shape, settings: Settings, role: Role, prefix: str) -> A
         ("hidden size", float(shape.hidden)),
         ("layers", float(shape.layers)),
     )
-    return (part(prefix + "layer-inputs", N_("Offloaded layer inputs"), "exact", variables, 2),)
+    return (
+        allocate(
+            kinds.OFFLOADED_INPUTS[critic],
+            "exact",
+            variables,
+            2,
+        ),
+    )
 
 
 def _reference(shape: Shape, settings: Settings) -> Allocations:
@@ -83,12 +95,12 @@ def _reference(shape: Shape, settings: Settings) -> Allocations:
             return ()
         count, size = (("parameters", float(shape.parameters)),), settings.reference_bytes
         shard = settings.reference_fsdp.shard
-        return (part("reference", N_("Reference policy"), "exact", count, size, "bytes", shard, "GPUs"),)
+        return (allocate(kinds.REFERENCE, "exact", count, size, "bytes", shard, "GPUs"),)
     if not settings.reference_offload:
         return ()
     actors, _ = roles_of(shape, settings)
     largest = max(actor.on_gpu for actor in actors if not isinstance(actor, FsdpRole))
-    return (part("reference", N_("Reference policy"), "exact", (("parameters on the GPU", largest),), 2),)
+    return (allocate(kinds.REFERENCE, "exact", (("parameters on the GPU", largest),), 2),)
 
 
 def _sleeping_weights(shape: Shape, settings: Settings) -> Allocations:
@@ -101,4 +113,4 @@ def _sleeping_weights(shape: Shape, settings: Settings) -> Allocations:
     if not on_host and not behaviour(settings.version).sleep_keeps_weights:
         return ()
     weights = engine_weights(shape, settings)
-    return (weights._replace(key="sleeping-weights", label=N_("Weights of the sleeping rollout engine")),)
+    return (weights._replace(kind=kinds.SLEEPING_WEIGHTS),)

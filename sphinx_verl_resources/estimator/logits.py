@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..i18n import N_
+from . import kinds
+from .allocations import allocate, per_token
 from .constants import (
     ENTROPY,
     FUSED_KERNEL_TOKENS,
@@ -18,13 +19,12 @@ from .constants import (
     LOGITS_PLAIN,
     LOGITS_REFERENCE,
 )
-from .parts import part, per_token
 from .versions import behaviour
 
 if TYPE_CHECKING:
     from ..breakdown import Evidence
+    from .allocations import Allocation, Allocations
     from .constants import Constant
-    from .parts import Allocation, Allocations
     from .settings import Settings
     from .shape import Shape
 
@@ -77,58 +77,31 @@ def _copy(settings: Settings, entropy: bool) -> float:
 def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant, more: float) -> Allocation:
     evidence: Evidence = "assumed" if more else constant.evidence
     variables = (("tokens", tokens), ("vocabulary", float(shape.vocabulary)))
-    return part(
-        "logits",
-        N_("Logits and loss"),
-        evidence,
-        variables,
-        constant.value + more,
-        "bytes",
-        _share(settings),
-        "TP",
-    )
+    return allocate(kinds.LOGITS, evidence, variables, constant.value + more, "bytes", _share(settings), "TP")
 
 
 def _hidden(shape: Shape, tokens: float) -> Allocation:
-    return per_token(
-        "last-norm",
-        N_("Last hidden states"),
-        "measured",
-        tokens,
-        shape.hidden,
-        "hidden size",
-        LAST_NORM.value,
-    )
+    return per_token(kinds.LAST_HIDDEN, "measured", tokens, shape.hidden, "hidden size", LAST_NORM.value)
 
 
 def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Allocations:
     chunk = min(float(settings.entropy_chunk), tokens)
     variables = (("tokens of a chunk", chunk), ("vocabulary", float(shape.vocabulary)))
     return (
-        part(
-            "entropy-chunk",
-            N_("Entropy of a chunk"),
-            "assumed",
-            variables,
-            ENTROPY.value,
-            "bytes",
-            _share(settings),
-            "TP",
-        ),
+        allocate(kinds.ENTROPY_CHUNK, "assumed", variables, ENTROPY.value, "bytes", _share(settings), "TP"),
     )
 
 
 def _chunk(shape: Shape, settings: Settings) -> Allocation:
     """Fused kernels never store the logits: three chunks in fp32."""
     variables = (("tokens of a chunk", FUSED_KERNEL_TOKENS.value), ("vocabulary", float(shape.vocabulary)))
-    return part("logits", N_("Logits of a chunk"), "assumed", variables, 12, "bytes", _share(settings), "TP")
+    return allocate(kinds.LOGITS_CHUNK, "assumed", variables, 12, "bytes", _share(settings), "TP")
 
 
 def _head_gradient(shape: Shape, settings: Settings) -> Allocation:
     """Their backward pass makes the gradient of the whole head."""
     head = (("parameters of the head", float(shape.head)),)
-    label = N_("Gradient of the head, in the kernel")
-    return part("fused-head-gradient", label, "assumed", head, 2, "bytes", _share(settings), "TP")
+    return allocate(kinds.FUSED_HEAD_GRADIENT, "assumed", head, 2, "bytes", _share(settings), "TP")
 
 
 def _share(settings: Settings) -> int:

@@ -11,17 +11,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy
+from . import kinds
+from .allocations import allocate
 from .constants import EXPERT_IMBALANCE
 from .fsdp import adapter_count
-from .labels import named
-from .parts import part
 from .shape import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .allocations import Allocation, Allocations
+    from .kinds import Kind
     from .parameters import Counts
-    from .parts import Allocation, Allocations
     from .settings import Megatron, Role
     from .shape import Shape
 
@@ -70,6 +71,11 @@ class MegatronRole:
     prefix: str = ""
 
     @property
+    def critic(self) -> bool:
+        """True for a critic."""
+        return bool(self.prefix)
+
+    @property
     def on_gpu(self) -> float:
         """Parameters on one GPU."""
         return self.stage.dense + self.stage.experts
@@ -103,12 +109,12 @@ class MegatronRole:
     def weights(self) -> Allocations:
         """Parameters in 16 bits."""
         count = self.on_gpu * (1 + (self.trained if self.role.lora_rank else 0))
-        return (self._states("weights", count, 2),)
+        return (self._states(kinds.WEIGHTS, count, 2),)
 
     @lazy
     def buffer(self) -> Allocations:
         """Gradients in fp32, for which there is room all the time."""
-        return (self._states("gradients", self.on_gpu * self.trained, 4),)
+        return (self._states(kinds.GRADIENTS, self.on_gpu * self.trained, 4),)
 
     @lazy
     def optimizer(self) -> Allocations:
@@ -118,20 +124,20 @@ class MegatronRole:
         if not size:
             return ()
         if not megatron.distributed_optimizer:
-            return (self._states("optimizer-states", self.on_gpu * self.trained, size),)
+            return (self._states(kinds.OPTIMIZER_STATES, self.on_gpu * self.trained, size),)
         found = []
-        for key, count, replicas in (
-            ("optimizer-states", self.stage.dense, self.replicas),
+        for kind, count, replicas in (
+            (kinds.OPTIMIZER_STATES, self.stage.dense, self.replicas),
             (
-                "optimizer-states-experts",
+                kinds.EXPERT_OPTIMIZER_STATES,
                 self.stage.experts,
                 self.expert_replicas,
             ),
         ):
             if count:
                 found.append(
-                    part(
-                        *named(self.prefix, key),
+                    allocate(
+                        kind[self.critic],
                         "exact",
                         (("parameters on the GPU", count * self.trained),),
                         size,
@@ -196,7 +202,7 @@ class MegatronRole:
                 ("layers", float(groups)),
                 flying,
             )
-            size, key = 2, "layer-inputs"
+            size, kind = 2, kinds.LAYER_INPUTS
         else:
             variables = (
                 ("tokens", tokens),
@@ -204,10 +210,10 @@ class MegatronRole:
                 ("layers", float(stage.layers)),
                 flying,
             )
-            size, key = 1, "activations"
+            size, kind = 1, kinds.ACTIVATIONS
         return (
-            part(
-                *named(self.prefix, key),
+            allocate(
+                kind[self.critic],
                 "assumed",
                 variables,
                 size,
@@ -234,15 +240,15 @@ class MegatronRole:
 
     def _layer(self, tokens: float, width: float) -> Allocations:
         variables = (("tokens", tokens), ("bytes of a layer", width))
-        return (part(*named(self.prefix, "working-set"), "assumed", variables, 1, "", self._sharing, "TP"),)
+        return (allocate(kinds.WORKING_SET[self.critic], "assumed", variables, 1, "", self._sharing, "TP"),)
 
     @property
     def _sharing(self) -> int:
         return self.role.megatron.tensor if self.role.megatron.sequence_parallel else 1
 
-    def _states(self, key: str, count: float, size: float) -> Allocation:
+    def _states(self, kind: tuple[Kind, Kind], count: float, size: float) -> Allocation:
         symbol = "parameters on the GPU"
-        return part(*named(self.prefix, key), "exact", ((symbol, count),), size)
+        return allocate(kind[self.critic], "exact", ((symbol, count),), size)
 
 
 def megatron_roles(

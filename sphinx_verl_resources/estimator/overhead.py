@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..i18n import N_
+from . import kinds
+from .allocations import allocate, fixed
 from .constants import COMMUNICATOR, CONTEXT, FRAGMENTATION, NEXT_COMMUNICATOR, SECOND_CONTEXT
-from .parts import fixed, part
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from .parts import Allocation, Allocations
+    from .allocations import Allocation, Allocations
     from .settings import Settings
 
 
-_CONTEXT = fixed("context", N_("CUDA context"), CONTEXT.evidence, CONTEXT.value, "context")
+_CONTEXT = fixed(kinds.CUDA_CONTEXT, CONTEXT.evidence, CONTEXT.value, "context")
 _ENGINE_CONTEXT = fixed(
-    "engine-context",
-    N_("CUDA context of the engine"),
+    kinds.ENGINE_CONTEXT,
     SECOND_CONTEXT.evidence,
     SECOND_CONTEXT.value,
     "context",
@@ -32,8 +31,7 @@ def outside(settings: Settings) -> Allocations:
     if settings.gpus > 1:
         constant.append(
             fixed(
-                "communicators",
-                N_("Communicators"),
+                kinds.COMMUNICATORS,
                 COMMUNICATOR.evidence,
                 _communicators(settings),
                 "buffers",
@@ -44,9 +42,8 @@ def outside(settings: Settings) -> Allocations:
 
 def fragments(allocated: float) -> Allocation:
     """What PyTorch's allocator cannot use."""
-    return part(
-        "fragmentation",
-        N_("Fragmentation"),
+    return allocate(
+        kinds.FRAGMENTATION,
         "assumed",
         (("allocated", allocated), ("share", FRAGMENTATION.value)),
         unit="",

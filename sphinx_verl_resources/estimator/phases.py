@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ..breakdown import Breakdown
+from ..breakdown import Breakdown, Category
 from ..i18n import N_
 from ..lazy import lazy
-from . import engine
+from . import engine, kinds
+from .allocations import allocate, size_of
 from .constants import FRAGMENTATION
 from .fsdp import FsdpRole, actor_of, critic_of
 from .logits import old_logits, reference_logits, update_logits
 from .megatron import MegatronRole, megatron_roles
 from .overhead import fragments, outside
-from .parts import part, size_of
 from .tokens import micro_batches, old_tokens, reference_tokens, update_tokens
 from .versions import behaviour
 from .weight_sync import sync_engine, sync_trainer
@@ -27,7 +27,7 @@ from .weight_sync import sync_engine, sync_trainer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .parts import Allocations
+    from .allocations import Allocations
     from .settings import Role, Settings
     from .shape import Shape
 
@@ -73,12 +73,20 @@ class Phase:
     @property
     def breakdown(self) -> Breakdown:
         """All components. Sizes are bytes per GPU."""
-        return Breakdown(tuple(item.component for item in self.trainer + self.engine + self.outside))
+        return Breakdown(tuple(allocation.component for allocation in self.allocations))
 
     @property
-    def outside(self) -> Allocations:
-        """What is not tensors: contexts, communicators, fragments."""
-        return (*self.runtime_overhead, fragments(self.counted))
+    def sizes(self) -> dict[Category, float]:
+        """Bytes by category."""
+        sizes = dict.fromkeys(Category, 0.0)
+        for allocation in self.allocations:
+            sizes[allocation.kind.category] += allocation.size
+        return sizes
+
+    @property
+    def allocations(self) -> Allocations:
+        """Everything in this phase; memory that PyTorch's allocator cannot use comes last."""
+        return (*self.trainer, *self.engine, *self.runtime_overhead, fragments(self.counted))
 
     @lazy
     def counted(self) -> float:
@@ -194,12 +202,12 @@ def _reference(settings: Settings, actor: TrainedRole) -> Allocations:
         return ()
     count = (("parameters", float(actor.parameters)),)
     shard = settings.reference_fsdp.shard
-    return (part("reference", N_("Reference policy"), "measured", count, 2, "bytes", shard, "GPUs"),)
+    return (allocate(kinds.REFERENCE, "measured", count, 2, "bytes", shard, "GPUs"),)
 
 
 def _loaded_reference(actor: MegatronRole) -> Allocations:
     count = (("parameters on the GPU", actor.on_gpu),)
-    return (part("reference", N_("Reference policy"), "exact", count, 2),)
+    return (allocate(kinds.REFERENCE, "exact", count, 2),)
 
 
 def _on_one(gpu: _Gpu) -> Iterator[Phase]:

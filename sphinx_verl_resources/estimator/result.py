@@ -74,7 +74,11 @@ def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any
                 "name": phase.name,
                 "total_gib": gib_value(phase.total),
                 "components": [
-                    {"name": component.key, "gib": gib_value(component.size)}
+                    {
+                        "name": component.key,
+                        "category": component.category.value,
+                        "gib": gib_value(component.size),
+                    }
                     for component in phase.breakdown.components
                 ],
             }

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..diagnostics import Code, NoAnswerError, suggest_or
+from . import kinds
+from .allocations import allocate, fixed, per_token, sharded
 from .constants import (
     COMMUNICATOR,
     COMPILED,
@@ -18,16 +20,15 @@ from .constants import (
 )
 from .facts import capacity_of
 from .lora import lora_parameters
-from .parts import fixed, part, per_token, states
 from .peaks import Peaks
 from .phases import Phase
 from .ranges import TRAINING
 from .request import error_at
 
 if TYPE_CHECKING:
+    from .allocations import Allocation, Allocations
     from .facts import Registries
     from .lora import Targets
-    from .parts import Allocation, Allocations
     from .ranges import Range
     from .shape import Shape
 
@@ -114,26 +115,26 @@ def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
     lora, shard = bool(training.lora_rank), training.shard
     trained = shape.parameters
     trained_bytes = training.parameter_bytes
-    resident: Allocations = (states("weights", "Weights", shape.parameters, training.parameter_bytes, shard),)
+    resident: Allocations = (sharded(kinds.WEIGHTS[0], shape.parameters, training.parameter_bytes, shard),)
     if lora:
         trained = lora_parameters(shape.architecture, training.lora_rank, training.targets)
         trained_bytes = 4 if training.autocast else training.parameter_bytes
-        resident += (states("adapters", "Adapters", trained, trained_bytes, shard, "adapters"),)
+        resident += (sharded(kinds.ADAPTERS, trained, trained_bytes, shard, "adapters"),)
     symbol = "adapters" if lora else "parameters"
     moments = 2.0 if "8bit" in training.optimizer else 2.0 * trained_bytes
-    resident += (states("optimizer-states", "Optimizer states", trained, moments, shard, symbol),)
-    gradients = states("gradients", "Gradients", trained, trained_bytes, shard, symbol)
+    resident += (sharded(kinds.OPTIMIZER_STATES[0], trained, moments, shard, symbol),)
+    gradients = sharded(kinds.GRADIENTS[0], trained, trained_bytes, shard, symbol)
     root: Allocations = ()
     layer: Allocations = ()
     if shard > 1:
         outside_layers = (("parameters outside layers", float(shape.root)),)
-        root = (part("gathered-root", "Embedding and head, gathered", "measured", outside_layers, 2),)
+        root = (allocate(kinds.GATHERED_ROOT[0], "measured", outside_layers, 2),)
         one = (("parameters of a layer", float(shape.unit)),)
-        layer = (part("gathered-layer", "Layer at work, gathered", "measured", one, 2),)
+        layer = (allocate(kinds.GATHERED_LAYER[0], "measured", one, 2),)
     head: Allocations = ()
     if not lora:
         count = (("parameters of the head", float(shape.head)),)
-        head = (part("head-gradient", "Gradient of the head", "measured", count, 2),)
+        head = (allocate(kinds.HEAD_GRADIENT[0], "measured", count, 2),)
     kept, remaining_activations, working = _activations(shape, training)
     start_or_end = max(remaining_activations, gradients, key=lambda component: component.size)
     moments_of = [
@@ -158,16 +159,14 @@ def _activations(shape: Shape, training: Training) -> tuple[Allocation, Allocati
         working, saved = working - 8 * shape.hidden, saved - 8 * shape.hidden
     if "compile" in training.kernels:
         saved *= COMPILED.value
-    label = "Layer at work, activations"
-    at_work = per_token("working-set", label, "exact", tokens, max(working, saved), "bytes of a layer")
+    at_work = per_token(kinds.WORKING_SET[0], "exact", tokens, max(working, saved), "bytes of a layer")
     if training.recompute:
         variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), ("layers", layers))
-        kept = part("layer-inputs", "Layer inputs", "exact", variables, 2)
+        kept = allocate(kinds.LAYER_INPUTS[0], "exact", variables, 2)
         return kept, kept, at_work
     kept, remaining_activations = (
-        part(
-            "activations",
-            "Activations",
+        allocate(
+            kinds.ACTIVATIONS[0],
             "exact",
             (("tokens", tokens), ("bytes a layer keeps", saved), ("layers", count)),
             unit="",
@@ -184,8 +183,7 @@ def _loss(shape: Shape, training: Training) -> Allocations:
     constant = _LOSSES.get(training.loss, LOGITS_TORCH_LOSS)
     return (
         per_token(
-            "logits",
-            "Logits and loss",
+            kinds.LOGITS,
             constant.evidence,
             training.tokens,
             shape.vocabulary,
@@ -193,8 +191,7 @@ def _loss(shape: Shape, training: Training) -> Allocations:
             constant.value,
         ),
         per_token(
-            "last-norm",
-            "Last hidden states",
+            kinds.LAST_HIDDEN,
             "measured",
             training.tokens,
             shape.hidden,
@@ -207,11 +204,11 @@ def _loss(shape: Shape, training: Training) -> Allocations:
 def _step(training: Training, trained: float, size: float, symbol: str) -> Allocations:
     if "foreach" not in training.optimizer:
         return ()
-    return (states("step-buffer", "Buffer of the step", trained, size, training.shard, symbol),)
+    return (sharded(kinds.STEP_BUFFER[0], trained, size, training.shard, symbol),)
 
 
 def _beside(training: Training) -> Allocations:
-    found = [fixed("context", "CUDA context", "measured", CONTEXT.value, "context")]
+    found = [fixed(kinds.CUDA_CONTEXT, "measured", CONTEXT.value, "context")]
     if training.gpus > 1:
-        found.append(fixed("communicators", "Communicators", "measured", COMMUNICATOR.value, "buffers"))
+        found.append(fixed(kinds.COMMUNICATORS, "measured", COMMUNICATOR.value, "buffers"))
     return tuple(found)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..i18n import N_
-from . import engine
+from . import engine, kinds
+from .allocations import allocate, fixed
 from .fsdp import FsdpRole
-from .parts import fixed, part
 from .versions import behaviour
 
 if TYPE_CHECKING:
+    from .allocations import Allocation, Allocations
     from .megatron import MegatronRole
-    from .parts import Allocation, Allocations
     from .settings import Settings
     from .shape import Shape
 
@@ -36,24 +35,23 @@ def _handed_over(shape: Shape, settings: Settings, actor: FsdpRole) -> Allocatio
     size = role.fsdp.parameter_bytes
     if role.lora_rank and rollout.layered_summon and not rollout.merge_lora:
         layer = (("parameters of a layer", float(shape.unit)),)
-        return (*actor.weights, part("summoned-layer", N_("One layer, whole"), "exact", layer, size))
+        return (*actor.weights, allocate(kinds.SUMMONED_LAYER, "exact", layer, size))
     if role.backend == "fsdp2":
         streams = behaviour(settings.version).fsdp2_streams and not role.lora_rank
         weights = () if streams and role.fsdp.param_offload else actor.weights
         return (*weights, _largest_tensor(shape, size))
     if role.lora_rank:
         whole = (("parameters", float(shape.parameters)),)
-        return (*actor.weights, part("summoned-model", N_("The whole model"), "exact", whole, size))
+        return (*actor.weights, allocate(kinds.SUMMONED_MODEL, "exact", whole, size))
     if settings.gpus == 1:  # the state dict is taken to refer to the parameters themselves
         return (*actor.weights, _largest_tensor(shape, size))
-    copy = N_("Copy of the weights in the state dict")
-    copies = [item._replace(key="state-dict", label=copy, evidence="assumed") for item in actor.weights]
+    copies = [item._replace(kind=kinds.STATE_DICT, evidence="assumed") for item in actor.weights]
     return (*actor.weights, *copies, _largest_tensor(shape, size))
 
 
 def _largest_tensor(shape: Shape, size: int) -> Allocation:
     matrix = (("vocabulary × hidden", float(shape.vocabulary * shape.hidden)),)
-    return part("largest-tensor", N_("Largest tensor, whole"), "exact", matrix, size)
+    return allocate(kinds.LARGEST_TENSOR, "exact", matrix, size)
 
 
 def sync_engine(shape: Shape, settings: Settings) -> Allocations:
@@ -66,5 +64,5 @@ def sync_engine(shape: Shape, settings: Settings) -> Allocations:
     else:
         awake = (engine.engine_weights(shape, settings), *engine.graphs(settings))
     if rollout.bucket:
-        awake += (fixed("bucket", N_("Bucket for weights"), "exact", rollout.bucket, "bucket"),)
+        awake += (fixed(kinds.BUCKET, "exact", rollout.bucket, "bucket"),)
     return awake

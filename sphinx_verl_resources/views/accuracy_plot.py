@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..breakdown import Category
 from ..estimator.backtest import EASYR1, GROUPS
 from ..estimator.ranges import LOGGED, OTHER, TRAINING
 from ..i18n import _, plural
 from ..units import GIB, plain, share
-from .drawing import BAR, COLOURS, FONT, LINE, WIDTH, Drawing, flowing, path, text
+from .drawing import BAR, FONT, LINE, PAINTS, WIDTH, Drawing, flowing, path, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 #: How the points of a group are painted, and the shape of one behind the ``M`` to its middle.
 SHAPES = {
-    TRAINING: (f'stroke="{COLOURS["weights"]}" stroke-width="8" stroke-linecap="round"', "h0"),
-    LOGGED: (f'stroke="{COLOURS["gradients"]}" stroke-width="8" stroke-linecap="square"', "h0"),
-    EASYR1: (f'fill="{COLOURS["optimizer"]}"', "m0-7 7 12h-14z"),
-    OTHER: (f'fill="{COLOURS["activations"]}"', "m0-7 6 7-6 7-6-7z"),
+    TRAINING: (f'stroke="{PAINTS[Category.WEIGHTS].colour}" stroke-width="8" stroke-linecap="round"', "h0"),
+    LOGGED: (f'stroke="{PAINTS[Category.GRADIENTS].colour}" stroke-width="8" stroke-linecap="square"', "h0"),
+    EASYR1: (f'fill="{PAINTS[Category.OPTIMIZER].colour}"', "m0-7 7 12h-14z"),
+    OTHER: (f'fill="{PAINTS[Category.ACTIVATIONS].colour}"', "m0-7 6 7-6 7-6-7z"),
 }
 #: The edges of the axes.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 42, WIDTH - 12, 28, 400

@@ -9,28 +9,39 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from docutils import nodes
 from docutils.utils import column_width
 
+from ..breakdown import Category
 from ..units import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 CHART_CLASS = "verl-chart"
-#: Colours that keep a contrast of 3 to 1 with white and with the dark backgrounds of the common themes.
-COLOURS = {
-    "weights": "#5160ae",
-    "gradients": "#d67207",
-    "optimizer": "#994cea",
-    "activations": "#368ea7",
-    "kv-cache": "#92562b",
-    "other": "#878b70",
+
+
+class Paint(NamedTuple):
+    """The colour of a category in charts, the letter on it, and the colour of the letter."""
+
+    colour: str
+    letter: str
+    ink: str
+
+
+#: Colours keep a contrast of 3 to 1 with white and with the dark backgrounds of the common themes.
+PAINTS: Mapping[Category, Paint] = {
+    Category.WEIGHTS: Paint("#5160ae", "W", "#fff"),
+    Category.GRADIENTS: Paint("#d67207", "G", "#000"),
+    Category.OPTIMIZER: Paint("#994cea", "O", "#fff"),
+    Category.ACTIVATIONS: Paint("#368ea7", "A", "#000"),
+    Category.LOGITS: Paint("#c4568f", "L", "#000"),
+    Category.GATHERED: Paint("#7d88cf", "U", "#000"),
+    Category.ROLLOUT_ENGINE: Paint("#92562b", "R", "#fff"),
+    Category.RUNTIME_OVERHEAD: Paint("#878b70", "X", "#000"),
 }
-#: What is written on them in white; on the others in black.
-DARK = frozenset({"weights", "optimizer", "kv-cache"})
 #: Units of the drawing. On a phone one is two thirds of a pixel, and so the letters are large.
 WIDTH, FONT, GAP = 480, 15, 2
 #: Height of a line of text, of a bar, and of a bar with a line of text above it.
@@ -137,18 +148,13 @@ def thick(colour: str) -> str:
     return f'stroke-width="{BAR}" stroke="{colour}"'
 
 
-def letters(found: Iterable[tuple[str, str, Sequence[tuple[float, float]]]]) -> str:
-    """One letter for each part of memory at many places, each the middle of a piece of a bar.
-
-    Args:
-        found: the part, its letter, and the places.
-    """
+def letters(found: Iterable[tuple[Paint, Sequence[tuple[float, float]]]]) -> str:
+    """Write the letter of each paint at its places, each the middle of a piece of a bar."""
     made = ""
-    for part, letter, places in found:
+    for paint, places in found:
         if places:
             xs, ys = (" ".join(map(short, numbers)) for numbers in zip(*places, strict=True))
-            ink = "#fff" if part in DARK else "#000"
-            made += f'<text x="{xs}" y="{ys}" fill="{ink}">{letter * len(places)}</text>'
+            made += f'<text x="{xs}" y="{ys}" fill="{paint.ink}">{paint.letter * len(places)}</text>'
     return f'<g text-anchor="middle" font-size="13">{made}</g>' if made else ""
 
 

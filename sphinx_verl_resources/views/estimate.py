@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..breakdown import Category
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.phases import LABELS
 from ..i18n import N_, _
@@ -16,18 +17,16 @@ from .sentences import fill, recorded, titled
 from .table import Cell, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ..breakdown import Breakdown, Component
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
-    from ..estimator.phases import Phase
     from ..estimator.suggestion import Suggestion
 
 __all__ = [
     "TABLE_CLASS",
     "answer",
-    "column_sums",
     "evidence_legend",
     "notes",
     "part_list",
@@ -36,26 +35,6 @@ __all__ = [
 ]
 
 ANSWER_CLASS = "verl-answer"
-#: What stands in a column of the table by phase: the parts that PyTorch counts, by their keys.
-COLUMNS: Mapping[str, frozenset[str]] = {
-    N_("Weights"): frozenset({"weights", "reference"}),
-    N_("Gradients"): frozenset({"gradients", "undivided-gradients", "head-gradient", "fused-head-gradient"}),
-    N_("Optimizer"): frozenset({"optimizer-states", "optimizer-states-experts", "step-buffer"}),
-    N_("Activations"): frozenset({"layer-inputs", "activations", "working-set", "last-norm"}),
-    N_("Logits"): frozenset({"logits", "entropy-chunk"}),
-    N_("Gathered"): frozenset(
-        {
-            "gathered-layer",
-            "gathered-root",
-            "largest-tensor",
-            "state-dict",
-            "summoned-layer",
-            "summoned-model",
-        }
-    ),
-}
-OTHER, ENGINE, OUTSIDE = N_("Other"), N_("Rollout engine"), N_("Outside PyTorch")
-_CRITIC = "critic-"
 #: How the counter of a recorded run is called, and the computed figure that is to be compared with it.
 _COUNTERS = {
     "torch-max-allocated": N_(
@@ -178,35 +157,22 @@ def _relief(suggestion: Suggestion | None) -> list[nodes.Node]:
 
 def phase_rows(estimate: Estimate) -> nodes.tgroup:
     """One phase a row, in the order in which they take turns; the binding one stands out."""
-    sums = [(phase, column_sums(phase)) for phase in estimate.phases]
-    names = [*COLUMNS, OTHER, ENGINE, OUTSIDE]
-    shown = [name for name in names if any(found.get(name) for phase, found in sums)]
+    sums = [(phase, phase.sizes) for phase in estimate.phases]
+    shown = [category for category in Category if any(sizes[category] for phase, sizes in sums)]
     rows = []
-    for phase, found in sums:
+    for phase, sizes in sums:
         peak_phase = phase.name == estimate.peak_phase.name
-        numbers = [phase.total, *(found.get(name, 0.0) for name in shown)]
+        numbers = [phase.total, *(sizes[category] for category in shown)]
         label = _(phase.label)
         label = _("{phase} (binding phase)").format(phase=label) if peak_phase else label
         cells = [Cell.of(label), *(Cell.number(gib_number(size) if size else "0") for size in numbers)]
         for cell in cells:
             cell.strong = peak_phase
         rows.append(cells)
-    quantities = (_("Total"), *map(_, shown))
+    quantities = (_("Total"), *(_(category.heading) for category in shown))
     return table_group(
         [_("Phase"), *(_("{quantity} (GiB)").format(quantity=name) for name in quantities)], rows
     )
-
-
-def column_sums(phase: Phase) -> dict[str, float]:
-    """Bytes by the columns of the table by phase."""
-    found: dict[str, float] = {}
-    for component in phase.trainer:
-        key = component.key.removeprefix(_CRITIC)
-        name = next((name for name, keys in COLUMNS.items() if key in keys), OTHER)
-        found[name] = found.get(name, 0.0) + component.size
-    for name, parts in ((ENGINE, phase.engine), (OUTSIDE, phase.outside)):
-        found[name] = sum(component.size for component in parts)
-    return found
 
 
 def part_list(title: str, breakdown: Breakdown) -> list[nodes.Node]:

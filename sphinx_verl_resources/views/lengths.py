@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..breakdown import Category
 from ..i18n import _
 from ..units import gib_number, plain
 from .accuracy import VERDICTS
-from .estimate import column_sums
 from .table import Cell, table_group
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TABLE_CLASS = "verl-lengths"
 #: The columns of the table by phase that grow with the lengths.
-GROWING = ("Activations", "Logits")
+GROWING = (Category.ACTIVATIONS, Category.LOGITS)
 
 
 def length_rows(rows: Sequence[Longer]) -> nodes.tgroup:
@@ -44,7 +44,7 @@ def _cells(row: Longer) -> list[Cell]:
         return [first, *(Cell.of("") for column in range(5)), Cell.of(row.diagnostics[0].message)]
     return [
         first,
-        *(Cell.number(gib_number(_most(found, column))) for column in GROWING),
+        *(Cell.number(gib_number(_most(found, category))) for category in GROWING),
         Cell.number(plain(int(row.sequences)) if row.sequences < 1e6 else _("any number")),
         Cell.number(gib_number(found.peak)),
         Cell.of(_(found.peak_phase.label)),
@@ -52,5 +52,5 @@ def _cells(row: Longer) -> list[Cell]:
     ]
 
 
-def _most(found: Estimate, column: str) -> float:
-    return max(column_sums(phase).get(column, 0.0) for phase in found.phases)
+def _most(found: Estimate, category: Category) -> float:
+    return max(phase.sizes[category] for phase in found.phases)

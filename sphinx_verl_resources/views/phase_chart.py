@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..breakdown import Category
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
 from .drawing import (
     BAR,
-    COLOURS,
     FONT,
     GAP,
     LINE,
+    PAINTS,
     ROW,
     WIDTH,
     Drawing,
@@ -29,7 +30,6 @@ from .drawing import (
     ticks,
     upright,
 )
-from .estimate import ENGINE, OTHER, OUTSIDE, column_sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,15 +38,6 @@ if TYPE_CHECKING:
     from ..estimator.estimate import Estimate
     from ..estimator.phases import Phase
 
-#: What has one colour, in this order: its letter, its name, and the columns of the table that it adds up.
-GROUPS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
-    "weights": ("W", N_("Weights, gathered ones too"), ("Weights", "Gathered")),
-    "gradients": ("G", N_("Gradients"), ("Gradients",)),
-    "optimizer": ("O", N_("Optimizer"), ("Optimizer",)),
-    "activations": ("A", N_("Activations and logits"), ("Activations", "Logits")),
-    "kv-cache": ("R", N_("Rollout engine, KV cache"), (ENGINE,)),
-    "other": ("X", N_("Outside PyTorch, other"), (OUTSIDE, OTHER)),
-}
 #: What a counter counts; only the first is to be compared with the bars.
 _COUNTERS = {
     "device": N_("Measured: in use on the GPU"),
@@ -98,8 +89,8 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
         parts.append(_mark(found * scale, y + _TOP + BAR / 2))
         y += ROW
     parts += [headings(shown), axis(y + 2, marks, "GiB")]
-    used = [key for key in GROUPS if any(key in _pieces(line.phase) for line in bars)]
-    names = [_(GROUPS[key][1]) for key in used]
+    used = [category for category in Category if any(category in _pieces(line.phase) for line in bars)]
+    names = [_(category.heading) for category in used]
     signs, legend, height = flowing(y + 2 * LINE, [*names, _range(estimate)])
     parts += _coloured(bars, dict(zip(used, signs, strict=False)), scale, capacity)
     if capacity:
@@ -113,16 +104,16 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
 
 
 def _coloured(
-    bars: Sequence[_Line], signs: Mapping[str, tuple[float, float]], scale: float, capacity: float | None
+    bars: Sequence[_Line], signs: Mapping[Category, tuple[float, float]], scale: float, capacity: float | None
 ) -> list[str | Hatched]:
     """All bars and the signs of the legend, what is over the capacity hatched, and their letters."""
     made: list[str | Hatched] = []
     found = []
-    for key, (x, top) in signs.items():
-        pieces = [*_shapes(key, bars, scale), bar(x, x + BAR, top)]
-        made.append(path(pieces, thick(COLOURS[key])))
-        places = [*_letter_places(key, bars, scale, capacity), (x + BAR / 2, top + _BASE)]
-        found.append((key, GROUPS[key][0], places))
+    for category, (x, top) in signs.items():
+        pieces = [*_shapes(category, bars, scale), bar(x, x + BAR, top)]
+        made.append(path(pieces, thick(PAINTS[category].colour)))
+        places = [*_letter_places(category, bars, scale, capacity), (x + BAR / 2, top + _BASE)]
+        found.append((PAINTS[category], places))
     over = [line for line in bars if capacity and line.phase.total > capacity]
     if capacity and over:
         pieces = [bar(capacity * scale, line.phase.total * scale, line.top) for line in over]
@@ -149,25 +140,25 @@ def with_excess(size: float, capacity: float | None) -> str:
     return _("{size}, {excess} over").format(size=gib(size), excess=f"+{gib(size - capacity)}")
 
 
-def _shapes(key: str, bars: Sequence[_Line], scale: float) -> list[str]:
+def _shapes(category: Category, bars: Sequence[_Line], scale: float) -> list[str]:
     """All pieces of one colour. Each ends where the next begins, less a gap; the last one at the total."""
     made = []
     for line in bars:
         pieces = _pieces(line.phase)
-        if key in pieces:
-            start, end = pieces[key]
-            gap = 0 if key == list(pieces)[-1] else GAP
+        if category in pieces:
+            start, end = pieces[category]
+            gap = 0 if category is list(pieces)[-1] else GAP
             made.append(bar(start * scale, end * scale - gap, line.top))
     return made
 
 
 def _letter_places(
-    key: str, bars: Sequence[_Line], scale: float, capacity: float | None
+    category: Category, bars: Sequence[_Line], scale: float, capacity: float | None
 ) -> list[tuple[float, float]]:
     """The middles of the pieces of one colour that are wide enough; of what a line cuts the larger part."""
     found = []
     for line in bars:
-        start, end = _pieces(line.phase).get(key, (0.0, 0.0))
+        start, end = _pieces(line.phase).get(category, (0.0, 0.0))
         if capacity and start < capacity < end:
             start, end = max((start, capacity), (capacity, end), key=lambda part: part[1] - part[0])
         if (end - start) * scale - GAP >= _LETTER:
@@ -175,14 +166,14 @@ def _letter_places(
     return found
 
 
-def _pieces(phase: Phase) -> dict[str, tuple[float, float]]:
-    """Where each group that there is begins and ends, in bytes."""
-    sums, found, end = column_sums(phase), {}, 0.0
-    for key, (_letter, _name, columns) in GROUPS.items():
-        start, end = end, end + sum(sums.get(column, 0.0) for column in columns)
-        if end > start:
-            found[key] = start, end
-    return found
+def _pieces(phase: Phase) -> dict[Category, tuple[float, float]]:
+    """Return where each category that there is begins and ends, in bytes."""
+    pieces, end = {}, 0.0
+    for category, size in phase.sizes.items():
+        start, end = end, end + size
+        if size:
+            pieces[category] = start, end
+    return pieces
 
 
 def _whisker(low: float, high: float, y: float) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..breakdown import Category
 from ..i18n import _
 from ..units import MINUS, gb
-from .drawing import COLOURS, FONT, ROW, WIDTH, Drawing, bar, headings, path, thick
+from .drawing import FONT, PAINTS, ROW, WIDTH, Drawing, bar, headings, path, thick
 from .memory import bar_label
 
 if TYPE_CHECKING:
@@ -15,18 +16,17 @@ if TYPE_CHECKING:
 
     from ..analysis.waterfall import Bar
 
-#: The colours of the parts of an analysis, whose other names are those of the drawing.
-_PARTS = {
-    "parameters": "weights",
-    "gradients": "gradients",
-    "optimizer": "optimizer",
-    "activations": "activations",
-    "kv-cache": "kv-cache",
+_CATEGORIES = {
+    "parameters": Category.WEIGHTS,
+    "gradients": Category.GRADIENTS,
+    "optimizer": Category.OPTIMIZER,
+    "activations": Category.ACTIVATIONS,
+    "kv-cache": Category.ROLLOUT_ENGINE,
 }
 #: How a line is painted: a sum, what a step takes away, what one adds; or a part of memory by its colour.
 SUM = f'{thick("currentColor")} stroke-opacity="0.6"'
 TAKEN = f'{thick("currentColor")} stroke-opacity="0.6" stroke-dasharray="2 3"'
-ADDED = thick(COLOURS["gradients"])
+ADDED = thick(PAINTS[Category.GRADIENTS].colour)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def _paint(found: Bar) -> str:
     """Sums in the colour of the text, parts in their own, and what a step takes away in stripes."""
     if found.is_sum:
         return SUM
-    return TAKEN if found.change < 0 else thick(COLOURS[_PARTS.get(found.subject, "other")])
+    category = _CATEGORIES.get(found.subject, Category.RUNTIME_OVERHEAD)
+    return TAKEN if found.change < 0 else thick(PAINTS[category].colour)
 
 
 def _value(found: Bar) -> str:

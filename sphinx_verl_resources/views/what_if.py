@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
+from ..breakdown import Category
 from ..estimator.grid import VERDICTS
 from ..estimator.phases import LABELS
 from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _, plural
-from .drawing import COLOURS
+from .drawing import PAINTS
 from .estimate import VERDICTS as SENTENCES
 from .file_names import FORM_CLASS, GRID_CLASS, grid_path
 from .sentences import fill
@@ -73,7 +74,7 @@ def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tupl
             "totals": cells.totals,
         },
         "words": _words(settings),
-        "colours": {"bar": COLOURS["weights"], "over": COLOURS["gradients"]},
+        "colours": {"bar": PAINTS[Category.WEIGHTS].colour, "over": PAINTS[Category.GRADIENTS].colour},
     }
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     name = hashlib.sha256(text.encode()).hexdigest()[:12]

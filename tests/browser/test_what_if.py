@@ -127,10 +127,10 @@ def check(found, chosen):
     span = f"{gib(expected.peak)} (range {gib_number(expected.low)} to {gib(expected.high)})"
     assert answer.startswith(f"{verdict} At its peak, a GPU holds {span}")
     assert gib(expected.capacity) in answer
-    assert binding == f"Binding phase: {LABELS[expected.binding.name]}."
-    binds = f"{expected.binding.label} (binding phase)"
+    assert binding == f"Binding phase: {LABELS[expected.peak_phase.name]}."
+    binds = f"{expected.peak_phase.label} (binding phase)"
     rows = [
-        [binds if phase is expected.binding else phase.label, gib_number(phase.total)]
+        [binds if phase is expected.peak_phase else phase.label, gib_number(phase.total)]
         for phase in expected.phases
     ]
     assert found["rows"] == rows

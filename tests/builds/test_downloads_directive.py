@@ -79,7 +79,7 @@ def test_the_json_says_what_is_recorded_and_computed(pages, estimated):
         "low_gib": gib_value(expected.low),
         "high_gib": gib_value(expected.high),
         "capacity_gib": gib_value(expected.capacity),
-        "binding_phase": expected.binding.name,
+        "binding_phase": expected.peak_phase.name,
     }
     assert a["not_computed"] is None
     assert (b["computed"], b["row_id"], b["status"], b["gpu"]) == (None, "run-b", "tested", "H100-80GB")

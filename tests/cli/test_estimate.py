@@ -12,6 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import load_registries, read_snapshot
@@ -78,9 +79,17 @@ def test_fields_of_a_result(answers):
     for phase in found["phases"]:
         parts = [part["gib"] for part in phase["components"]]
         assert phase["total_gib"] == pytest.approx(sum(parts), abs=0.001 * len(parts))
+        assert {part["category"] for part in phase["components"]} <= {category.value for category in Category}
     assert found["relief_saves_gib"] == pytest.approx(found["peak_gib"] - found["relief_peak_gib"], abs=0.002)
     assert found["host_ram_gib_per_node"] > 0
     assert found["unsupported"] == []
+
+
+def test_weights_that_stay_gathered_are_counted_as_gathered(answers):
+    _, (found,), _ = answers(*OWN, f"{ACTOR}.fsdp_config.reshard_after_forward=False")
+    (loss,) = (phase for phase in found["phases"] if phase["name"] == "update-forward")
+    gathered = [part["gib"] for part in loss["components"] if part["category"] == "gathered"]
+    assert sum(gathered) > 12
 
 
 def test_cases_keep_the_order_of_the_files(answers, tmp_path):

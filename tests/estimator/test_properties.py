@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import Location, NoAnswerError
+from sphinx_verl_resources.estimator.allocations import size_of
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.host import host_memory
-from sphinx_verl_resources.estimator.parts import size_of
 from sphinx_verl_resources.estimator.phases import phases_of, roles_of
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.result import result_of
@@ -146,7 +146,7 @@ def test_every_number_fits_the_others(request):
         assert phase.total == pytest.approx(sum(sizes))
         assert phase.counted <= phase.allocated <= phase.total
         assert found.torch_peak >= phase.counted
-        assert all(part.component.size == part.size for part in phase.trainer + phase.engine + phase.outside)
+        assert all(part.component.size == part.size for part in phase.allocations)
         keys = [part.key for part in phase.breakdown.components]
         assert len(set(keys)) == len(keys)
     assert found.host.total == pytest.approx(sum(part.size for part in found.host.components))
@@ -178,7 +178,7 @@ def without_carried(found):
     dropped = {f"{prefix}{key}" for key in keys for prefix in ("", "critic-")}
     megatron = found.settings.actor.backend == "megatron"
     return {
-        phase.name: sum(part.size for part in phase.trainer if megatron or part.key not in dropped)
+        phase.name: sum(part.size for part in phase.trainer if megatron or part.kind.key not in dropped)
         for phase in found.phases
     }
 

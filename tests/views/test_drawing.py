@@ -8,6 +8,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from sphinx_verl_resources.analysis.waterfall import Bar
+from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.catalog.models.run import Measured
 from sphinx_verl_resources.cli.data import load_paths, load_registries
 from sphinx_verl_resources.diagnostics import NoAnswerError
@@ -20,9 +21,8 @@ from sphinx_verl_resources.estimator.savings import savings
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.accuracy_plot import SHAPES, accuracy_plot, log_marks, plotted
 from sphinx_verl_resources.views.drawing import (
-    COLOURS,
-    DARK,
     FONT,
+    PAINTS,
     WIDTH,
     Drawing,
     axis,
@@ -32,8 +32,7 @@ from sphinx_verl_resources.views.drawing import (
     ticks,
     width_of,
 )  # fmt: skip
-from sphinx_verl_resources.views.estimate import column_sums
-from sphinx_verl_resources.views.phase_chart import GROUPS, phase_chart
+from sphinx_verl_resources.views.phase_chart import phase_chart
 from sphinx_verl_resources.views.savings import savings_chart
 from sphinx_verl_resources.views.waterfall_chart import waterfall_chart
 
@@ -57,10 +56,11 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("part", COLOURS)
-def test_colours_are_seen_on_every_page_and_letters_on_them(part):
-    assert {page: contrast(COLOURS[part], page) >= 3 for page in PAGES} == dict.fromkeys(PAGES, True)
-    assert contrast(COLOURS[part], "#ffffff" if part in DARK else "#000000") >= 4.5
+@pytest.mark.parametrize("category", Category)
+def test_colours_are_seen_on_every_page_and_letters_on_them(category):
+    paint = PAINTS[category]
+    assert {page: contrast(paint.colour, page) >= 3 for page in PAGES} == dict.fromkeys(PAGES, True)
+    assert contrast(paint.colour, "#" + 2 * paint.ink[1:]) >= 4.5
 
 
 def soup(chart) -> BeautifulSoup:
@@ -128,14 +128,13 @@ def test_bars_end_at_the_totals(critic):
         dict(sorted(ends.items(), key=lambda item: float(item[0]))[: len(critic.phases)]).values()
     ) == [round(phase.total * WIDTH / top) for phase in critic.phases]
     for phase in critic.phases:
-        assert sum(column_sums(phase).values()) == pytest.approx(phase.total)
+        assert sum(phase.sizes.values()) == pytest.approx(phase.total)
 
 
-def test_every_column_has_its_colour():
-    from sphinx_verl_resources.views.estimate import COLUMNS, ENGINE, OTHER, OUTSIDE
-
-    drawn = [column for _letter, _name, columns in GROUPS.values() for column in columns]
-    assert sorted(drawn) == sorted([*COLUMNS, ENGINE, OTHER, OUTSIDE])
+def test_every_category_has_its_colour_and_letter():
+    assert set(PAINTS) == set(Category)
+    colours, letters, _inks = (set(column) for column in zip(*PAINTS.values(), strict=True))
+    assert len(colours) == len(letters) == len(Category)
 
 
 def test_what_does_not_fit_is_hatched_and_says_by_how_much(critic):
