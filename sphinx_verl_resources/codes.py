@@ -5,8 +5,17 @@ from __future__ import annotations
 from enum import Enum
 
 
+class Origin(Enum):
+    """The part of the program that reports a kind of problem."""
+
+    BUILD = "builds, and the command line"
+    CHECK = "the command check"
+    INTAKE = "commands that write run files from scripts, logs and pages"
+    ESTIMATE = "commands that estimate memory"
+
+
 class Code(Enum):
-    """The kinds of problems, each with its meaning and its remedy.
+    """The kinds of problems: meaning, remedy, and who reports it besides a build.
 
     ``id`` is what a message carries in brackets and what ``suppress_warnings`` accepts.
     """
@@ -85,10 +94,12 @@ class Code(Enum):
     not_modelled = (
         "Something that changes the result is left out of it.",
         "Read the result as close, not exact; the message says what is missing.",
+        Origin.ESTIMATE,
     )
     shell_syntax = (
         "A launch script is not what a shell accepts, or passes no settings to verl where it seems to.",
         "Mend it at the place named.",
+        Origin.ESTIMATE,
     )
     unresolved = (
         "A setting whose value cannot be known from the script alone.",
@@ -106,211 +117,203 @@ class Code(Enum):
     unread = (
         "What looks like a setting, a metric or a version in a script or log could not be read.",
         "Look at the line, and add by hand what matters of it.",
+        Origin.INTAKE,
     )
-    several_runs = ("A log holds several runs.", "Give the log of the one that the file is to record.")
+    several_runs = (
+        "A log holds several runs.",
+        "Give the log of the one that the file is to record.",
+        Origin.INTAKE,
+    )
     out_of_memory = (
         "The run whose log was given failed for lack of memory.",
         "Give the log of a run that succeeds, or add ``--despite-out-of-memory``.",
+        Origin.INTAKE,
     )
     log_differs = (
         "A launch script and a log say different things about the same run.",
         "Give the script and the log of one run, or correct the file.",
+        Origin.INTAKE,
     )
     left_out = (
         "Settings that tell of a machine and not of a run are not written into a run file.",
         "Nothing; add by hand what others need.",
+        Origin.INTAKE,
     )
     script_place = (
         "Where a launch script lies in verl's repository is not known, so that the row cannot link it.",
         "Commit the script, or give ``--ref`` and ``--path``.",
+        Origin.INTAKE,
     )
     undecided = (
         "A field of a new run file could not be found out.",
         "Fill in what stands as TODO, or give the option that the message names.",
+        Origin.INTAKE,
     )
     page_syntax = (
         "A part of a hand-typed page is markup that docutils cannot read.",
         "Mend the markup at the place named.",
+        Origin.INTAKE,
     )
     page_mended = (
         "Something of a hand-typed page is read, or written out, other than it stands there.",
         "Nothing, if it was meant so; see the message.",
+        Origin.INTAKE,
     )
     page_assumed = (
         "What a hand-typed page leaves open was taken from elsewhere.",
         "Look whether it is so, and correct the run files that were written if it is not.",
+        Origin.INTAKE,
     )
     page_row = (
         "A table or a row of a hand-typed page is not understood; no run file comes of it.",
         "Complete the row on the page, or write its run file by hand.",
+        Origin.INTAKE,
     )
     page_cell = (
         "A cell of a hand-typed page is not understood; it is left out.",
         "Correct the cell, or add the field to the run file.",
+        Origin.INTAKE,
     )
     page_link = (
         "A link of a hand-typed page does not lead to a file of verl at a commit.",
         "Correct the link, or the field ``script`` of the run file.",
+        Origin.INTAKE,
     )
     page_differs = (
         "A hand-typed page and the data differ.",
         "Correct the one that is wrong.",
+        Origin.INTAKE,
     )
 
     # What ``verl-resources check`` asks beyond what a build does: see the rules in ``lint``.
     schema_line = (
         "The first line of a data file does not lead editors to its schema.",
         "Begin the file with the line that the message gives.",
+        Origin.CHECK,
     )
     field_order = (
         "The fields of a run do not stand in the order in which all other files have them.",
         "Move the field to the place that the message names.",
+        Origin.CHECK,
     )
     unquoted_version = (
         "A version, a commit or a range of lines is not in quotes: the next one may be taken for a number.",
         "Put it in double quotes.",
+        Origin.CHECK,
     )
     repeated_text = (
         "The text of a link says what it would say by itself.",
         "Remove ``script.text``; the file name is shown without it.",
+        Origin.CHECK,
     )
     gpu_count = (
         "The number of GPUs is not that of the nodes times the GPUs of each.",
         "Correct the one that is wrong: ``gpus``, ``trainer.nnodes`` or ``trainer.n_gpus_per_node``.",
+        Origin.CHECK,
     )
     impossible_settings = (
         "With these settings verl does not start: sizes do not divide, or values do not exist.",
         "Record the settings that really ran; see the message.",
+        Origin.CHECK,
     )
     peak_above_capacity = (
         "The measured peak is more than the card has.",
         "Correct the figure, its unit (GiB per GPU) or its counter, or the card.",
+        Origin.CHECK,
     )
-    future_date = ("A run came into the data on a day that is yet to come.", "Write the day of today.")
+    future_date = (
+        "A run came into the data on a day that is yet to come.",
+        "Write the day of today.",
+        Origin.CHECK,
+    )
     no_evidence = (
         "Nothing shows that the run is as recorded.",
         "Add under ``evidence`` a log, a dashboard or a screenshot.",
+        Origin.CHECK,
     )
     no_date = (
         "A tested run does not say since when it is recorded.",
         "Add ``added``; which verl was current follows from it.",
+        Origin.CHECK,
     )
     no_version = (
         "A tested run does not say which verl or which rollout engine it ran.",
         "Add ``versions.verl`` and ``infer.version``, as the log prints them.",
+        Origin.CHECK,
     )
     moving_ref = (
         "A link leads to a branch: what it shows changes, or goes away.",
         "Name the commit; on GitHub the key y turns the address of a file into one.",
+        Origin.CHECK,
     )
     unknown_ref = (
         "The checkout of verl has no such commit.",
         "Correct the commit, or fetch it into the checkout.",
+        Origin.CHECK,
     )
     unknown_path = (
         "The commit of verl has no such file, so that the link is dead.",
         "Correct the path; the message names the nearest one of that commit.",
+        Origin.CHECK,
     )
     script_differs = (
         "The linked script sets a value that is not the recorded one.",
         "Link the commit that was run, or record what was run.",
+        Origin.CHECK,
     )
     unused_entry = (
         "No run and no case uses an entry of a registry.",
         "Remove it, or say in ``exceptions.yaml`` what it is there for.",
+        Origin.CHECK,
     )
     gpu_memory = (
         "The memory that a driver reports does not go with the figure that the card is sold by.",
         "Look both up again; ``memory_mib`` counts 2^20 bytes, ``memory_gb`` is the product's name.",
+        Origin.CHECK,
     )
     incomplete_entry = (
         "An entry of a registry leaves out what its figures rest on.",
         "Add the key that the message names.",
+        Origin.CHECK,
     )
     parameter_count = (
         "The parameters that are recorded for a model are not those that follow from its shape.",
         "Compare the shape with config.json; the count follows from it exactly.",
+        Origin.CHECK,
     )
     duplicate_run = (
         "Two runs record the same model, GPUs, task, backend, engine and settings, and no different versions "
         "or scripts.",
         "Keep one, or record what tells them apart.",
+        Origin.CHECK,
     )
     recommended_below_min = (
         "A RECOMMENDED run takes less hardware than what is recorded as the least for its model and task.",
         "Correct the tag of one of the two.",
+        Origin.CHECK,
     )
     far_from_computed = (
         "The measured peak lies outside the range that is computed from the settings.",
         "Correct the figure or the settings; if both are right, say so in a note.",
+        Origin.CHECK,
     )
     stale_exception = (
         "An exception excuses nothing, or nothing any more.",
         "Remove it from ``exceptions.yaml``.",
+        Origin.CHECK,
     )
     excused_error = (
         "An exception is to excuse an error; only warnings can be excused.",
         "Mend the error, and remove the exception.",
+        Origin.CHECK,
     )
 
-    def __init__(self, meaning: str, remedy: str) -> None:
+    def __init__(self, meaning: str, remedy: str, origin: Origin = Origin.BUILD) -> None:
         self.meaning = meaning
         self.remedy = remedy
+        self.origin = origin
 
     @property
     def id(self) -> str:
         """The full code, for example ``verl.unknown_key``."""
         return f"verl.{self.name}"
-
-
-#: What only ``verl-resources check`` says, of data that a build takes as they are.
-LINT = frozenset(
-    {
-        Code.schema_line,
-        Code.field_order,
-        Code.unquoted_version,
-        Code.repeated_text,
-        Code.gpu_count,
-        Code.impossible_settings,
-        Code.peak_above_capacity,
-        Code.future_date,
-        Code.no_evidence,
-        Code.no_date,
-        Code.no_version,
-        Code.moving_ref,
-        Code.unknown_ref,
-        Code.unknown_path,
-        Code.script_differs,
-        Code.unused_entry,
-        Code.gpu_memory,
-        Code.incomplete_entry,
-        Code.parameter_count,
-        Code.duplicate_run,
-        Code.recommended_below_min,
-        Code.far_from_computed,
-        Code.stale_exception,
-        Code.excused_error,
-    }
-)
-#: What commands say that write run files from launch scripts, logs and pages typed by hand.
-INTAKE = frozenset(
-    {
-        Code.unread,
-        Code.several_runs,
-        Code.out_of_memory,
-        Code.log_differs,
-        Code.left_out,
-        Code.script_place,
-        Code.undecided,
-        Code.page_syntax,
-        Code.page_mended,
-        Code.page_assumed,
-        Code.page_row,
-        Code.page_cell,
-        Code.page_link,
-        Code.page_differs,
-    }
-)
-#: What only the command line can meet: no page reads launch scripts, logs, typed pages and configs of models,
-#: or asks for this much.
-COMMAND_LINE_ONLY = LINT | INTAKE | {Code.not_modelled, Code.shell_syntax}

@@ -71,10 +71,15 @@ class Diagnostic:
     severity: Severity = Severity.ERROR
 
     @property
+    def named_message(self) -> str:
+        """The message, after the setting, option or entry that it is about."""
+        return f"{self.place.key}: {self.message}" if self.place.key else self.message
+
+    @property
     def text(self) -> str:
-        """The setting, the message and the remedy on one line, without the place in a file and the code."""
-        message = f"{self.place.key}: {self.message}" if self.place.key else self.message
-        joined = f"{_cut(message)}; {_cut(self.remedy)}" if self.remedy else _cut(message)
+        """The message and the remedy on one line, without the place in a file and the code."""
+        message = _cut(self.named_message)
+        joined = f"{message}; {_cut(self.remedy)}" if self.remedy else message
         return one_line(joined)
 
     def __str__(self) -> str:

@@ -32,7 +32,7 @@ def _problems(path: str | os.PathLike[str]) -> tuple[Diagnostic, ...]:
     """Everything that ``verl-resources check`` says about a data directory."""
     import os
 
-    from .cli.data import load_tree
-    from .lint.judge import judge
+    from .cli.data import load_check_context
+    from .lint.check import check_data
 
-    return judge(load_tree([os.fspath(path)])).problems
+    return check_data(load_check_context([os.fspath(path)])).problems

@@ -12,7 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 import sphinx_verl_resources
 from sphinx_verl_resources.catalog.fields import FIELDS
 from sphinx_verl_resources.catalog.schema import MODELS, schema
-from sphinx_verl_resources.codes import COMMAND_LINE_ONLY, Code
+from sphinx_verl_resources.codes import Code, Origin
 from sphinx_verl_resources.sphinx_ext.config import PREFIX, VerlConfig
 from sphinx_verl_resources.sphinx_ext.directives.later import imported
 from sphinx_verl_resources.views.runs import COMPUTED
@@ -149,7 +149,7 @@ class Codes(Generated):
         yield "   * - Code\n     - Meaning\n     - What to do"
         for code in Code:
             yield f"   * - .. _{code.id}:\n\n       ``{code.id}``"
-            where = " From the command line only." if code in COMMAND_LINE_ONLY else ""
+            where = "" if code.origin is Origin.BUILD else " From the command line only."
             yield f"     - {code.meaning}{where}\n     - {code.remedy}"
 
 

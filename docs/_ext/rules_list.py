@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from reference_lists import Generated
 
-from sphinx_verl_resources.codes import LINT
-from sphinx_verl_resources.lint.rules import RULES
+from sphinx_verl_resources.codes import Origin
+from sphinx_verl_resources.lint.check import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ SCOPES = {
     "file": "the text of a file",
     "run": "one run",
     "registry": "the entries of a registry",
-    "tree": "all data of a directory",
+    "data": "all data of a directory",
 }
 FIXABLE = {"no": "no", "yes": "yes", "with-repository": "with a checkout of verl, that tells the value"}
 
@@ -50,7 +50,7 @@ class Rules(Generated):
         yield f":Looks at: {SCOPES[rule.scope]}"
         yield f":Level: {rule.severity.value}"
         yield f":Can be repaired: {FIXABLE[rule.fixable]}"
-        yield f":Said by: {'the command' if rule.code in LINT else 'the command, and a build'}"
+        yield f":Said by: {'the command' if rule.code.origin is Origin.CHECK else 'the command, and a build'}"
         if rule.needs_repository:
             yield ":Needs: a checkout of verl, ``--repo``"
         yield ""

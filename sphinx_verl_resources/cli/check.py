@@ -11,11 +11,11 @@ from .. import __version__
 from ..catalog.files import REGISTRIES
 from ..catalog.yaml_data import printable
 from ..diagnostics import Severity, counted
-from ..lint.judge import Verdict, judge
+from ..lint.check import CheckResult, check_data
 from ..lint.repairs import repaired_files
 from ..lint.repository import open_repository
 from ..views.problems import problems_github, problems_json, problems_sarif
-from .data import add_path_argument, default_paths, enclosing_data_directory, load_tree
+from .data import add_path_argument, default_paths, enclosing_data_directory, load_check_context
 from .result import add_result_options
 from .terminal import report
 from .writing import replace_file
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from ..lint.tree import CheckContext
+    from ..lint.context import CheckContext
 
 NAME = "check"
 HELP = "check run files, registries and cases"
@@ -34,7 +34,7 @@ examples:
   verl-resources check docs/data           check another directory
   verl-resources check data/runs/a.yaml    one file, in the light of all the others
   verl-resources check --repo ../verl      links and scripts too, in a checkout of verl
-  verl-resources check --fix               quotes, ids, order and links, before anything is judged
+  verl-resources check --fix               quotes, ids and links first
   verl-resources check --format github     annotations in a workflow of GitHub
   verl-resources check --format sarif --output check.sarif
 
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fix",
         action="store_true",
-        help="repair what needs no knowledge: schema line, id, quotes, order of fields, links; with --repo "
+        help="repair what needs no knowledge: schema line, id, quotes, links; with --repo "
         "branches are pinned to the commits that they are at there; comments and layout stay",
     )
     parser.add_argument("--strict", action="store_true", help="warnings fail too")
@@ -68,16 +68,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check and report."""
-    tree = _tree(options)
-    if options.fix and _fix(tree, options.paths):
-        tree = _tree(options)
-    verdict = _asked_for(judge(tree), options.paths)
-    errors = sum(problem.severity is Severity.ERROR for problem in verdict.problems)
-    _print(options.format, verdict, _summary(tree, verdict, errors))
-    return 1 if errors or (options.strict and verdict.problems) else 0
+    context = _context(options)
+    if options.fix and _fix(context, options.paths):
+        context = _context(options)
+    result = _asked_for(check_data(context), options.paths)
+    errors = sum(problem.severity is Severity.ERROR for problem in result.problems)
+    _print(options.format, result, _summary(context, result, errors))
+    return 1 if errors or (options.strict and result.problems) else 0
 
 
-def _tree(options: argparse.Namespace) -> CheckContext:
+def _context(options: argparse.Namespace) -> CheckContext:
     """All data that the paths belong to, with the checkout of verl.
 
     Raises:
@@ -85,19 +85,19 @@ def _tree(options: argparse.Namespace) -> CheckContext:
     """
     directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
     repository = None if options.repo is None else open_repository(options.repo, printable(options.repo))
-    return load_tree(directories, repository)
+    return load_check_context(directories, repository)
 
 
-def _fix(tree: CheckContext, paths: Sequence[str]) -> int:
+def _fix(context: CheckContext, paths: Sequence[str]) -> int:
     """Write what can be repaired, and say so; returns how much was.
 
     Raises:
         OSError: the data are those of the package, or a file cannot be written.
     """
-    if not tree.is_own:
+    if not context.is_own:
         raise PermissionError("the dataset of the package is not changed; name a data directory")
     count = 0
-    for source, text, repairs in list(repaired_files(tree)):  # nothing is written where git fails at one
+    for source, text, repairs in list(repaired_files(context)):  # nothing is written where git fails at one
         if _is_under(source.shown, paths):
             replace_file(source.file.path, text)
             for repair in repairs:
@@ -106,37 +106,37 @@ def _fix(tree: CheckContext, paths: Sequence[str]) -> int:
     return count
 
 
-def _asked_for(verdict: Verdict, paths: Sequence[str]) -> Verdict:
+def _asked_for(result: CheckResult, paths: Sequence[str]) -> CheckResult:
     """What lies in the files or folders named; everything if none is."""
-    return Verdict(
-        tuple(problem for problem in verdict.problems if _is_under(problem.place.path, paths)),
-        tuple(item for item in verdict.excused if _is_under(item.problem.place.path, paths)),
+    return CheckResult(
+        tuple(problem for problem in result.problems if _is_under(problem.place.path, paths)),
+        tuple(item for item in result.excused if _is_under(item.problem.place.path, paths)),
     )
 
 
-def _print(form: str, verdict: Verdict, summary: str) -> None:
+def _print(form: str, result: CheckResult, summary: str) -> None:
     if form == "json":
-        print(problems_json(verdict.problems))
+        print(problems_json(result.problems))
     elif form == "github":
-        print(problems_github(verdict.problems, summary))
+        print(problems_github(result.problems, summary))
     elif form == "sarif":
-        print(problems_sarif(verdict.problems, verdict.excused, __version__))
+        print(problems_sarif(result.problems, result.excused, __version__))
     else:
-        report(verdict.problems)
+        report(result.problems)
         print(summary)
 
 
-def _summary(tree: CheckContext, verdict: Verdict, errors: int) -> str:
+def _summary(context: CheckContext, result: CheckResult, errors: int) -> str:
     """What was looked at, and how much was found."""
     counts = {
-        "run": sum(tree.owner(file) is not None for file in tree.snapshot.runs),
+        "run": sum(context.is_checked(file) for file in context.snapshot.runs),
         "error": errors,
-        "warning": len(verdict.problems) - errors,
+        "warning": len(result.problems) - errors,
     }
     texts = [counted(number, word) for word, number in counts.items()]
-    if verdict.excused:
-        texts.append(f"{len(verdict.excused)} excused")
-    directories = ", ".join(directory.shown for directory in tree.directories)
+    if result.excused:
+        texts.append(f"{len(result.excused)} excused")
+    directories = ", ".join(directory.shown for directory in context.directories)
     return f"{directories}: {', '.join(texts)}"
 
 

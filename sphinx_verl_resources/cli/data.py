@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,7 +27,7 @@ from ..diagnostics import Location, Severity
 from ..estimator.facts import Registries
 from ..estimator.facts import load_registries as load_registries_from
 from ..estimator.questions import EstimatorContext
-from ..lint.tree import load_tree as tree_of
+from ..lint.context import load_context
 from .terminal import progress
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
     from ..catalog.catalog import Catalog
     from ..catalog.files import DataFile, Directory, Snapshot
     from ..diagnostics import Diagnostic
+    from ..lint.context import CheckContext
     from ..lint.repository import Repository
-    from ..lint.tree import CheckContext
 
 Item = TypeVar("Item")
 
@@ -95,7 +94,7 @@ def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
     return catalog, load_analysis(snapshot, catalog)
 
 
-def load_tree(names: Sequence[str], repository: Repository | None = None) -> CheckContext:
+def load_check_context(names: Sequence[str], repository: Repository | None = None) -> CheckContext:
     """Data directories, or the bundled dataset, with all that the rules of ``check`` look at.
 
     Args:
@@ -105,9 +104,7 @@ def load_tree(names: Sequence[str], repository: Repository | None = None) -> Che
     Raises:
         OSError: a path is no data directory.
     """
-    # Somewhere on Earth the day begins 14 hours before it does in Greenwich.
-    today = (datetime.now(timezone.utc) + timedelta(hours=14)).date()
-    return tree_of(bundled_directory(), data_directories(names), today, repository, watched)
+    return load_context(data_directories(names), repository=repository, progress=watched)
 
 
 def load_registries(names: Sequence[str]) -> Registries:

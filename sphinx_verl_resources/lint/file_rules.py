@@ -8,85 +8,83 @@ from typing import TYPE_CHECKING
 from ..catalog.fields import field_at
 from ..catalog.run_text import FIELD_ORDER, SCHEMA_LINE, SCHEMA_LINE_READ
 from ..catalog.yaml_data import leaves
-from ..diagnostics import Location
-from .rule import Finding, at_key, at_value
+from ..diagnostics import Code, Location, Severity
+from .rule import Rule, file_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..catalog.yaml_data import Loc
-    from .tree import SourceFile
+    from ..diagnostics import Diagnostic
+    from .context import SourceFile
 
-#: Kinds whose files lie in a folder of their own, a level below the schemas.
+#: Kinds whose files are in a folder of their own, a level below the schemas.
 _BELOW = frozenset({"run", "cases"})
 
 
 def schema_target(kind: str) -> str:
-    """Where the schema of a kind of file lies, seen from such a file."""
+    """Return the path of the schema of a kind of file, relative to such a file."""
     return f"{'../' if kind in _BELOW else ''}schema/{kind}.json"
 
 
-def schema_line(file: SourceFile) -> Iterator[Finding]:
-    """The first line leads editors to the schema."""
-    hint = f"the first line is {SCHEMA_LINE.format(schema_target(file.kind))}"
-    first = file.document.text.split("\n", 1)[0]
-    found = SCHEMA_LINE_READ.match(first)
-    if not found:
-        yield Finding(Location(file.shown, 1, 1), "the first line does not name the schema", hint)
-    elif found[1].rsplit("/", 1)[-1] != f"{file.kind}.json":
-        message = f"the first line leads to {found[1][:80]!r}, which is another schema"
-        yield Finding(Location(file.shown, 1, found.start(1) + 1), message, hint)
+@file_rule(Code.schema_line, fixable="yes")
+def schema_line(file: SourceFile) -> Iterator[Diagnostic]:
+    """Require a first line that leads editors to the schema."""
+    remedy = f"the first line is {SCHEMA_LINE.format(schema_target(file.kind))}"
+    match = SCHEMA_LINE_READ.match(file.document.text.split("\n", 1)[0])
+    if not match:
+        place = Location(file.shown, 1, 1)
+        yield schema_line.broken_at(place, "the first line does not name the schema", remedy)
+    elif match[1].rsplit("/", 1)[-1] != f"{file.kind}.json":
+        message = f"the first line leads to {match[1][:80]!r}, which is another schema"
+        yield schema_line.broken_at(Location(file.shown, 1, match.start(1) + 1), message, remedy)
 
 
-def field_order(file: SourceFile) -> Iterator[Finding]:
-    """The fields of a run stand in the order of the schema."""
+@file_rule(Code.field_order)
+def field_order(file: SourceFile) -> Iterator[Diagnostic]:
+    """Require the fields of a run in the order of the schema."""
     if file.kind != "run" or not isinstance(file.document.data, dict):
         return
     names = [name for name in file.document.data if name in FIELD_ORDER]
-    ranks = [FIELD_ORDER.index(name) for name in names]
-    for index, name in enumerate(names[1:], 1):
-        behind = [
-            other for other, rank in zip(names[:index], ranks[:index], strict=True) if rank > ranks[index]
-        ]
-        if behind:
-            first = behind[0]
-            message = f"{name!r} stands behind {first!r}, and before it in all other files"
-            yield at_key(file, (name,), message, f"move it above {first!r}")
+    for index, name in enumerate(names):
+        later = [other for other in names[:index] if FIELD_ORDER.index(other) > FIELD_ORDER.index(name)]
+        if later:
+            message = f"{name!r} comes after {later[0]!r}, and before it in all other files"
+            yield field_order.broken_at(file.key_place(name), message, f"move it above {later[0]!r}")
             return
 
 
-def unquoted_version(file: SourceFile) -> Iterator[Finding]:
-    """Versions and lines are in quotes."""
+@file_rule(Code.unquoted_version, fixable="yes")
+def unquoted_version(file: SourceFile) -> Iterator[Diagnostic]:
+    """Require quotes around versions and lines."""
     if file.kind != "run":
         return
     for loc, value in leaves(file.document.data):
         field = field_at(loc)
         if field and field.quoted and isinstance(value, str) and _is_plain(file, loc):
             message = f"{'.'.join(map(str, loc))}: {value[:80]} is not in quotes"
-            yield at_value(file, loc, message, f'write "{value[:80]}"')
-
-
-def _value(data: object, loc: Loc) -> object:
-    for part in loc:
-        if isinstance(part, int):
-            data = data[part] if isinstance(data, tuple) else None
-        else:
-            data = data.get(part) if isinstance(data, dict) else None
-    return data
+            yield unquoted_version.broken_at(file.value_place(*loc), message, f'write "{value[:80]}"')
 
 
 def _is_plain(file: SourceFile, loc: Loc) -> bool:
-    """Whether a text stands there without quotes."""
+    """Return whether a text was typed without quotes."""
     line, column = file.document.value_place(loc)
     lines = re.split(r"\r\n|[\r\n]", file.document.text)
     return line <= len(lines) and lines[line - 1][column - 1 : column] not in ('"', "'", "|", ">")
 
 
-def repeated_text(file: SourceFile) -> Iterator[Finding]:
-    """The text of a link says more than the link."""
+@file_rule(Code.repeated_text, fixable="yes")
+def repeated_text(file: SourceFile) -> Iterator[Diagnostic]:
+    """Reject the text of a link that repeats the name of the file."""
     if file.kind != "run":
         return
-    path, text = (_value(file.document.data, ("script", name)) for name in ("path", "text"))
-    if isinstance(path, str) and path.rsplit("/", 1)[-1] == text:
+    values = dict(leaves(file.document.data))
+    path, text = values.get(("script", "path")), values.get(("script", "text"))
+    if isinstance(path, str) and isinstance(text, str) and path.rsplit("/", 1)[-1] == text:
         message = f"script.text repeats the name of the file, {text[:80]!r}"
-        yield at_key(file, ("script", "text"), message, "remove it; a link shows the name by itself")
+        place = file.key_place("script", "text")
+        yield repeated_text.broken_at(place, message, "remove it; the link shows the file name anyway")
+
+
+#: Reported by the loader of run files.
+ID_MISMATCH = Rule(Code.id_mismatch, Severity.ERROR, "file", fixable="yes")

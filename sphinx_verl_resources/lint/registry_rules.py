@@ -2,128 +2,129 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..catalog.models.architecture import Architecture
+from ..catalog.models.base import NamedRecord
 from ..catalog.models.gpu import Gpu
 from ..catalog.validation import valid_entries
+from ..diagnostics import Code
 from ..estimator.parameters import count_parameters
 from ..units import GB, GIB, MIB, gb
-from .rule import Finding, at_value
+from .rule import data_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..catalog.models.base import NamedRecord
-    from .tree import CheckContext, SourceFile
+    from ..catalog.models.case import Case
+    from ..catalog.models.run import Run
+    from ..diagnostics import Diagnostic, Location
+    from .context import CheckContext, SourceFile
 
-    Entry = TypeVar("Entry", bound=NamedRecord)
+Record = TypeVar("Record", bound=NamedRecord)
 
-#: What drivers report, over what the product is called by: a card of 80 GB may have 80 × 2^30 bytes, and less
-#: where it keeps some for the correction of errors.
+#: The memory that drivers report, relative to the figure in the product's name: an 80 GB GPU may have
+#: 80 × 2^30 bytes, and less where it reserves some for error correction.
 _LEAST, _MOST = 0.92, 1.08
 
 
-def unused_entry(tree: CheckContext) -> Iterator[Finding]:
-    """Somebody uses the entry. Data that hold neither runs nor cases are there for others."""
-    if not tree.of_kind("run") and not tree.of_kind("cases"):
+@dataclass(frozen=True)
+class _Entry(Generic[Record]):
+    """An entry of a registry without errors, with its position."""
+
+    record: Record
+    source: SourceFile
+    kind: str
+    index: int
+
+    def place(self, *field: str) -> Location:
+        """Return the place of the entry or of one of its fields; the key is its name, for exceptions."""
+        return self.source.value_place(self.kind, self.index, *field, key=self.record.name)
+
+
+def _gpus(context: CheckContext) -> Iterator[_Entry[Gpu]]:
+    return _entries(context, "gpus", Gpu)
+
+
+def _models(context: CheckContext) -> Iterator[_Entry[Architecture]]:
+    return _entries(context, "architectures", Architecture)
+
+
+def _entries(context: CheckContext, kind: str, model: type[Record]) -> Iterator[_Entry[Record]]:
+    for source in context.of_kind(kind):
+        for index, record in enumerate(valid_entries(source.document, kind, model)):
+            if record is not None:
+                yield _Entry(record, source, kind, index)
+
+
+@data_rule(Code.unused_entry, "registry")
+def unused_entry(context: CheckContext) -> Iterator[Diagnostic]:
+    """Require a run or a case that uses the entry, unless the data hold neither runs nor cases."""
+    if not context.of_kind("run") and not context.of_kind("cases"):
         return
-    cases = [entry.case for entry in tree.cases.by_id.values()]
-    runs = tree.catalog.runs.values()
-    named = (*(run.gpus.type for run in runs), *(case.gpus.type for case in cases))
-    cards = {name for name in named if name}
-    models = {*(run.model for run in runs), *(case.model for case in cases)}
-    models |= {item.model for item in tree.analysis.specifications.values() if item.model}
-    used_cards = {id(tree.catalog.gpus.get(name)) for name in cards}
-    used_models = {id(tree.catalog.architectures.get(name)) for name in models}
-    hint = "remove it, or say in exceptions.yaml what it is there for"
-    for source, index, gpu in _cards(tree):
-        if id(tree.catalog.gpus.get(gpu.name)) not in used_cards:
-            yield _at_entry(source, "gpus", index, gpu.name, "no run and no case uses this card", hint)
-    for source, index, model in _models(tree):
-        if id(tree.catalog.architectures.get(model.hf_id)) not in used_models:
-            yield _at_entry(
-                source, "architectures", index, model.name, "no run and no case uses this model", hint
-            )
+    users: list[Run | Case] = [*context.catalog.runs.values()]
+    users += [entry.case for entry in context.cases.by_id.values()]
+    models = {user.model for user in users}
+    models |= {item.model for item in context.analysis.specifications.values() if item.model}
+    gpus, architectures = context.catalog.gpus, context.catalog.architectures
+    used_gpus = {id(gpus.get(user.gpus.type)) for user in users if user.gpus.type}
+    used_models = {id(architectures.get(name)) for name in models}
+    remedy = "remove it, or say in exceptions.yaml what it is there for"
+    for gpu in _gpus(context):
+        if id(gpus.get(gpu.record.name)) not in used_gpus:
+            message = "no run and no case uses this GPU"
+            yield unused_entry.broken_at(gpu.place(), message, remedy)
+    for model in _models(context):
+        if id(architectures.get(model.record.hf_id)) not in used_models:
+            message = "no run and no case uses this model"
+            yield unused_entry.broken_at(model.place(), message, remedy)
 
 
-def gpu_memory(tree: CheckContext) -> Iterator[Finding]:
-    """Both figures of a card's memory are about the same card."""
-    for source, index, gpu in _cards(tree):
-        reported = gpu.memory_mib * MIB
+@data_rule(Code.gpu_memory, "registry")
+def gpu_memory(context: CheckContext) -> Iterator[Diagnostic]:
+    """Require figures of a GPU's memory that can belong to the same GPU."""
+    for entry in _gpus(context):
+        gpu, reported = entry.record, entry.record.memory_mib * MIB
         if not _LEAST <= reported / (gpu.memory_gb * GB) <= _MOST:
-            message = f"memory_mib is {gb(reported)}, and the card is sold by {gpu.memory_gb} GB"
-            hint = "memory_mib counts 2^20 bytes, as nvidia-smi prints them"
-            yield _at_entry(source, "gpus", index, gpu.name, message, hint, "memory_mib")
+            message = f"memory_mib is {gb(reported)}, and the GPU is sold with {gpu.memory_gb} GB"
+            remedy = "memory_mib counts 2^20 bytes, as nvidia-smi prints them"
+            yield gpu_memory.broken_at(entry.place("memory_mib"), message, remedy)
         if gpu.cuda_total_gib and gpu.cuda_total_gib * GIB > reported:
-            most = f"{reported / GIB:.2f} GiB of the driver"
-            message = f"CUDA offers {gpu.cuda_total_gib:g} GiB, more than the {most}"
-            yield _at_entry(
-                source, "gpus", index, gpu.name, message, "correct one of the two", "cuda_total_gib"
-            )
+            most = f"more than the {reported / GIB:.2f} GiB of the driver"
+            message = f"CUDA offers {gpu.cuda_total_gib:g} GiB, {most}"
+            yield gpu_memory.broken_at(entry.place("cuda_total_gib"), message, "correct one of the two")
 
 
-def incomplete_entry(tree: CheckContext) -> Iterator[Finding]:
-    """What an entry says can be looked up."""
-    for source, index, gpu in _cards(tree):
-        if gpu.kind != "reading" and not gpu.note:
-            message = f"memory_mib is {gpu.kind}, and no note says from what"
-            hint = "add note: which card or which document it is taken from"
-            yield _at_entry(source, "gpus", index, gpu.name, message, hint, "kind")
-    for source, index, model in _models(tree):
-        if not model.config_source:
-            hint = "add config_source: [{repo: …, path: config.json}]"
-            yield _at_entry(
-                source, "architectures", index, model.name, "where the shape was read is not said", hint
-            )
-        if model.verified and not model.published:
+@data_rule(Code.incomplete_entry, "registry")
+def incomplete_entry(context: CheckContext) -> Iterator[Diagnostic]:
+    """Require the sources of an entry's figures."""
+    for gpu in _gpus(context):
+        if gpu.record.kind != "reading" and not gpu.record.note:
+            message = f"memory_mib is {gpu.record.kind}, and no note says from what"
+            remedy = "add note: which GPU or which document it is taken from"
+            yield incomplete_entry.broken_at(gpu.place("kind"), message, remedy)
+    for model in _models(context):
+        if not model.record.config_source:
+            message = "the source of the shape is missing"
+            remedy = "add config_source: [{repo: …, path: config.json}]"
+            yield incomplete_entry.broken_at(model.place(), message, remedy)
+        if model.record.verified and not model.record.published:
             message = "it counts as verified, and no published count is given"
-            yield _at_entry(
-                source,
-                "architectures",
-                index,
-                model.name,
-                message,
-                "add published, or verified: false",
-                "verified",
-            )
+            remedy = "add published, or verified: false"
+            yield incomplete_entry.broken_at(model.place("verified"), message, remedy)
 
 
-def parameter_count(tree: CheckContext) -> Iterator[Finding]:
-    """The recorded count follows from the recorded shape."""
-    for source, index, model in _models(tree):
-        counts = count_parameters(model)
+@data_rule(Code.parameter_count, "registry")
+def parameter_count(context: CheckContext) -> Iterator[Diagnostic]:
+    """Require the parameter count that follows from the recorded shape."""
+    for entry in _models(context):
+        model, counts = entry.record, count_parameters(entry.record)
         for field, stated, counted in (
             ("parameters", model.parameters, counts.total),
             ("parameters_active", model.parameters_active, counts.active),
         ):
             if stated is not None and stated != counted:
                 message = f"{field} is {stated:,}, and the shape gives {counted:,}"
-                hint = "compare the shape with config.json"
-                yield _at_entry(source, "architectures", index, model.name, message, hint, field)
-
-
-def _cards(tree: CheckContext) -> Iterator[tuple[SourceFile, int, Gpu]]:
-    """The cards of the data that are checked."""
-    return _entries(tree, "gpus", Gpu)
-
-
-def _models(tree: CheckContext) -> Iterator[tuple[SourceFile, int, Architecture]]:
-    """The models of the data that are checked."""
-    return _entries(tree, "architectures", Architecture)
-
-
-def _entries(tree: CheckContext, kind: str, model: type[Entry]) -> Iterator[tuple[SourceFile, int, Entry]]:
-    """The entries without errors, each with its file and its place in the list."""
-    for source in tree.of_kind(kind).values():
-        for index, entry in enumerate(valid_entries(source.document, kind, model)):
-            if entry is not None:
-                yield source, index, entry
-
-
-def _at_entry(
-    source: SourceFile, kind: str, index: int, name: str, message: str, hint: str, field: str = ""
-) -> Finding:
-    """A finding at an entry, or at one of its fields."""
-    loc = (kind, index, field) if field else (kind, index)
-    return at_value(source, loc, f"{name}: {message}", hint, name)
+                remedy = "compare the shape with config.json"
+                yield parameter_count.broken_at(entry.place(field), message, remedy)

@@ -1,91 +1,91 @@
-"""What a rule is: a small function that finds something, and what is said about all that it finds."""
+"""What a lint rule is, and the decorators that make one from a function."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
-from ..diagnostics import Diagnostic, Location, Severity
+from ..diagnostics import Diagnostic, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
-    from ..catalog.yaml_data import Loc
-    from ..diagnostics import Code
-    from .tree import CheckContext, RunEntry, SourceFile
+    from ..diagnostics import Code, Location
+    from .context import CheckContext, RunEntry, SourceFile
 
-#: What a rule looks at: the text of a file, one run, a registry, or all data of a directory.
-Scope = Literal["file", "run", "registry", "tree"]
-
-
-#: Whether a program can repair what a rule finds.
+#: What a rule looks at: the text of a file, one run, the entries of a registry, or all data together.
+Scope = Literal["file", "run", "registry", "data"]
+#: ``with-repository``: only a checkout of verl tells the right value.
 Fixable = Literal["no", "yes", "with-repository"]
 
 
-class Finding(NamedTuple):
-    """One place that breaks a rule.
-
-    Attributes:
-        place: where.
-        message: what is wrong there.
-        hint: what to do about it.
-        name: of the entry of a registry that it is about, for exceptions.
-    """
-
-    place: Location
-    message: str
-    remedy: str
-    name: str = ""
+def _find_nothing(context: CheckContext) -> Iterable[Diagnostic]:
+    """Find nothing, for a code that the loader of the data reports itself."""
+    return ()
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule.
+    """A code, how severe it is, and the function that finds what breaks the rule.
 
     Attributes:
-        code: what its messages carry; meaning and remedy stand there.
+        code: what the messages carry; its meaning and remedy are declared there.
+        severity: of everything that the rule finds.
         scope: what it looks at.
-        severity: of all that it finds.
-        find: the function that looks. What a build or the reading of exceptions
-            reports has a rule that finds nothing more.
-        fixable: whether a program can repair what it finds; what needs a checkout of verl to know the value
-            is ``with-repository``.
-        needs_repository: whether it only looks where a checkout of verl is given.
+        find: yields what breaks the rule.
+        fixable: whether ``check --fix`` repairs what it finds.
+        needs_repository: whether it only runs where a checkout of verl is given.
     """
 
     code: Code
-    scope: Scope
     severity: Severity
-    find: Callable[[CheckContext], Iterator[Finding]]
+    scope: Scope
+    find: Callable[[CheckContext], Iterable[Diagnostic]] = _find_nothing
     fixable: Fixable = "no"
     needs_repository: bool = False
 
-    def problems(self, tree: CheckContext) -> Iterator[tuple[Diagnostic, str]]:
-        """What breaks the rule, each with the name of its entry."""
-        if self.needs_repository and tree.repository is None:
-            return
-        for place, message, hint, name in self.find(tree):
-            yield Diagnostic(place, self.code, message, hint, self.severity), name
+    def problems(self, context: CheckContext) -> Iterable[Diagnostic]:
+        """Return what breaks the rule."""
+        return () if self.needs_repository and context.repository is None else self.find(context)
+
+    def broken_at(self, place: Location, message: str, remedy: str) -> Diagnostic:
+        """Return the problem of a place that breaks the rule."""
+        return Diagnostic(place, self.code, message, remedy, self.severity)
 
 
-def each_file(find: Callable[[SourceFile], Iterator[Finding]]) -> Callable[[CheckContext], Iterator[Finding]]:
-    """A rule about single files, for all of them."""
-    return lambda tree: (finding for file in tree.files for finding in find(file))
+def file_rule(
+    code: Code, severity: Severity = Severity.WARNING, fixable: Fixable = "no"
+) -> Callable[[Callable[[SourceFile], Iterable[Diagnostic]]], Rule]:
+    """Make a rule that looks at the text of each file."""
+    return lambda find: Rule(
+        code,
+        severity,
+        "file",
+        lambda context: (problem for file in context.files for problem in find(file)),
+        fixable,
+    )
 
 
-def each_run(
-    find: Callable[[RunEntry, CheckContext], Iterator[Finding]],
-) -> Callable[[CheckContext], Iterator[Finding]]:
-    """A rule about single runs, for all of them."""
-    return lambda tree: (finding for entry in tree.runs for finding in find(entry, tree))
+def run_rule(
+    code: Code,
+    severity: Severity = Severity.WARNING,
+    fixable: Fixable = "no",
+    *,
+    needs_repository: bool = False,
+) -> Callable[[Callable[[RunEntry, CheckContext], Iterable[Diagnostic]]], Rule]:
+    """Make a rule that looks at each run."""
+    return lambda find: Rule(
+        code,
+        severity,
+        "run",
+        lambda context: (problem for entry in context.runs for problem in find(entry, context)),
+        fixable,
+        needs_repository,
+    )
 
 
-def at_value(file: SourceFile, loc: Loc, message: str, hint: str, name: str = "") -> Finding:
-    """A finding at the value of ``loc``, or at what is around it."""
-    place = Location(file.shown, *file.document.value_place(loc))
-    return Finding(place, message, hint, name)
-
-
-def at_key(file: SourceFile, loc: Loc, message: str, hint: str) -> Finding:
-    """A finding at the key that ``loc`` ends in."""
-    return Finding(Location(file.shown, *file.document.key_place(loc)), message, hint)
+def data_rule(
+    code: Code, scope: Scope, severity: Severity = Severity.WARNING
+) -> Callable[[Callable[[CheckContext], Iterable[Diagnostic]]], Rule]:
+    """Make a rule that looks at registries, or at all data together."""
+    return lambda find: Rule(code, severity, scope, find)

@@ -30,7 +30,7 @@ def plain_problem(problem: Diagnostic) -> dict[str, Any]:
         "column": problem.place.column,
         "level": problem.severity.name,
         "code": problem.code.id,
-        "message": problem.message,
+        "message": problem.named_message,
         "hint": problem.remedy,
     }
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sphinx_verl_resources.catalog.files import REGISTRIES, Directory, bundled_directory, configured_directory
-from sphinx_verl_resources.lint.judge import Verdict, judge
+from sphinx_verl_resources.lint.check import CheckResult, check_data
+from sphinx_verl_resources.lint.context import load_context
 from sphinx_verl_resources.lint.repository import Repository, open_repository
-from sphinx_verl_resources.lint.tree import load_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,18 +64,18 @@ class Checked:
         lines = ["# yaml-language-server: $schema=schema/exceptions.json", "exceptions:"]
         self.write("exceptions.yaml", "\n".join([*lines, *(f"  - {entry}" for entry in entries), ""]))
 
-    def judge(self, repository: Repository | None = None) -> Verdict:
+    def check(self, repository: Repository | None = None) -> CheckResult:
         """What is wrong."""
         directory = configured_directory("data", self.path)
-        return judge(load_tree(self.base, [directory], TODAY, repository))
+        return check_data(load_context([directory], bundled=self.base, today=TODAY, repository=repository))
 
     def problems(self, repository: Repository | None = None) -> list[str]:
         """What is wrong, as it is printed."""
-        return [str(problem) for problem in self.judge(repository).problems]
+        return [str(problem) for problem in self.check(repository).problems]
 
     def codes(self, repository: Repository | None = None) -> list[str]:
         """The codes of what is wrong."""
-        return [problem.code.name for problem in self.judge(repository).problems]
+        return [problem.code.name for problem in self.check(repository).problems]
 
 
 @pytest.fixture

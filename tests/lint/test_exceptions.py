@@ -12,7 +12,7 @@ def test_a_warning_with_a_reason(checked):
     checked.run(evidence=...)
     assert checked.codes() == ["no_evidence"]
     checked.excuse(LOST)
-    verdict = checked.judge()
+    verdict = checked.check()
     assert verdict.problems == ()
     ((problem, reason),) = verdict.excused
     assert (problem.code.name, problem.place.path, reason) == ("no_evidence", "data/runs/a.yaml", REASON)
@@ -94,7 +94,7 @@ def test_entries_by_name(checked):
     entry = "{{code: unused_entry, files: [gpus.yaml], names: [{}], reason: Readers plan with it.}}"
     checked.excuse(entry.format("X1"))
     (found,) = checked.problems()
-    assert "X2: no run and no case uses this card" in found
+    assert "X2: no run and no case uses this GPU" in found
     checked.excuse(entry.format("X1, X2, X3"))
     (found,) = checked.problems()
     assert "no warning unused_entry is about 'X3' any more" in found
@@ -127,16 +127,16 @@ def test_exceptions_that_say_too_little(checked, entry, message):
 
 def test_each_directory_has_its_own(checked, base):
     from sphinx_verl_resources.catalog.files import configured_directory
-    from sphinx_verl_resources.lint.judge import judge
-    from sphinx_verl_resources.lint.tree import load_tree
+    from sphinx_verl_resources.lint.check import check_data
+    from sphinx_verl_resources.lint.context import load_context
 
     checked.run(evidence=...)
     checked.excuse(LOST)
     (checked.path / "data").rename(checked.path / "first")
     checked.run("b", evidence=..., gpus={"count": 4, "type": "H100"})
     directories = [configured_directory(name, checked.path) for name in ("first", "data")]
-    today = max(run.run.added for run in load_tree(base, directories, None).runs)
-    found = judge(load_tree(base, directories, today)).problems
+    today = max(run.run.added for run in load_context(directories, bundled=base).runs)
+    found = check_data(load_context(directories, bundled=base, today=today)).problems
     assert [(item.place.path, item.code.name) for item in found] == [("data/runs/b.yaml", "no_evidence")]
 
 

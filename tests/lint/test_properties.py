@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.files import configured_directory
 from sphinx_verl_resources.catalog.run_text import run_text
-from sphinx_verl_resources.lint.judge import judge
-from sphinx_verl_resources.lint.tree import load_tree
+from sphinx_verl_resources.lint.check import check_data
+from sphinx_verl_resources.lint.context import load_context
 
 KEYS = [
     "trainer.nnodes",
@@ -77,8 +77,8 @@ def problems(base, folder, files):
     (folder / "data/runs").mkdir(parents=True)
     for name, text in files.items():
         (folder / "data" / name).write_text(text, "utf-8")
-    tree = load_tree(base, [configured_directory("data", folder)], date(2026, 11, 22))
-    return list(judge(tree).problems)
+    context = load_context([configured_directory("data", folder)], bundled=base, today=date(2026, 11, 22))
+    return list(check_data(context).problems)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

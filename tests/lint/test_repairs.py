@@ -7,9 +7,9 @@ import json
 import pytest
 
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.lint.fixes import repaired
+from sphinx_verl_resources.lint.check import RULES
+from sphinx_verl_resources.lint.repairs import repaired
 from sphinx_verl_resources.lint.repository import RepositoryError, open_repository
-from sphinx_verl_resources.lint.rules import RULES
 
 FIXABLE = [rule.code.name for rule in RULES if rule.fixable == "yes"]
 
@@ -70,7 +70,7 @@ def test_everything_else_stays_byte_for_byte(checked, monkeypatch, capsys):
     main(["check", "--fix", "data/runs/a.yaml"])
     assert path.read_bytes().decode() == (
         "\ufeff# yaml-language-server: $schema=../schema/run.json\r\n# Mine.\r\nid: a   # the id\r\nsize:   7B\r\n"
-        "# its tag\r\ntag: MIN\r\nmodel: Qwen/Qwen2.5-7B-Instruct\r\ntask: GRPO\r\ngpus: { count: 2, type: 'H100' }\r\n"
+        "model: Qwen/Qwen2.5-7B-Instruct\r\n# its tag\r\ntag: MIN\r\ntask: GRPO\r\ngpus: { count: 2, type: 'H100' }\r\n"
         'train: fsdp\r\ninfer: {engine: vllm, version: "0.8.3"}\r\n'
     )
     assert path.stat().st_mode & 0o777 == 0o640
@@ -78,7 +78,6 @@ def test_everything_else_stays_byte_for_byte(checked, monkeypatch, capsys):
         line.split(" repaired: ") for line in capsys.readouterr().err.splitlines() if "repaired" in line
     ] == [
         ["data/runs/a.yaml:1:", "schema line added"],
-        ["data/runs/a.yaml:2:", "fields brought into order"],
         ["data/runs/a.yaml:2:", "id 'b' made 'a', as the file is called"],
         ["data/runs/a.yaml:10:", "infer.version put in quotes"],
     ]

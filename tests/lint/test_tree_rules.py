@@ -7,8 +7,8 @@ from datetime import date
 import pytest
 
 from sphinx_verl_resources.catalog.files import configured_directory
-from sphinx_verl_resources.lint.judge import judge
-from sphinx_verl_resources.lint.tree import load_tree
+from sphinx_verl_resources.lint.check import check_data
+from sphinx_verl_resources.lint.context import load_context
 
 TODAY = date(2026, 11, 22)
 CARD = "name: X100, vendor: nvidia, memory_gb: 80, memory_mib: 81559"
@@ -247,5 +247,6 @@ def test_all_that_takes_long_is_watched(checked):
             yield item
 
     directory = configured_directory("data", checked.path)
-    assert judge(load_tree(checked.base, [directory], TODAY, watched=watched)).problems == ()
+    context = load_context([directory], bundled=checked.base, today=TODAY, progress=watched)
+    assert check_data(context).problems == ()
     assert seen == {"run files": 3, "files checked": 3, "runs computed": 3}

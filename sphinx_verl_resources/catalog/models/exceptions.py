@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from ...codes import INTAKE, Code
+from ...codes import Code, Origin
 from ...diagnostics import did_you_mean
 from .base import Prose, Record, Text, no_todo, problem, some_distinct
 
 #: What can stand in the way of a command that writes run files is not about data.
-_CODES = tuple(code.name for code in Code if code not in INTAKE)
+_CODES = tuple(code.name for code in Code if code.origin is not Origin.INTAKE)
 #: The words of the shortest reason that says something.
 _WORDS = 4
 

@@ -1,0 +1,224 @@
+"""The data that rules look at: the files of data directories, read and validated as a build does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ..analysis.printed import analysis_problems
+from ..catalog.analysis import load_analysis
+from ..catalog.cases import load_cases
+from ..catalog.files import EXCEPTIONS, bundled_directory, read_data_file, take_snapshot
+from ..catalog.load import load_catalog
+from ..catalog.yaml_data import read_yaml
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
+from ..estimator.case import request_of_run
+from ..estimator.estimate import estimate
+from ..estimator.facts import load_registries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..catalog.analysis import Analysis
+    from ..catalog.cases import Cases
+    from ..catalog.catalog import Catalog
+    from ..catalog.files import DataFile, Directory, Snapshot
+    from ..catalog.models.run import Run
+    from ..catalog.yaml_data import Document
+    from ..estimator.estimate import Estimate
+    from ..estimator.facts import Registries
+    from .repository import Repository
+
+
+Item = TypeVar("Item")
+
+
+class Progress(Protocol):
+    """A function that hands items on and shows how many are done."""
+
+    def __call__(self, items: Sequence[Item], what: str, /) -> Iterable[Item]:
+        """Yield the items; ``what`` names them."""
+
+
+def no_progress(items: Sequence[Item], what: str, /) -> Iterable[Item]:
+    """Return the items and show nothing."""
+    return items
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that could be read.
+
+    Attributes:
+        file: the file.
+        kind: the name of its schema: ``run``, ``cases``, ``gpus`` and so on.
+        document: its YAML, for looking up places.
+    """
+
+    file: DataFile
+    kind: str
+    document: Document
+
+    @property
+    def shown(self) -> str:
+        """Its path in messages."""
+        return self.file.shown
+
+    def value_place(self, *loc: str | int, key: str = "") -> Location:
+        """Return the place of a value, or of what is around it; ``key`` names the entry that it is about."""
+        return Location(self.shown, *self.document.value_place(loc), key)
+
+    def key_place(self, *loc: str | int) -> Location:
+        """Return the place of the key that ``loc`` ends in."""
+        return Location(self.shown, *self.document.key_place(loc))
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """A run without errors, its file, and the estimate of its settings.
+
+    Attributes:
+        estimate: None where its settings allow none.
+        diagnostics: what the estimator reports about the settings.
+    """
+
+    run: Run
+    source: SourceFile
+    estimate: Estimate | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True)
+class CheckContext:
+    """The data directories that are checked, with everything that they build on.
+
+    Attributes:
+        directories: those whose files the rules look at.
+        is_own: whether they are the user's, and not the dataset of the package.
+        snapshot: all files that were read, those of the package included.
+        exceptions: the files of exceptions, each with its directory.
+        problems: everything that a build would report, and files of exceptions that cannot be read.
+        today: the day after which nothing can have happened yet.
+        repository: a checkout of verl, None where none is given.
+        progress: shows how far slow steps are.
+    """
+
+    directories: tuple[Directory, ...]
+    is_own: bool
+    snapshot: Snapshot
+    catalog: Catalog
+    analysis: Analysis
+    cases: Cases
+    registries: Registries
+    exceptions: tuple[tuple[Directory, DataFile], ...]
+    problems: tuple[Diagnostic, ...]
+    today: date
+    repository: Repository | None = None
+    progress: Progress = no_progress
+
+    @cached_property
+    def files(self) -> tuple[SourceFile, ...]:
+        """The files of the directories that hold readable YAML, exceptions included."""
+        return tuple(self._files())
+
+    def _files(self) -> Iterator[SourceFile]:
+        kinds = [("run", self.snapshot.runs), ("cases", self.snapshot.cases)]
+        kinds += [(name.removesuffix(".yaml"), files) for name, files in self.snapshot.registries.items()]
+        own = [(kind, file) for kind, files in kinds for file in files if self.is_checked(file)]
+        others = [("exceptions", file) for _directory, file in self.exceptions]
+        for kind, file in self.progress([*own, *others], "files checked"):
+            document = read_yaml(file.content)
+            if document.data is not None:
+                yield SourceFile(file, kind, document)
+
+    @cached_property
+    def runs(self) -> tuple[RunEntry, ...]:
+        """The runs of the directories that have no error."""
+        broken = {run.shown for run in self.catalog.broken}
+        sources = [source for source in self.of_kind("run") if source.shown not in broken]
+        by_id = [(self.catalog.runs[source.file.path.stem], source) for source in sources]
+        return tuple(self._entry(run, source) for run, source in self.progress(by_id, "runs computed"))
+
+    def _entry(self, run: Run, source: SourceFile) -> RunEntry:
+        try:
+            result = estimate(request_of_run(run, self.registries), self.registries)
+        except NoAnswerError as error:
+            return RunEntry(run, source, None, error.diagnostics)
+        return RunEntry(run, source, result, result.warnings)
+
+    def is_checked(self, file: DataFile) -> bool:
+        """Return whether a file is in one of the directories, and not only what they build on."""
+        return any(file.path.is_relative_to(directory.path) for directory in self.directories)
+
+    def of_kind(self, kind: str) -> list[SourceFile]:
+        """Return the files of one kind."""
+        return [source for source in self.files if source.kind == kind]
+
+
+def load_context(
+    configured: Sequence[Directory],
+    *,
+    bundled: Directory | None = None,
+    today: date | None = None,
+    repository: Repository | None = None,
+    progress: Progress = no_progress,
+) -> CheckContext:
+    """Load data directories.
+
+    Args:
+        configured: the directories to check; none for the dataset of the package.
+        bundled: the dataset that they build on; default: the one of the package.
+        today: the day after which nothing can have happened yet; default: the newest date on Earth.
+        repository: a checkout of verl.
+        progress: shows how far slow steps are.
+    """
+    bundled = bundled or bundled_directory()
+    directories = tuple(configured) or (bundled,)
+    snapshot = take_snapshot(bundled, configured, Location("command line"))
+    catalog = load_catalog(snapshot, lambda files: progress(files, "run files"))
+    analysis = load_analysis(snapshot, catalog)
+    registries, of_accuracy = load_registries(snapshot, catalog, analysis)
+    cases = load_cases(snapshot.cases)
+    exceptions, unreadable = _exceptions(directories)
+    return CheckContext(
+        directories,
+        bool(configured),
+        snapshot,
+        catalog,
+        analysis,
+        cases,
+        registries,
+        tuple(exceptions),
+        (
+            *catalog.diagnostics,
+            *analysis_problems(analysis),
+            *of_accuracy,
+            *cases.diagnostics,
+            *unreadable,
+        ),
+        # East of Greenwich the day begins up to 14 hours earlier.
+        today or (datetime.now(timezone.utc) + timedelta(hours=14)).date(),
+        repository,
+        progress,
+    )
+
+
+def _exceptions(
+    directories: Iterable[Directory],
+) -> tuple[list[tuple[Directory, DataFile]], list[Diagnostic]]:
+    """Return the files of exceptions in data directories, and those that cannot be read."""
+    files: list[tuple[Directory, DataFile]] = []
+    unreadable: list[Diagnostic] = []
+    for directory in directories:
+        shown = directory.show(EXCEPTIONS)
+        try:
+            files.append((directory, read_data_file(directory.path / EXCEPTIONS, shown)))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            message = f"the file cannot be read: {(error.strerror or str(error)).lower()}"
+            place = Location(shown)
+            unreadable.append(Diagnostic(place, Code.file_unreadable, message, "check its permissions"))
+    return files, unreadable
