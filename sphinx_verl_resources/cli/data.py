@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ..catalog.analysis import load_analysis
-from ..catalog.cases import load_cases
 from ..catalog.files import (
     ACCURACY,
     ARCHITECTURES,
@@ -24,9 +23,8 @@ from ..catalog.load import load_catalog
 from ..catalog.registries import load_accuracy, load_architectures, load_config_keys, load_gpus
 from ..catalog.yaml_data import printable
 from ..diagnostics import Location, Severity
+from ..estimator.context import EstimatorContext
 from ..estimator.facts import Registries
-from ..estimator.facts import load_registries as load_registries_from
-from ..estimator.questions import EstimatorContext
 from ..lint.context import load_context
 from .terminal import progress
 
@@ -116,13 +114,11 @@ def load_registries(names: Sequence[str]) -> Registries:
     return facts_of(read_snapshot(names))[0]
 
 
-def load_world(snapshot: Snapshot) -> tuple[EstimatorContext, list[Diagnostic]]:
-    """The runs and what estimates of them are computed from, and what is wrong with either."""
-    catalog = load_catalog(snapshot, watched_files)
-    analysis = load_analysis(snapshot, catalog)
-    facts, problems = load_registries_from(snapshot, catalog, analysis)
-    world = EstimatorContext(facts, catalog, analysis, lambda: load_cases(snapshot.cases))
-    return world, sorted([*catalog.diagnostics, *problems], key=lambda problem: problem.sort_key)
+def load_records(snapshot: Snapshot) -> tuple[EstimatorContext, list[Diagnostic]]:
+    """Load the runs and what estimates of them are computed from, and what is wrong with either."""
+    context = EstimatorContext(snapshot, watched_files)
+    problems = [*context.catalog.diagnostics, *context.accuracy_problems]
+    return context, sorted(problems, key=lambda problem: problem.sort_key)
 
 
 def watched(items: Sequence[Item], what: str, /) -> Iterator[Item]:

@@ -10,7 +10,7 @@ from ..diagnostics import Severity
 from ..estimator.export import export_of
 from ..views.downloads import download_texts
 from ..views.file_names import CSV, JSON
-from .data import add_data_option, add_path_argument, data_snapshot, load_world
+from .data import add_data_option, add_path_argument, data_snapshot, load_records
 from .result import write_result
 from .terminal import report
 from .writing import replace_file
@@ -54,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print or write."""
-    world, problems = load_world(data_snapshot([*options.paths, *(options.data or ())]))
+    context, problems = load_records(data_snapshot([*options.paths, *(options.data or ())]))
     report(problems)
-    texts = download_texts(export_of(world, __version__))
+    texts = download_texts(export_of(context, __version__))
     if options.output is None:
         print(texts[_FILES[options.format or "json"]], end="")
     else:

@@ -14,7 +14,7 @@ from ..estimator.questions import RunEstimate
 from ..views.estimate import run_texts
 from ..views.runs import COMPUTED, uncomputed_texts
 from ..views.text_table import FORMATS, runs_text
-from .data import add_data_option, add_path_argument, data_snapshot, load_world
+from .data import add_data_option, add_path_argument, data_snapshot, load_records
 from .result import add_result_options
 from .terminal import report
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
-    from ..estimator.questions import EstimatorContext
+    from ..estimator.context import EstimatorContext
 
 NAME = "table"
 HELP = "print recorded runs as a table"
@@ -79,13 +79,13 @@ def run(options: argparse.Namespace) -> int:
     if options.columns is not None:
         with _of_option("columns"):
             columns = selection.columns(options.columns, COMPUTED)
-    world, problems = load_world(data_snapshot([*options.paths, *(options.data or ())]))
-    query = _query(options, world.catalog)
+    context, problems = load_records(data_snapshot([*options.paths, *(options.data or ())]))
+    query = _query(options, context.catalog)
     report(problems)
-    runs = select_runs(world.catalog, query)
+    runs = select_runs(context.catalog, query)
     if not query.sort:
         runs.sort(key=lambda run: (query.sizes or SIZES).index(run.size))
-    computed = {run.id: _computed(world, run) for run in runs} if COMPUTED.keys() & set(columns) else {}
+    computed = {run.id: _computed(context, run) for run in runs} if COMPUTED.keys() & set(columns) else {}
     print(runs_text(runs, columns, Links(), options.format, computed))
     return 1 if any(problem.severity is Severity.ERROR for problem in problems) else 0
 
@@ -119,9 +119,9 @@ def _of_option(name: str) -> Iterator[None]:
         raise OSError(f"--{name}: {error}") from None
 
 
-def _computed(world: EstimatorContext, run: Run) -> dict[str, str]:
+def _computed(context: EstimatorContext, run: Run) -> dict[str, str]:
     """What stands in the columns that are computed."""
     try:
-        return run_texts(RunEstimate(run.id).answer(world))
+        return run_texts(RunEstimate(run.id).answer(context))
     except NoAnswerError:
         return uncomputed_texts(run)

@@ -14,36 +14,36 @@ from .versions import CURRENT, version_text
 if TYPE_CHECKING:
     from ..catalog.models.gpu import Gpu
     from ..catalog.models.run import Run
+    from .context import EstimatorContext
     from .estimate import Estimate
-    from .questions import EstimatorContext
 
 #: See ``Export.format``.
 FORMAT: Literal[1] = 1
 
 
-def export_of(world: EstimatorContext, extension_version: str) -> Export:
+def export_of(data: EstimatorContext, extension_version: str) -> Export:
     """All runs with what is computed of them, the GPUs that they name, and the record of accuracy."""
-    runs = tuple(_run(run, world) for _, run in sorted(world.catalog.runs.items()))
-    used = {gpu.name: gpu for run in world.catalog.runs.values() if (gpu := _gpu(run, world))}
+    runs = tuple(_run(run, data) for _, run in sorted(data.catalog.runs.items()))
+    used = {gpu.name: gpu for run in data.catalog.runs.values() if (gpu := _gpu(run, data))}
     return Export(
         format=FORMAT,
         extension_version=extension_version,
         verl_version=version_text(CURRENT),
-        last_updated=world.catalog.last_updated,
+        last_updated=data.catalog.last_updated,
         size_classes=SIZES,
         runs=runs,
         gpus=tuple(gpu for _, gpu in sorted(used.items())),
-        accuracy=tuple(sorted(world.facts.accuracy, key=lambda entry: entry.name)),
+        accuracy=tuple(sorted(data.facts.accuracy, key=lambda entry: entry.name)),
     )
 
 
-def _run(run: Run, world: EstimatorContext) -> ExportedRun:
+def _run(run: Run, data: EstimatorContext) -> ExportedRun:
     computed, reason = None, None
     try:
-        computed = _computed(RunEstimate(run.id).answer(world))
+        computed = _computed(RunEstimate(run.id).answer(data))
     except NoAnswerError as error:
         reason = str(error)
-    gpu = _gpu(run, world)
+    gpu = _gpu(run, data)
     return ExportedRun(
         id=run.id,
         row_id=row_id(run.id),
@@ -55,8 +55,8 @@ def _run(run: Run, world: EstimatorContext) -> ExportedRun:
     )
 
 
-def _gpu(run: Run, world: EstimatorContext) -> Gpu | None:
-    return world.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
+def _gpu(run: Run, data: EstimatorContext) -> Gpu | None:
+    return data.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
 
 
 def _computed(found: Estimate) -> Computed:

@@ -1,4 +1,4 @@
-"""What pages ask of the estimator. As in ``memory.questions``, a question is a plain value."""
+"""The queries about estimates and the cases that they are tested on."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError, Severity, did_you_mean
-from .question import EstimatorQuestion
+from ..query import Answer, Query, digest, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..catalog.analysis import Analysis
-    from ..catalog.cases import Cases
-    from ..catalog.catalog import Catalog
     from ..catalog.models.export import Export
     from ..catalog.models.run import Run
     from .backtest import Score, Summary
+    from .context import EstimatorContext
     from .estimate import Estimate
-    from .facts import Registries
     from .fit import FitCell
     from .grid import Axes, GridCells
     from .lengths import Longer
@@ -29,58 +24,83 @@ if TYPE_CHECKING:
 _NO_SETTINGS = "add them to its file, or name a model and settings instead"
 
 
+class EstimatorQuery(Query[Answer]):
+    """A query that the estimator answers."""
+
+    reads = frozenset({"analysis", "accuracy"})
+
+
+class CasesQuery(EstimatorQuery[Answer]):
+    """A query about the cases that the estimator is tested on."""
+
+    reads = frozenset({"analysis", "accuracy", "cases"})
+
+
+class EstimateQuery(EstimatorQuery["Estimate"]):
+    """A query for one estimate."""
+
+    def fingerprint(self, answer: Estimate) -> str:
+        """Return a digest of what everything in an estimate follows from."""
+        return digest(_basis(answer))
+
+
+class SavingsQuery(EstimatorQuery["SavingSteps"]):
+    """A query for what settings save."""
+
+    def fingerprint(self, answer: SavingSteps) -> str:
+        """Return a digest of the steps, and of the estimates before and after them."""
+        return digest(_basis(answer.start), plain(answer.steps), _basis(answer.end))
+
+
+#: Fields of an architecture that nothing is computed from.
+_DESCRIPTIVE = {
+    "name", "aliases", "aliases_unverified", "published", "config_source", "verified", "notes",
+}  # fmt: skip
+
+
+def _basis(estimate: Estimate | None) -> Any:
+    """Return what an estimate is computed from, with its remarks; figures and formulas follow from it."""
+    if estimate is None:
+        return None
+    architecture = estimate.shape.architecture.model_dump(mode="json", exclude=_DESCRIPTIVE)
+    inputs = (estimate.settings, estimate.range, estimate.warnings, estimate.unsupported)
+    return [architecture, *map(plain, inputs)]
+
+
 @dataclass(frozen=True)
-class EstimatorContext:
-    """Everything that the estimator is asked about.
-
-    Attributes:
-        facts: the registries.
-        catalog: the runs.
-        analysis: the size classes and what stands for each.
-        load_cases: gives the observations.
-    """
-
-    facts: Registries
-    catalog: Catalog
-    analysis: Analysis
-    load_cases: Callable[[], Cases]
-
-    @property
-    def cases(self) -> Cases:
-        """The observations."""
-        return self.load_cases()
-
-
-@dataclass(frozen=True)
-class RecordedRun(EstimatorQuestion["Run"]):
+class RecordedRun(EstimatorQuery["Run"]):
     """A run as it is recorded, by its id."""
 
     run: str
 
-    def answer(self, world: EstimatorContext) -> Run:
+    def answer(self, data: EstimatorContext) -> Run:
         """The record."""
-        run = world.catalog.runs.get(self.run)
+        run = data.catalog.runs.get(self.run)
         if run is None:
-            hint = did_you_mean(self.run, world.catalog.runs) or "see the ids in runs/"
+            hint = did_you_mean(self.run, data.catalog.runs) or "see the ids in runs/"
             raise NoAnswerError.because(f"there is no run {self.run[:200]!r}", hint)
         return run
 
+    def fingerprint(self, answer: Run) -> str:
+        """Return a digest of all fields."""
+        return digest(plain(answer))
+
 
 @dataclass(frozen=True)
-class RunEstimate(EstimatorQuestion["Estimate"]):
+class RunEstimate(EstimateQuery):
     """What a recorded run takes."""
 
     run: str
 
-    def answer(self, world: EstimatorContext) -> Estimate:
+    def answer(self, data: EstimatorContext) -> Estimate:
         """See ``estimate``; the run needs settings."""
         from .estimate import estimate
 
-        return estimate(_request_of(self.run, world), world.facts)
+        return estimate(_request_of(self.run, data), data.facts)
 
 
 @dataclass(frozen=True)
-class ModelEstimate(EstimatorQuestion["Estimate"]):
+class ModelEstimate(EstimateQuery):
     """What a model takes with settings of one's own.
 
     Attributes:
@@ -106,29 +126,29 @@ class ModelEstimate(EstimatorQuestion["Estimate"]):
         version = self.version or CURRENT
         return Request(self.model, dict(self.config), self.gpus, self.gpu, version=version)
 
-    def answer(self, world: EstimatorContext) -> Estimate:
+    def answer(self, data: EstimatorContext) -> Estimate:
         """See ``estimate``."""
         from .estimate import estimate
 
-        return estimate(self.request, world.facts)
+        return estimate(self.request, data.facts)
 
 
 @dataclass(frozen=True)
-class Capacity(EstimatorQuestion["float | None"]):
+class Capacity(EstimatorQuery["float | None"]):
     """What a card offers to programs, in bytes; None if it is not known."""
 
     gpu: str
 
-    def answer(self, world: EstimatorContext) -> float | None:
+    def answer(self, data: EstimatorContext) -> float | None:
         """See ``facts.capacity_of``."""
         from .facts import capacity_of
 
-        card = world.facts.gpus.get(self.gpu)
+        card = data.facts.gpus.get(self.gpu)
         return capacity_of(card) if card else None
 
 
 @dataclass(frozen=True)
-class Lengths(EstimatorQuestion["tuple[Longer, ...]"]):
+class Lengths(EstimatorQuery["tuple[Longer, ...]"]):
     """What longer responses take.
 
     Attributes:
@@ -139,15 +159,20 @@ class Lengths(EstimatorQuestion["tuple[Longer, ...]"]):
     asked: ModelEstimate
     responses: tuple[int, ...]
 
-    def answer(self, world: EstimatorContext) -> tuple[Longer, ...]:
+    def answer(self, data: EstimatorContext) -> tuple[Longer, ...]:
         """See ``lengths.longer``."""
         from .lengths import longer
 
-        return longer(self.asked.request, world.facts, self.responses)
+        return longer(self.asked.request, data.facts, self.responses)
+
+    def fingerprint(self, answer: tuple[Longer, ...]) -> str:
+        """Return a digest of each row."""
+        rows = ((row.response, _basis(row.estimate), row.sequences, plain(row.diagnostics)) for row in answer)
+        return digest(*rows)
 
 
 @dataclass(frozen=True)
-class Savings(EstimatorQuestion["SavingSteps"]):
+class Savings(SavingsQuery):
     """What each setting that saves memory buys.
 
     Attributes:
@@ -156,28 +181,28 @@ class Savings(EstimatorQuestion["SavingSteps"]):
 
     asked: ModelEstimate
 
-    def answer(self, world: EstimatorContext) -> SavingSteps:
+    def answer(self, data: EstimatorContext) -> SavingSteps:
         """See ``savings``."""
         from .savings import savings
 
-        return savings(self.asked.request, world.facts)
+        return savings(self.asked.request, data.facts)
 
 
 @dataclass(frozen=True)
-class RunSavings(EstimatorQuestion["SavingSteps"]):
+class RunSavings(SavingsQuery):
     """What each setting that saves memory would buy a recorded run."""
 
     run: str
 
-    def answer(self, world: EstimatorContext) -> SavingSteps:
+    def answer(self, data: EstimatorContext) -> SavingSteps:
         """See ``savings``; the run needs settings."""
         from .savings import savings
 
-        return savings(_request_of(self.run, world), world.facts)
+        return savings(_request_of(self.run, data), data.facts)
 
 
 @dataclass(frozen=True)
-class Fit(EstimatorQuestion["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
+class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
     """Size classes by numbers of GPUs, for one card and task.
 
     Attributes:
@@ -194,14 +219,14 @@ class Fit(EstimatorQuestion["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
     counts: tuple[int, ...]
     config: tuple[tuple[str, Any], ...] = ()
 
-    def answer(self, world: EstimatorContext) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
+    def answer(self, data: EstimatorContext) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
         """See ``fit.fit_table``."""
         from .fit import fit_table
 
         return fit_table(
-            world.facts,
-            world.catalog,
-            world.analysis,
+            data.facts,
+            data.catalog,
+            data.analysis,
             gpu=self.gpu,
             task=self.task,
             sizes=self.sizes,
@@ -209,9 +234,13 @@ class Fit(EstimatorQuestion["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
             config=dict(self.config),
         )
 
+    def fingerprint(self, answer: tuple[tuple[str, tuple[FitCell, ...]], ...]) -> str:
+        """Return a digest of all fields."""
+        return digest(plain(answer))
+
 
 @dataclass(frozen=True)
-class Grid(EstimatorQuestion["GridCells"]):
+class Grid(EstimatorQuery["GridCells"]):
     """Every combination of what a form offers.
 
     Attributes:
@@ -222,84 +251,105 @@ class Grid(EstimatorQuestion["GridCells"]):
     axes: Axes
     config: tuple[tuple[str, Any], ...] = ()
 
-    def answer(self, world: EstimatorContext) -> GridCells:
+    def answer(self, data: EstimatorContext) -> GridCells:
         """See ``grid.compute_grid``."""
         from .grid import compute_grid
 
-        return compute_grid(self.axes, dict(self.config), world.facts)
+        return compute_grid(self.axes, dict(self.config), data.facts)
+
+    def fingerprint(self, answer: GridCells) -> str:
+        """Return a digest of every column, and of the remarks."""
+        return digest({**vars(answer), "warnings": plain(answer.warnings)})
 
 
 @dataclass(frozen=True)
-class SizeModels(EstimatorQuestion["tuple[tuple[str, str], ...]"]):
+class SizeModels(EstimatorQuery["tuple[tuple[str, str], ...]"]):
     """Which model stands for which size class in a table of ``Fit``; ``sizes`` as there."""
 
     sizes: tuple[str, ...] = ()
 
-    def answer(self, world: EstimatorContext) -> tuple[tuple[str, str], ...]:
+    def answer(self, data: EstimatorContext) -> tuple[tuple[str, str], ...]:
         """Size classes in ascending order, and the names of checkpoints."""
         from .fit import size_models
 
-        found = size_models(world.catalog, world.analysis).items()
+        found = size_models(data.catalog, data.analysis).items()
         return tuple((size, model) for size, model in found if not self.sizes or size in self.sizes)
 
 
 @dataclass(frozen=True)
-class Exported(EstimatorQuestion["Export"]):
+class Exported(EstimatorQuery["Export"]):
     """Everything that programs may want to read, with the version of the extension in it."""
 
     extension_version: str
 
-    def answer(self, world: EstimatorContext) -> Export:
+    def answer(self, data: EstimatorContext) -> Export:
         """See ``export.export_of``."""
         from .export import export_of
 
-        return export_of(world, self.extension_version)
+        return export_of(data, self.extension_version)
+
+    def fingerprint(self, answer: Export) -> str:
+        """Return a digest of all fields."""
+        return digest(plain(answer))
 
 
 @dataclass(frozen=True)
-class CaseFilesWithErrors(EstimatorQuestion["tuple[str, ...]"]):
+class CaseFilesWithErrors(CasesQuery["tuple[str, ...]"]):
     """The files of cases that have errors, as messages show them."""
 
-    of_cases = True
-
-    def answer(self, world: EstimatorContext) -> tuple[str, ...]:
+    def answer(self, data: EstimatorContext) -> tuple[str, ...]:
         """In the order of their paths."""
-        found = (item for item in world.cases.diagnostics if item.severity is Severity.ERROR)
+        found = (item for item in data.cases.diagnostics if item.severity is Severity.ERROR)
         return tuple(dict.fromkeys(item.place.path for item in found))
 
 
 @dataclass(frozen=True)
-class Defaults(EstimatorQuestion["tuple[tuple[str, Any], ...]"]):
+class Defaults(EstimatorQuery["tuple[tuple[str, Any], ...]"]):
     """verl's defaults of some keys, in its newest version."""
 
     keys: tuple[str, ...]
 
-    def answer(self, world: EstimatorContext) -> tuple[tuple[str, Any], ...]:
+    def answer(self, data: EstimatorContext) -> tuple[tuple[str, Any], ...]:
         """Pairs of key and value."""
         from .versions import CURRENT
 
-        defaults = world.facts.defaults(CURRENT)
+        defaults = data.facts.defaults(CURRENT)
         return tuple((key, defaults.get(key)) for key in self.keys)
 
 
 @dataclass(frozen=True)
-class Accuracies(EstimatorQuestion["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
+class Accuracies(CasesQuery["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
     """Every case of some groups, computed beside observed, and the summary of each group."""
 
-    of_cases = True
     groups: tuple[str, ...]
 
-    def answer(self, world: EstimatorContext) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
+    def answer(self, data: EstimatorContext) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
         """In the order of the groups, then of the files."""
         from .backtest import group_of, score, summaries
 
-        cases = [entry.case for entry in world.cases.by_id.values()]
+        cases = [entry.case for entry in data.cases.by_id.values()]
         chosen = [case for group in self.groups for case in cases if group_of(case) == group]
-        scores = tuple(score(case, world.facts) for case in chosen)
+        scores = tuple(score(case, data.facts) for case in chosen)
         return scores, summaries(scores)
 
+    def fingerprint(self, answer: tuple[tuple[Score, ...], tuple[Summary, ...]]) -> str:
+        """Return a digest of what the tables and the plot show of each case and group."""
+        scores, found = answer
+        return digest([_shown(item) for item in scores], plain(found))
 
-def _request_of(name: str, world: EstimatorContext) -> Request:
+
+def _shown(item: Score) -> Any:
+    """Return what tables and plots show of a case: what was observed, and what is computed of it."""
+    found = item.estimate
+    return [
+        plain(item.case),
+        item.error,
+        [item.group, item.figure, item.computed, item.low, item.high, item.observed],
+        [found.verdict, found.peak, found.low, found.high] if found else None,
+    ]
+
+
+def _request_of(name: str, data: EstimatorContext) -> Request:
     """A recorded run as a request.
 
     Raises:
@@ -307,7 +357,7 @@ def _request_of(name: str, world: EstimatorContext) -> Request:
     """
     from .case import request_of_run
 
-    run = RecordedRun(name).answer(world)
+    run = RecordedRun(name).answer(data)
     if not run.settings:
         raise NoAnswerError.because(f"the run {name!r} records no settings to estimate from", _NO_SETTINGS)
-    return request_of_run(run, world.facts)
+    return request_of_run(run, data.facts)

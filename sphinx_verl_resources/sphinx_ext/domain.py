@@ -1,52 +1,56 @@
-"""The ``verl`` domain: the catalog of a build, and who uses what of it.
+"""The ``verl`` domain: the data of a build, and which page asks what of them.
 
-What a page uses is remembered as a question and a fingerprint of its answer. A page is read again exactly
-when the answer to one of its questions changes, whatever happened on disk.
+The domain keeps each page's queries with the fingerprints of their answers. It reads a page again exactly
+when one of these fingerprints changes, whatever happened on disk.
 """
 
 from __future__ import annotations
 
-import hashlib
 import zlib
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from docutils import nodes
 from sphinx.domains import Domain, ObjType
 from sphinx.errors import NoUri
 from sphinx.util.nodes import make_refnode
 
-from .. import __version__
-from ..analysis.question import Answer, Question
-from ..catalog.figures import FIGURES
-from ..catalog.names import SIZES
-from ..diagnostics import NoAnswerError, nearest
-from ..estimator.question import EstimatorQuestion
+from ..catalog.files import bundled_directory, configured_directory, take_snapshot
+from ..diagnostics import NoAnswerError
 from ..i18n import _
+from ..query import Answer, Query, digest
 from . import objects
-from .build_data import BuildData
-from .config import LABELS, config_problems, label_problems
+from .config import conf_place, config_problems, label_problems, read_config
 from .logs import log_diagnostic
-from .uses import ConfigUse, EntriesUse, ExtensionUse, FigureUse, KnownUse, ObjectUse
+from .queries import BuildData, Extension, LinkQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from docutils.nodes import Element, reference
     from sphinx.addnodes import pending_xref
     from sphinx.builders import Builder
     from sphinx.environment import BuildEnvironment
 
-    from ..catalog.models.architecture import Architecture
-    from ..catalog.models.gpu import Gpu
-    from .uses import Asked, Use
+    from ..catalog.catalog import Catalog
+    from ..diagnostics import Diagnostic
+    from .config import VerlConfig
 
 
-class VerlDomain(BuildData, Domain):
-    """Holds the catalog while a build runs, and what each document uses between builds."""
+class Found(NamedTuple):
+    """An answer, or the error that says why there is none, with its fingerprint."""
+
+    answer: Any
+    fingerprint: str
+
+
+class VerlDomain(Domain):
+    """Holds the data while a build runs, and each document's queries between builds."""
 
     name = "verl"
     label = "verl"
-    #: ``uses``: per document, each question it asks and the fingerprint of the answer.
+    #: ``uses``: per document, each query and the fingerprint of its answer.
     #: ``state``: of all data and configuration, when the answers were last known to be right.
     #: ``problems``: what was wrong with them then.
     #: ``analysis_problems``: what was wrong with the analysis; None where no page used it.
@@ -70,7 +74,9 @@ class VerlDomain(BuildData, Domain):
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }
 
-    #: A digest of the words of this build, see ``words.use_language``.
+    #: The directory of conf.py.
+    confdir: Path
+    #: A digest of the translations of this build, see ``i18n.use_language``.
     words = ""
 
     @classmethod
@@ -78,20 +84,48 @@ class VerlDomain(BuildData, Domain):
         """The domain of a build."""
         return cast("VerlDomain", env.get_domain(cls.name))
 
-    @property
-    def uses(self) -> dict[str, dict[Use, str]]:
-        """By document name."""
-        return cast("dict[str, dict[Use, str]]", self.data["uses"])
+    # -- the data of one build, each part when it is first asked for
+
+    @cached_property
+    def records(self) -> BuildData:
+        """The data files, read once, with conf.py and the translations."""
+        settings = read_config(self.env.config)
+        directories = [configured_directory(name, self.confdir) for name in settings.directories]
+        snapshot = take_snapshot(bundled_directory(), directories, conf_place(self.confdir, "data"))
+        return BuildData(snapshot, settings, self.words)
+
+    @cached_property
+    def _found(self) -> dict[Query[Any], Found]:
+        return {}
 
     @property
-    def _every_use(self) -> set[Use]:
-        return {use for uses in self.uses.values() for use in uses}
+    def settings(self) -> VerlConfig:
+        """The values of conf.py."""
+        return self.records.settings
+
+    @property
+    def catalog(self) -> Catalog:
+        """The runs and the registries."""
+        return self.records.catalog
+
+    def forget(self) -> None:
+        """Drop what was loaded; the next build of the same application reads again."""
+        self.__dict__.pop("records", None)
+        self._found.clear()
+
+    @property
+    def uses(self) -> dict[str, dict[Query[Any], str]]:
+        """By document name."""
+        return cast("dict[str, dict[Query[Any], str]]", self.data["uses"])
+
+    @property
+    def _queries(self) -> set[Query[Any]]:
+        return {query for uses in self.uses.values() for query in uses}
 
     def report(self) -> bool:
         """Print every problem of the data, once a build, for as long as any page uses the data.
 
-        Builds in which nothing has changed repeat what the last one found: an error that is printed once
-        and then forgotten is one that ships.
+        Builds in which nothing has changed repeat what the last one printed, so that no error is overlooked.
 
         Returns:
             Whether data or configuration are new, and with them what this remembers.
@@ -103,70 +137,59 @@ class VerlDomain(BuildData, Domain):
             self.data["state"] = self._state
             self.data["problems"] = (*config_problems(self.settings, self.confdir), *self.catalog.diagnostics)
             self.data["analysis_problems"] = None
-        for problem in self.data["problems"]:
+        read = frozenset[str]().union(*(query.reads for query in self._queries))
+        if read and self.data["analysis_problems"] is None:
+            self.data["analysis_problems"] = tuple(self._problems(read))
+        labels = label_problems(self.settings, self.confdir, self._labels)
+        for problem in (*self.data["problems"], *(self.data["analysis_problems"] or ()), *labels):
             log_diagnostic(problem, self.env.config)
-        self._report_analysis()
-        for problem in label_problems(self.settings, self.confdir, self.env.domains["std"].anonlabels):
-            log_diagnostic(problem, self.env.config)
+        self._found.clear()
         return is_new
 
-    def _report_analysis(self) -> None:
-        """The same for the analysis, which costs nothing where no page shows any of it."""
-        asked = [use for use in self._every_use if isinstance(use, Question | EstimatorQuestion)]
-        if not asked:
-            return
-        if self.data["analysis_problems"] is None:
-            from ..analysis.printed import analysis_problems
+    def _problems(self, read: frozenset[str]) -> Iterator[Diagnostic]:
+        """Yield the problems of the parts of the data that queries read beyond the catalog."""
+        from ..analysis.printed import analysis_problems
 
-            problems = list(analysis_problems(self.analysis))
-            of_estimator = [use for use in asked if isinstance(use, EstimatorQuestion)]
-            problems += self._facts[1] if of_estimator else []
-            problems += self.cases.diagnostics if any(use.of_cases for use in of_estimator) else []
-            self.data["analysis_problems"] = tuple(problems)
-        for problem in self.data["analysis_problems"]:
-            log_diagnostic(problem, self.env.config)
+        yield from analysis_problems(self.records.analysis) if "analysis" in read else ()
+        yield from self.records.accuracy_problems if "accuracy" in read else ()
+        yield from self.records.cases.diagnostics if "cases" in read else ()
 
-    # -- who uses what
-
-    def note_dependency(self, use: Use) -> None:
-        """Remember that the document being read asks this question."""
-        self.uses.setdefault(self.env.docname, {})[use] = self._fingerprint(use)
+    # -- which page asks what
 
     def may_show(self, docname: str) -> bool:
-        """Whether something of ours can stand in a document, be it from other pages that are joined to it."""
+        """Return whether a document, or a page joined to it, can hold something of ours."""
         return docname in self.uses or docname in self.env.toctree_includes
 
-    def ask(self, question: Question[Answer] | EstimatorQuestion[Answer]) -> Answer:
-        """The answer to a question about the analysis; the document being read depends on it from now on.
+    def ask(self, query: Query[Answer]) -> Answer:
+        """Answer a query; the document being read depends on the answer from now on.
 
         Raises:
-            NoAnswerError: there is none; on this, too, the document depends.
+            NoAnswerError: there is no answer; on this, too, the document depends.
         """
-        self.note_dependency(question)
-        answer = self._answer(question)
+        answer, self.uses.setdefault(self.env.docname, {})[query] = self._find(query)
         if isinstance(answer, NoAnswerError):
-            # Without the way that it took when it was asked before.
+            # Without the traceback of the first time.
             raise answer.with_traceback(None)
         return cast("Answer", answer)
 
     def outdated(self) -> set[str]:
-        """The documents whose answers have changed since they were read."""
+        """Return the documents with an answer that has changed since they were read."""
         if not self.uses or self.data["state"] == self._state:
             return set()
-        answers = {use: self._fingerprint(use) for use in self._every_use}
+        now = {query: self._find(query).fingerprint for query in self._queries}
         return {
-            doc for doc, uses in self.uses.items() if any(answers[use] != seen for use, seen in uses.items())
+            doc for doc, uses in self.uses.items() if any(now[query] != was for query, was in uses.items())
         }
 
     def unwritten(self, output: str) -> list[str]:
-        """The documents whose answers ``output`` does not show yet, which is taken to be mended now.
+        """Return the documents whose answers ``output`` does not show yet, and expect them to be written now.
 
         Builders that share an environment each read what has changed since any of them did, and so would
         leave their own older pages as they are.
         """
         written = self.data["written"].get(output, {})
         now = {
-            doc: _digest(sorted(f"{use} {seen} {self._link(use, doc)}" for use, seen in uses.items()))
+            doc: digest(sorted(f"{query} {was} {self._place(query, doc)}" for query, was in uses.items()))
             for doc, uses in self.uses.items()
         }
         self.data["written"][output] = now
@@ -175,46 +198,27 @@ class VerlDomain(BuildData, Domain):
     @property
     def _state(self) -> str:
         """Equal states give equal answers; needs neither YAML nor pydantic."""
-        return f"{__version__} {self.words} {self.snapshot.digest} {self.settings}"
+        return f"{Extension().answer(self.records)} {self.records.snapshot.digest} {self.settings}"
 
-    def _fingerprint(self, use: Use) -> str:
-        if isinstance(use, ExtensionUse):
-            return f"{__version__} {self.words}"
-        if isinstance(use, ObjectUse):
-            # Where it stands is known when all pages have been read, see ``unwritten``.
-            recorded = self.canonical(use.kind, use.name)
-            return recorded or f"unknown; {nearest(use.name, self.names(use.kind))}"
-        if isinstance(use, EntriesUse):
-            return _digest(entry.model_dump_json() for entry in self.entries(use))
-        if isinstance(use, ConfigUse):
-            return repr(getattr(self.settings, use.name))
-        if isinstance(use, FigureUse):
-            return FIGURES[use.name](self.catalog)
-        if isinstance(use, Question | EstimatorQuestion):
-            return _digest((repr(self._answer(use)),))
-        from ..catalog.selection import gpu_name, is_known, other_values, select_broken, select_runs
+    @property
+    def _labels(self) -> Mapping[str, tuple[str, str]]:
+        return self.env.domains["std"].anonlabels
 
-        if isinstance(use, KnownUse):
-            known = is_known(self.catalog, use.name, use.value)
-            return "known" if known else f"unknown; {other_values(self.catalog, use.name, use.value)}"
-        # What the registries say of a run shows in whether it is chosen, whether it is usable at all, and in
-        # what its GPU is called where a reader filters.
-        runs = select_runs(self.catalog, use.query)
-        parts = [f"{run.model_dump_json()} {gpu_name(self.catalog, run)}" for run in runs]
-        parts.extend(f"broken {file.shown} {file.size}" for file in select_broken(self.catalog, use.query))
-        return _digest(parts)
-
-    def _answer(self, question: Asked) -> Any:
-        """The answer, or the error that says why there is none; found once per build."""
-        if question not in self._answers:
+    def _find(self, query: Query[Any]) -> Found:
+        """Return the answer, computed once per build."""
+        if query not in self._found:
             try:
-                if isinstance(question, EstimatorQuestion):
-                    self._answers[question] = question.answer(self.world)
-                else:
-                    self._answers[question] = question.answer(self.analysis)
+                answer = query.answer(self.records)
+                self._found[query] = Found(answer, query.fingerprint(answer))
             except NoAnswerError as error:
-                self._answers[question] = error
-        return self._answers[question]
+                self._found[query] = Found(error, digest("no answer", str(error)))
+        return self._found[query]
+
+    def _place(self, query: Query[Any], docname: str) -> object:
+        """Return where a link of a document leads."""
+        if isinstance(query, LinkQuery):
+            return query.place(self.records, self.shown, self._labels, docname)
+        return None
 
     # -- what stands beside pages
 
@@ -241,39 +245,6 @@ class VerlDomain(BuildData, Domain):
     def note_object(self, kind: str, name: str, shown: objects.Target) -> bool:
         """Remember that the document being read shows an object, see ``objects.note``."""
         return objects.note(self.shown, self.env.docname, kind, name, shown)
-
-    def canonical(self, kind: str, name: str) -> str | None:
-        """The name under which an object is recorded that goes by ``name``; None if there is none."""
-        if kind == objects.RUN:
-            return name if name in self.catalog.runs else None
-        if kind == objects.SIZE:
-            return next((size for size in SIZES if size.casefold() == name.casefold()), None)
-        if kind == objects.GPU:
-            gpu = self.catalog.gpus.get(name)
-            return gpu.name if gpu else None
-        model = self.catalog.architectures.get(name)
-        return model.hf_id if model else None
-
-    def names(self, kind: str) -> list[str]:
-        """Every name by which an object of a kind can be called, for hints."""
-        if kind == objects.RUN:
-            return list(self.catalog.runs)
-        if kind == objects.SIZE:
-            return list(SIZES)
-        return (self.catalog.gpus if kind == objects.GPU else self.catalog.architectures).names
-
-    def entries(self, use: EntriesUse) -> tuple[Gpu, ...] | tuple[Architecture, ...]:
-        """The entries of a registry, in its order or in that of the names; unknown names are left out."""
-        registry = self.catalog.gpus if use.kind == objects.GPU else self.catalog.architectures
-        return registry.select(use.names)
-
-    def _link(self, use: Use, docname: str) -> Any:
-        """Where a link of a document leads, which is known when all pages have been read."""
-        if isinstance(use, ObjectUse):
-            return objects.find(self.shown, use.kind, use.target, docname)
-        if isinstance(use, ConfigUse) and use.name in LABELS:
-            return self.env.domains["std"].anonlabels.get(getattr(self.settings, use.name).lower())
-        return None
 
     # -- what Sphinx asks of a domain
 
@@ -342,7 +313,3 @@ class VerlDomain(BuildData, Domain):
             if link is not None:
                 found.append((f"{self.name}:{kind}", link))
         return found
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

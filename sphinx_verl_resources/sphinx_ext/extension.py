@@ -110,7 +110,7 @@ def find_outdated(
     # Once more, since only now has Sphinx compiled what the project words itself, see ``gettext_auto_build``.
     domain.words = speak(app)
     # Taken before any other process starts, so that all of them answer from the same files.
-    _ = domain.snapshot
+    _ = domain.records
     if app.parallel > 1 and len(added | changed) > MANY_PAGES:
         _ = domain.catalog  # or each of these processes would load it
     return sorted(domain.outdated() - removed)
@@ -120,7 +120,6 @@ def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """When all pages have been read: report the problems of the data, and name the pages to write again."""
     domain = VerlDomain.of(env)
     is_new = domain.report()
-    domain.forget_answers()
     pages = domain.unwritten(f"{app.builder.name} {app.outdir}")
     # Sphinx saves what we remember only where there is something to write. Without one page, each build after
     # a change that no page shows would load the data again, to find again that no page shows it.

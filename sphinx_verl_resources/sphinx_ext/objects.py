@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..catalog.names import SIZES
 from ..i18n import N_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ..catalog.catalog import Catalog
 
 #: The kinds of objects; ``:any:`` prefers them in this order.
 RUN, SIZE, GPU, MODEL = KINDS = ("run", "size", "gpu", "model")
@@ -31,6 +34,28 @@ class Target(NamedTuple):
 
 #: By document name, then by kind and name. Plain data, which Sphinx pickles with its environment.
 Objects = dict[str, dict[str, dict[str, Target]]]
+
+
+def canonical(catalog: Catalog, kind: str, name: str) -> str | None:
+    """Return the name under which an object is recorded that goes by ``name``; None if there is none."""
+    if kind == RUN:
+        return name if name in catalog.runs else None
+    if kind == SIZE:
+        return next((size for size in SIZES if size.casefold() == name.casefold()), None)
+    if kind == GPU:
+        gpu = catalog.gpus.get(name)
+        return gpu.name if gpu else None
+    model = catalog.architectures.get(name)
+    return model.hf_id if model else None
+
+
+def names(catalog: Catalog, kind: str) -> list[str]:
+    """Return every name by which an object of a kind can be called, for hints."""
+    if kind == RUN:
+        return list(catalog.runs)
+    if kind == SIZE:
+        return list(SIZES)
+    return (catalog.gpus if kind == GPU else catalog.architectures).names
 
 
 def note(objects: Objects, docname: str, kind: str, name: str, shown: Target) -> bool:

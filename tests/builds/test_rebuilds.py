@@ -203,7 +203,7 @@ def test_loaded_once_however_many_directives(own, data, monkeypatch):
 
     calls = []
     real = load.load_catalog
-    monkeypatch.setattr(load, "load_catalog", lambda snapshot: calls.append(1) or real(snapshot))
+    monkeypatch.setattr(load, "load_catalog", lambda *args: calls.append(1) or real(*args))
     data.run("a")
     own.page(".. verl-runs:: 7B\n\n" * 5 + ":verl:data:`runs`").page(".. verl-runs:: 3B", "b.rst").build()
     assert calls == [1]
@@ -212,5 +212,5 @@ def test_loaded_once_however_many_directives(own, data, monkeypatch):
 def test_a_build_without_changes_does_not_load_the_data(pages, monkeypatch):
     from sphinx_verl_resources.catalog import load
 
-    monkeypatch.setattr(load, "load_catalog", lambda snapshot: pytest.fail("loaded"))
+    monkeypatch.setattr(load, "load_catalog", lambda *args: pytest.fail("loaded"))
     assert pages.build().read == set()

@@ -22,10 +22,10 @@ def pages(own, data):
 def test_processes_share_the_data_that_the_first_has_loaded(pages, tmp_path, monkeypatch):
     loaded = tmp_path / "loaded"
 
-    def noting(snapshot):
+    def noting(*args):
         with loaded.open("a") as stream:
             stream.write(f"{os.getpid()} ")
-        return original(snapshot)
+        return original(*args)
 
     original = load.load_catalog
     monkeypatch.setattr(load, "load_catalog", noting)

@@ -97,16 +97,13 @@ class ConfigSource(Record):
 class Architecture(NamedRecord):
     """One model shape and the checkpoints that share it."""
 
-    # ``repr`` leaves out what nothing is computed from: by it pages tell whether an answer has changed.
     name_fields = ("hf_id", "aliases", "aliases_unverified")
 
-    name: Text = Field(repr=False, description="Short name.")
+    name: Text = Field(description="Short name.")
     hf_id: Text = Field(description="Hugging Face name of the checkpoint whose config this is.")
     model_type: Text = Field(description="As in config.json.")
-    aliases: tuple[Text, ...] = Field((), repr=False, description="Checkpoints of the same shape.")
-    aliases_unverified: tuple[Text, ...] = Field(
-        (), repr=False, description="Checkpoints believed to share the shape."
-    )
+    aliases: tuple[Text, ...] = Field((), description="Checkpoints of the same shape.")
+    aliases_unverified: tuple[Text, ...] = Field((), description="Checkpoints believed to share the shape.")
     hidden_size: int = _size("Width of the residual stream.")
     num_hidden_layers: int = _size("Layers.")
     intermediate_size: int | None = Field(description="Width of the dense MLP; null: no dense MLP.")
@@ -139,14 +136,12 @@ class Architecture(NamedRecord):
         description="embedding, lm_head, final_norm and vision once; any other part is one layer of it.",
     )
     mtp_parameters: int | None = Field(None, ge=1, description="Multi-token-prediction layers.")
-    published: Published | None = Field(None, repr=False, description="The count that others publish.")
-    config_source: tuple[ConfigSource, ...] = Field((), repr=False, description="Where the facts were read.")
+    published: Published | None = Field(None, description="The count that others publish.")
+    config_source: tuple[ConfigSource, ...] = Field((), description="Where the facts were read.")
     verified: bool = Field(
-        repr=False, description="Shape read at the source, and the count within 0.1 % of the published one."
+        description="Shape read at the source, and the count within 0.1 % of the published one."
     )
-    notes: tuple[Prose, ...] = Field(
-        (), repr=False, description="What a reader should know about these facts."
-    )
+    notes: tuple[Prose, ...] = Field((), description="What a reader should know about these facts.")
 
 
 class ArchitectureFile(Record):

@@ -11,7 +11,7 @@ from ...catalog.selection import phrases
 from ...i18n import N_, _
 from ...views.remarks import remark_list
 from ..domain import VerlDomain
-from ..uses import ConfigUse
+from ..queries import ConfigValue
 from .base import VerlDirective
 from .links import link_if_any
 from .options import Option, OptionError
@@ -19,8 +19,7 @@ from .options import Option, OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ...analysis.question import Answer, Question
-    from ...estimator.question import EstimatorQuestion
+    from ...query import Answer, Query
 
 #: The flag that leaves remarks out.
 NO_REMARKS = "no-remarks"
@@ -38,9 +37,9 @@ NOT_USED = " has errors; what is wrong in it is not used here. The build log say
 class AnalysisDirective(VerlDirective):
     """A directive whose content is an answer of the analysis."""
 
-    def ask(self, question: Question[Answer] | EstimatorQuestion[Answer]) -> Answer:
+    def ask(self, query: Query[Answer]) -> Answer:
         """See ``VerlDomain.ask``."""
-        return VerlDomain.of(self.env).ask(question)
+        return VerlDomain.of(self.env).ask(query)
 
     def run(self) -> list[nodes.Node]:
         """The content, below a box for each file that could not be used as it is."""
@@ -50,7 +49,7 @@ class AnalysisDirective(VerlDirective):
         ]
         return [*boxes, *super().run()]
 
-    def models(self, default: Question[tuple[str, ...]]) -> list[str]:
+    def models(self, default: Query[tuple[str, ...]]) -> list[str]:
         """The models named in the argument, or else the answer to ``default``.
 
         Raises:
@@ -81,7 +80,6 @@ class AnalysisDirective(VerlDirective):
         for remark in found:
             for subject in remark.about:
                 marks.setdefault(subject, []).append(remark.name)
-        domain.note_dependency(ConfigUse("script_url"))
-        domain.note_dependency(ConfigUse("estimator_page"))
-        more = link_if_any(domain.settings.estimator_page, _(ESTIMATOR), self.env.docname)
+        domain.ask(ConfigValue("script_url"))
+        more = link_if_any(domain.ask(ConfigValue("estimator_page")), _(ESTIMATOR), self.env.docname)
         return marks, [remark_list(found, verl, domain.settings.links, more)]

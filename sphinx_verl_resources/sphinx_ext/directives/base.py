@@ -15,7 +15,7 @@ from ...views.marks import verl_marks
 from ...views.table import empty_table
 from ..domain import VerlDomain
 from ..logs import log_at
-from ..uses import ExtensionUse
+from ..queries import Extension
 from .options import AnyOption, Option, OptionError, Problems, usable
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class VerlDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Show what is asked for, or a box for each thing that is wrong."""
-        VerlDomain.of(self.env).note_dependency(ExtensionUse())
+        VerlDomain.of(self.env).ask(Extension())
         problems = Problems()
         given = usable(self.options, self.option_spec, problems)
         with problems.noted():

@@ -9,7 +9,7 @@ from ...catalog.selection import REGISTRIES
 from ...diagnostics import Code, NoAnswerError, suggest_or
 from ...i18n import _
 from ..domain import VerlDomain
-from ..uses import KnownUse
+from ..queries import KnownValue
 from . import options
 from .base import ABOUT_TABLE, TABLE_OPTIONS
 from .options import Option, OptionError
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from ...catalog.models.run import Measured
     from ...estimator.estimate import Estimate
-    from ...estimator.question import EstimatorQuestion
     from ...estimator.savings import SavingSteps
     from ...estimator.versions import Version
+    from ...query import Query
 
 #: The options that ask for an estimate.
 ASKING = ("run", "model")
@@ -206,7 +206,7 @@ class Found:
 
     title: str
     estimate: Estimate
-    savings: EstimatorQuestion[SavingSteps]
+    savings: Query[SavingSteps]
     measured: Measured | None = None
 
 
@@ -220,7 +220,7 @@ def known_gpu(domain: VerlDomain, name: str, option: str) -> None:
     Raises:
         OptionError: it is not.
     """
-    domain.note_dependency(KnownUse("gpu", name))
+    domain.ask(KnownValue("gpu", name))
     if domain.catalog.gpus.get(name) is None:
         hint = suggest_or(name, domain.catalog.gpus.names, REGISTRIES["gpu"])
         raise OptionError(f":{option}: there is no GPU {name!r}; {hint}", Code.unknown_gpu)

@@ -10,7 +10,7 @@ from sphinx import addnodes
 from ...catalog.links import is_address
 from ..domain import VerlDomain
 from ..objects import RUN
-from ..uses import ObjectUse
+from ..queries import ObjectName
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -42,7 +42,7 @@ def link_if_any(target: str, text: str, docname: str) -> nodes.Element:
 
 def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
     """A link to the row of a run; where no page shows it, the text and the id."""
-    VerlDomain.of(env).note_dependency(ObjectUse(RUN, run, run))
+    VerlDomain.of(env).ask(ObjectName(RUN, run, run))
     return addnodes.pending_xref(
         "",
         nodes.inline("", text),

@@ -12,8 +12,8 @@ from ...catalog.selection import REGISTRIES
 from ...diagnostics import Code, Severity, suggest_or
 from ..domain import VerlDomain
 from ..logs import log_at
-from ..objects import GPU, KINDS, LABELS, MODEL, RUN, SIZE
-from ..uses import ExtensionUse, ObjectUse
+from ..objects import GPU, KINDS, LABELS, MODEL, RUN, SIZE, canonical, names
+from ..queries import Extension, ObjectName
 
 if TYPE_CHECKING:
     from docutils.nodes import Element
@@ -47,9 +47,9 @@ class ObjectRole(XRefRole):
             name = name.removeprefix("~")
             title = name.rpartition("/")[2] if target.startswith("~") else name
         domain = VerlDomain.of(env)
-        recorded = domain.canonical(kind, name) or name
-        domain.note_dependency(ExtensionUse())
-        domain.note_dependency(ObjectUse(kind, name, recorded))
+        recorded = canonical(domain.catalog, kind, name) or name
+        domain.ask(Extension())
+        domain.ask(ObjectName(kind, name, recorded))
         refnode["verl_name"] = name
         return title, recorded
 
@@ -60,14 +60,16 @@ def warn_missing(app: Sphinx, domain: Domain, node: pending_xref) -> bool | None
         return None
     kind, name = node["reftype"], node.get("verl_name", node["reftarget"])
     what = LABELS[kind]
-    if domain.canonical(kind, name):
+    if canonical(domain.catalog, kind, name):
         message = (
             f"no page of this documentation shows the {what} {name!r}; put '.. {_DIRECTIVES[kind]}::' on one"
         )
     elif kind == SIZE:
         message = f"there is no size class {name!r}; {sizes_hint(name)}"
     else:
-        hint = suggest_or(name, domain.names(kind), REGISTRIES.get(kind, "record it, or mend the name"))
+        hint = suggest_or(
+            name, names(domain.catalog, kind), REGISTRIES.get(kind, "record it, or mend the name")
+        )
         message = f"there is no {what} {name!r}; {hint}"
     log_at(_place(node), Code.reference, f"verl:{kind}: {message}", app.config, Severity.WARNING)
     return True

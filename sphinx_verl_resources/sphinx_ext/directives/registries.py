@@ -10,8 +10,8 @@ from ...catalog.selection import REGISTRIES, phrases
 from ...diagnostics import Code, suggest_or
 from ...views import registries as render
 from ..domain import VerlDomain
-from ..objects import GPU, LABELS, MODEL, Target
-from ..uses import EntriesUse, ObjectUse
+from ..objects import GPU, LABELS, MODEL, Target, canonical, names
+from ..queries import ObjectName, RegistryEntries
 from . import options
 from .base import ABOUT_TABLE, VerlDirective, free_id
 from .options import OptionError
@@ -35,17 +35,15 @@ class RegistryDirective(VerlDirective):
     def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
         """The table."""
         domain = VerlDomain.of(self.env)
-        names = phrases(" ".join(self.arguments)) if self.arguments else []
-        if self.arguments and not names:
+        asked = phrases(" ".join(self.arguments)) if self.arguments else []
+        if self.arguments and not asked:
             raise OptionError("name at least one, with commas between, or leave the argument out")
-        for name in names:
+        for name in asked:
             with problems.noted():
                 self._look_at(domain, name)
         if problems:
             return []
-        use = EntriesUse(self.kind, tuple(names))
-        domain.note_dependency(use)
-        entries: Sequence[Any] = domain.entries(use)
+        entries: Sequence[Any] = domain.ask(RegistryEntries(self.kind, tuple(asked)))
         inside = self.rows(entries)
         targets = inside.findall(nodes.target)
         for entry, target in zip(entries, targets, strict=True):
@@ -60,11 +58,10 @@ class RegistryDirective(VerlDirective):
         Raises:
             OptionError: none is.
         """
-        recorded = domain.canonical(self.kind, name)
-        domain.note_dependency(ObjectUse(self.kind, name, recorded or name))
+        recorded = canonical(domain.catalog, self.kind, name)
+        domain.ask(ObjectName(self.kind, name, recorded or name))
         if recorded is None:
-            known = domain.names(self.kind)
-            hint = suggest_or(name, known, REGISTRIES[self.kind])
+            hint = suggest_or(name, names(domain.catalog, self.kind), REGISTRIES[self.kind])
             raise OptionError(f"there is no {LABELS[self.kind]} {name!r}; {hint}", self.unknown)
 
     def rows(self, entries: Sequence[Any]) -> nodes.tgroup:

@@ -12,7 +12,7 @@ from ...diagnostics import NoAnswerError, did_you_mean
 from ...i18n import _
 from ..domain import VerlDomain
 from ..logs import log_at
-from ..uses import ExtensionUse, FigureUse
+from ..queries import Extension, Figure
 from .options import OptionError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class ValueRole(SphinxRole):
     def run(self) -> tuple[list[Node], list[system_message]]:
         """Show the value, or what is wrong with the name."""
         domain = VerlDomain.of(self.env)
-        domain.note_dependency(ExtensionUse())
+        domain.ask(Extension())
         try:
             value = self.value(domain, " ".join(self.text.split()))
         except (NoAnswerError, OptionError) as error:
@@ -59,8 +59,7 @@ class DataRole(ValueRole):
         """Read the figure."""
         if text not in FIGURES:
             raise OptionError(f"unknown figure {text!r}; {did_you_mean(text, FIGURES)}")
-        domain.note_dependency(FigureUse(text))
-        figure = FIGURES[text](domain.catalog)
+        figure = domain.ask(Figure(text))
         return _(figure) if figure == NEVER else figure
 
 

@@ -13,7 +13,7 @@ from ...views.estimate import TABLE_CLASS, phase_rows
 from ...views.phase_chart import phase_chart
 from ...views.runs import run_title
 from ..domain import VerlDomain
-from ..uses import ConfigUse
+from ..queries import ConfigValue
 from .base import free_id
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def run_details(directive: VerlDirective, run: Run) -> verl_details:
     """Peak and capacity, status and evidence; folded: the estimate, the settings, where it all comes from."""
     domain = VerlDomain.of(directive.env)
-    domain.note_dependency(ConfigUse("edit_url"))
+    domain.ask(ConfigValue("edit_url"))
     estimate = _estimate(domain, run)
     capacity = domain.ask(Capacity(run.gpus.type)) if run.gpus.type else None
     content = render.verdict(run, estimate)

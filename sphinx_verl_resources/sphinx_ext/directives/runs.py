@@ -18,7 +18,7 @@ from ...views.table import one_cell
 from ..domain import VerlDomain
 from ..logs import log_at
 from ..objects import RUN, SIZE, Target
-from ..uses import ConfigUse, KnownUse, RunsUse
+from ..queries import ConfigValue, KnownValue, Runs
 from . import options
 from .base import VerlDirective, free_id
 from .contribute import contribute_link
@@ -114,12 +114,11 @@ class VerlRuns(VerlDirective):
     def _show(self, query: RunQuery, columns: Sequence[str]) -> list[nodes.Node]:
         domain = VerlDomain.of(self.env)
         self._look_at_settings(domain, (*columns, *(name for name, descending in query.sort)))
-        domain.note_dependency(RunsUse(query))
-        runs = selection.select_runs(domain.catalog, query)
+        found = domain.ask(Runs(query))
+        runs, broken = list(found.runs), found.broken
         linked = [*columns, "script", "evidence"] if "details" in self.options else columns
         for template in sorted(templates_used(runs, linked)):
-            domain.note_dependency(ConfigUse(template))
-        broken = selection.select_broken(domain.catalog, query)
+            domain.ask(ConfigValue(template))
         if "caption" in self.options:
             order = {size: index for index, size in enumerate(selection.sizes_to_show(runs, query))}
             if not query.sort:
@@ -139,7 +138,7 @@ class VerlRuns(VerlDirective):
                 if name in given:
                     values = phrases(given[name])
                     for value in values:
-                        domain.note_dependency(KnownUse(name, value))
+                        domain.ask(KnownValue(name, value))
                     filters.append((name, options.filter_values(domain.catalog, name, values)))
         with problems.noted():
             sort = options.sort_fields(given["sort"]) if "sort" in given else ()
@@ -151,10 +150,9 @@ class VerlRuns(VerlDirective):
             key = name.removeprefix("settings.")
             if key == name:
                 continue
-            domain.note_dependency(KnownUse("settings", key))
-            if not selection.is_known(domain.catalog, "settings", key):
-                hint = selection.other_values(domain.catalog, "settings", key) or "check its spelling"
-                message = f"{self.name}: no run records the setting {key!r}; {hint}"
+            hint = domain.ask(KnownValue("settings", key))
+            if hint is not None:
+                message = f"{self.name}: no run records the setting {key!r}; {hint or 'check its spelling'}"
                 log_at(self.get_location(), Code.directive, message, self.config, Severity.WARNING)
 
     def _sections(
@@ -249,8 +247,7 @@ class VerlRuns(VerlDirective):
             paragraph += nodes.Text(text.format(sizes=sizes))
         else:
             domain = VerlDomain.of(self.env)
-            domain.note_dependency(ConfigUse("add_run"))
-            link = contribute_link(domain.settings.add_run, self.env.docname)
+            link = contribute_link(domain.ask(ConfigValue("add_run")), self.env.docname)
             text = _("No run is recorded for {sizes} yet. {link}") if sizes else _(NONE_YET)
             paragraph += fill(text, sizes=sizes, link=link)
         return paragraph

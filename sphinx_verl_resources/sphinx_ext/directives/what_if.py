@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...catalog.selection import REGISTRIES, phrases
 from ...diagnostics import Code, NoAnswerError, suggest_or
 from ..domain import VerlDomain
-from ..uses import KnownUse
+from ..queries import KnownValue
 from . import options
 from .estimate import MOST_GPUS, known_gpu
 from .fit import DEFAULT_GPUS
@@ -104,7 +104,7 @@ class VerlWhatIf(SettingsDirective):
 
     def _known_model(self, name: str) -> None:
         domain = VerlDomain.of(self.env)
-        domain.note_dependency(KnownUse("model", name))
+        domain.ask(KnownValue("model", name))
         if domain.catalog.architectures.get(name) is None:
             hint = suggest_or(name, domain.catalog.architectures.names, REGISTRIES["model"])
             raise OptionError(f":models: there is no model {name!r}; {hint}", Code.unknown_model)

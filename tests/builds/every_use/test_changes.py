@@ -282,7 +282,7 @@ def test_a_new_version_of_the_extension(every_use, monkeypatch):
     pages = {path.stem for path in every_use.path.glob("*.rst")}
     (every_use.path / "wrong.rst").write_text(":orphan:\n\nx\n=\n\n.. verl-runs::\n   :foo: bar\n")
     every_use.build()
-    monkeypatch.setattr("sphinx_verl_resources.sphinx_ext.domain.__version__", "99")
+    monkeypatch.setattr("sphinx_verl_resources.sphinx_ext.queries.__version__", "99")
     assert every_use.build().read == {*pages, "wrong"} - {"index", "plain"}
 
 
@@ -325,7 +325,7 @@ def test_what_no_page_shows_is_remembered(every_use, folder, monkeypatch):
     assert every_use.build().read == set()
     from sphinx_verl_resources.catalog import load
 
-    monkeypatch.setattr(load, "load_catalog", lambda snapshot: pytest.fail("loaded"))
+    monkeypatch.setattr(load, "load_catalog", lambda *args: pytest.fail("loaded"))
     assert every_use.build().read == set()
 
 

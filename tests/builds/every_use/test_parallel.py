@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
-from sphinx_verl_resources.sphinx_ext.uses import RunsUse
+from sphinx_verl_resources.sphinx_ext.queries import Runs
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +92,7 @@ def test_what_another_process_has_read_is_taken_over_and_no_more(domain):
     kept = domain.uses["runs-3b"]
     domain.merge_domaindata(["runs-7b", "new", "plain"], other)
     assert domain.uses["runs-7b"] == domain.uses["new"] == uses
-    assert any(isinstance(use, RunsUse) for use in uses)
+    assert any(isinstance(use, Runs) for use in uses)
     assert domain.shown["runs-7b"] == {"run": {}}
     assert domain.data["files"]["runs-7b"] == {"a": b"a"}
     assert "runs-3b" not in domain.data["files"]

@@ -1,0 +1,34 @@
+"""What the estimator is asked about."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..catalog.dataset import Dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..diagnostics import Diagnostic
+    from .facts import Registries
+
+
+class EstimatorContext(Dataset):
+    """The records with the registries that estimates are computed from."""
+
+    @property
+    def facts(self) -> Registries:
+        """The registries, with shapes and defaults."""
+        return self._registries[0]
+
+    @property
+    def accuracy_problems(self) -> Sequence[Diagnostic]:
+        """Problems of the record of accuracy, which nothing else reads."""
+        return self._registries[1]
+
+    @cached_property
+    def _registries(self) -> tuple[Registries, list[Diagnostic]]:
+        from .facts import load_registries
+
+        return load_registries(self.snapshot, self.catalog, self.analysis)

@@ -1,0 +1,198 @@
+"""What pages ask besides estimates and the analysis: runs, registries, conf.py, and the extension itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import __version__
+from ..catalog.figures import FIGURES
+from ..diagnostics import nearest
+from ..estimator.context import EstimatorContext
+from ..query import Answer, Query, digest
+from . import objects
+from .config import LABELS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..catalog.catalog import BrokenRun
+    from ..catalog.files import Snapshot
+    from ..catalog.models.architecture import Architecture
+    from ..catalog.models.gpu import Gpu
+    from ..catalog.models.run import Run
+    from ..catalog.selection import RunQuery
+    from .config import VerlConfig
+
+
+class BuildData(EstimatorContext):
+    """Everything that a page can ask about: the records, conf.py and the translations.
+
+    Attributes:
+        settings: the values of conf.py.
+        words: a digest of the translations, see ``i18n.use_language``.
+    """
+
+    def __init__(self, snapshot: Snapshot, settings: VerlConfig, words: str) -> None:
+        super().__init__(snapshot)
+        self.settings = settings
+        self.words = words
+
+
+class LinkQuery(Query[Answer]):
+    """A query about something that the page links."""
+
+    def place(
+        self, data: BuildData, shown: objects.Objects, labels: Mapping[str, Any], docname: str
+    ) -> object:
+        """Return where a link of a page leads, which is known only when all pages have been read.
+
+        Args:
+            data: as for ``answer``.
+            shown: the objects on all pages.
+            labels: the labels on all pages.
+            docname: the page.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Extension(Query[str]):
+    """The extension, on which every page with a directive or role depends.
+
+    Another version may understand the page differently, and other translations word it differently.
+    """
+
+    def answer(self, data: BuildData) -> str:
+        """Return the version, and a digest of the translations."""
+        return f"{__version__} {data.words}"
+
+
+@dataclass(frozen=True)
+class ConfigValue(LinkQuery[str]):
+    """A value of conf.py, by its name without the prefix."""
+
+    name: str
+
+    def answer(self, data: BuildData) -> str:
+        """Return the value."""
+        return str(getattr(data.settings, self.name))
+
+    def place(
+        self, data: BuildData, shown: objects.Objects, labels: Mapping[str, Any], docname: str
+    ) -> object:
+        """Return what the value names, if it is a label."""
+        return labels.get(self.answer(data).lower()) if self.name in LABELS else None
+
+
+class SelectedRuns(NamedTuple):
+    """An answer about runs.
+
+    Attributes:
+        runs: the runs, in order.
+        gpus: what the registry calls the GPU of each.
+        broken: run files with errors that might have belonged to the answer.
+    """
+
+    runs: tuple[Run, ...]
+    gpus: tuple[str | None, ...]
+    broken: tuple[BrokenRun, ...]
+
+
+@dataclass(frozen=True)
+class Runs(Query[SelectedRuns]):
+    """Recorded runs."""
+
+    selection: RunQuery
+
+    def answer(self, data: BuildData) -> SelectedRuns:
+        """Return the runs that the selection asks for."""
+        from ..catalog.selection import gpu_name, select_broken, select_runs
+
+        runs = tuple(select_runs(data.catalog, self.selection))
+        gpus = tuple(gpu_name(data.catalog, run) for run in runs)
+        return SelectedRuns(runs, gpus, tuple(select_broken(data.catalog, self.selection)))
+
+    def fingerprint(self, answer: SelectedRuns) -> str:
+        """Return a digest of the records, and of the names of their GPUs, by which readers filter."""
+        broken = [(file.shown, file.size) for file in answer.broken]
+        return digest([run.model_dump_json() for run in answer.runs], answer.gpus, broken)
+
+
+@dataclass(frozen=True)
+class KnownValue(Query["str | None"]):
+    """Whether the data know a value of a filter, or a setting.
+
+    Attributes:
+        name: a name in ``selection.FILTERS``, or ``settings``.
+        value: what the page names.
+    """
+
+    name: str
+    value: str
+
+    def answer(self, data: BuildData) -> str | None:
+        """Return None for a known value, otherwise a hint at known ones."""
+        from ..catalog.selection import is_known, other_values
+
+        known = is_known(data.catalog, self.name, self.value)
+        return None if known else other_values(data.catalog, self.name, self.value)
+
+
+@dataclass(frozen=True)
+class Figure(Query[str]):
+    """One figure about the data, by its name in ``FIGURES``."""
+
+    name: str
+
+    def answer(self, data: BuildData) -> str:
+        """Return the figure as text."""
+        return FIGURES[self.name](data.catalog)
+
+
+@dataclass(frozen=True)
+class ObjectName(LinkQuery["tuple[str | None, str | None]"]):
+    """A run, a GPU, a model or a size class that the page names, whichever page shows it.
+
+    Attributes:
+        kind: one of ``objects.KINDS``.
+        name: as the page writes it.
+        target: the name under which it is recorded, or else ``name``.
+    """
+
+    kind: str
+    name: str
+    target: str
+
+    def answer(self, data: BuildData) -> tuple[str | None, str | None]:
+        """Return the name under which it is recorded, or else the nearest name there is."""
+        recorded = objects.canonical(data.catalog, self.kind, self.name)
+        return recorded, None if recorded else nearest(self.name, objects.names(data.catalog, self.kind))
+
+    def place(
+        self, data: BuildData, shown: objects.Objects, labels: Mapping[str, Any], docname: str
+    ) -> object:
+        """Return the page and the place on it that the link leads to."""
+        return objects.find(shown, self.kind, self.target, docname)
+
+
+@dataclass(frozen=True)
+class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
+    """Entries of a registry.
+
+    Attributes:
+        kind: ``objects.GPU`` or ``objects.MODEL``.
+        names: of the entries, by any of their names; all of them if empty.
+    """
+
+    kind: str
+    names: tuple[str, ...] = ()
+
+    def answer(self, data: BuildData) -> tuple[Gpu, ...] | tuple[Architecture, ...]:
+        """Return the entries in the order of the registry or of the names, without unknown ones."""
+        registry = data.catalog.gpus if self.kind == objects.GPU else data.catalog.architectures
+        return registry.select(self.names)
+
+    def fingerprint(self, answer: tuple[Gpu, ...] | tuple[Architecture, ...]) -> str:
+        """Return a digest of all fields."""
+        return digest([entry.model_dump_json() for entry in answer])
