@@ -137,7 +137,7 @@ def test_a_page_of_runs_loads_neither_the_estimator_nor_the_analysis(runs):
         "import sys\nfrom sphinx.cmd.build import main\n"
         f"assert main(['-q', '-E', {str(runs.path)!r}, {str(runs.path / 'out')!r}]) == 0\n"
         "loaded = [name for name in sys.modules if name.startswith('sphinx_verl_resources.estimator.')]\n"
-        "assert set(loaded) <= {'sphinx_verl_resources.estimator.question'}, loaded\n"
+        "assert set(loaded) <= {'sphinx_verl_resources.estimator.context'}, loaded\n"
         "assert 'sphinx_verl_resources.analysis.questions' not in sys.modules\n"
         "assert 'sphinx_verl_resources.sphinx_ext.directives.memory' not in sys.modules"
     )
