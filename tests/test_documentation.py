@@ -7,7 +7,7 @@ import re
 import pytest
 
 from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.analysis.printed import analysis_problems
+from sphinx_verl_resources.analysis.original import analysis_problems
 from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.cli.data import load_all, load_registries, read_snapshot
 from sphinx_verl_resources.estimator.backtest import score

@@ -40,7 +40,6 @@ CALLS = {
     "Diagnostic": Shape(1, 2, 3, place=0),
     "Problem": Shape(2, 3, 4, place=0),
     "OptionError": Shape(1, 0, default="directive"),
-    "AnalysisError": Shape(1, 0, default="directive"),
     "broken_at": Shape(None, 1, 2, place=0),
     "problem_at": Shape(3, 4, 5, place=0),
     "_diagnostic": Shape(3, 4, 5, place=0),

@@ -1,6 +1,6 @@
 """The memory analysis: one sum of terms, then a chain of optimisations. A rule of thumb, in GB.
 
-Nothing here is how verl works phase by phase; what it leaves out, ``analysis.yaml`` records as remarks.
+verl itself works phase by phase. Where it differs from this rule, ``analysis.yaml`` has remarks.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from ..breakdown import Breakdown, Category, Change, Component, Formula
 from ..catalog.names import STATE_COMPONENTS, STATES, TOTAL
-from ..diagnostics import did_you_mean
+from ..diagnostics import NoAnswerError, did_you_mean
 from ..i18n import N_
 from ..units import GB
-from .shapes import AnalysisError, assumptions_of, find_shape
+from .model_shape import assumptions_of, find_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..catalog.analysis import Analysis
     from ..catalog.models.analysis import Assumptions, Step
-    from .shapes import Shape
+    from .model_shape import ModelShape
 
 #: The names of the components for people.
 LABELS = {
@@ -57,8 +57,43 @@ class StepTaken:
 
     @property
     def saved(self) -> float:
-        """Bytes; never negative."""
+        """Return the bytes that the step saves; never negative."""
         return self.before.total - self.after.total
+
+
+#: The last line of a waterfall.
+PER_GPU = "per-gpu"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A line of the waterfall. Sizes are bytes.
+
+    Attributes:
+        label: for people; of a step the recorded one.
+        subject: the component or step; ``total`` for everything, ``per-gpu`` for what is left of it.
+        change: what the line adds, or takes away.
+        running: the total up to and including this line.
+        share: of the total: that of a component, or what all steps save.
+        step: the step, if it is one.
+    """
+
+    label: str
+    subject: str
+    change: float
+    running: float
+    share: float = 0.0
+    step: StepTaken | None = None
+
+    @property
+    def is_sum(self) -> bool:
+        """Return whether the line is a total, and not a change."""
+        return self.subject in {TOTAL, PER_GPU}
+
+    @property
+    def shown(self) -> float:
+        """Return the size that the line is about."""
+        return self.running if self.is_sum else self.change
 
 
 @dataclass(frozen=True)
@@ -74,7 +109,7 @@ class Outcome:
         steps: the chain, in the order taken.
     """
 
-    shape: Shape
+    shape: ModelShape
     gpus: int
     batch_size: int
     sequence_length: int
@@ -83,26 +118,43 @@ class Outcome:
 
     @property
     def saved_share(self) -> float:
-        """How much less a GPU holds after all steps than the total, as a share of it; never negative."""
+        """Return the share of the total that a GPU no longer holds after all steps."""
         return 1 - self.end.total / self.start.total if self.start.total else 0.0
 
     @property
     def end(self) -> Breakdown:
-        """The memory of one GPU when all steps are taken."""
+        """Return the memory of one GPU after all steps."""
         return self.after(None)
 
     def after(self, step: str | None) -> Breakdown:
-        """The memory of one GPU after a step, by its name; None: after the last.
+        """Return the memory of one GPU after the step of this name; None: after the last.
 
         Raises:
-            AnalysisError: the chain does not hold the step.
+            NoAnswerError: the chain does not hold the step.
         """
         if step is None:
             return self.steps[-1].after if self.steps else self.start
         for taken in self.steps:
             if taken.name == step:
                 return taken.after
-        raise AnalysisError(f"the step {step!r} is not taken; take it, or name another one")
+        raise NoAnswerError.because(f"the step {step!r} is not taken", "take it, or name another one")
+
+    def waterfall(self) -> list[Bar]:
+        """Return the lines from the first component to what one GPU holds."""
+        bars: list[Bar] = []
+        running, total = 0.0, self.start.total
+        for component in self.start.components:
+            running += component.size
+            share = component.size / total if total else 0.0
+            bars.append(Bar(component.label, component.key, component.size, running, share))
+        bars.append(Bar(N_("Total"), TOTAL, 0, total))
+        bars.extend(
+            Bar(step.label, step.name, -step.saved, step.after.total, step=step) for step in self.steps
+        )
+        if self.steps:
+            end = self.end.total
+            bars.append(Bar(N_("Per GPU"), PER_GPU, end - total, end, self.saved_share))
+        return bars
 
 
 def analyse(
@@ -114,10 +166,10 @@ def analyse(
     sequence_length: int | None = None,
     steps: Iterable[str] | None = None,
 ) -> Outcome:
-    """Components and chain for the model called ``name``.
+    """Compute components and chain of the model called ``name``.
 
     Args:
-        analysis: what is recorded.
+        analysis: the recorded analysis.
         name: a specification of the analysis or a model of the catalog.
         gpus: GPUs that share the model; None: as recorded for it.
         batch_size: sequences; None: as assumed.
@@ -125,7 +177,7 @@ def analyse(
         steps: names of the optimisations, in the order in which they are taken; None: all.
 
     Raises:
-        AnalysisError: the model or a step is not known.
+        NoAnswerError: the model or a step is not known.
     """
     assumed, shape = assumptions_of(analysis), find_shape(analysis, name)
     gpus, batch_size = gpus or shape.gpus, batch_size or assumed.batch_size
@@ -135,12 +187,13 @@ def analyse(
     for step_name in analysis.steps if steps is None else steps:
         step = analysis.steps.get(step_name)
         if step is None:
-            raise AnalysisError(f"there is no step {step_name!r}; {did_you_mean(step_name, analysis.steps)}")
+            hint = did_you_mean(step_name, analysis.steps)
+            raise NoAnswerError.because(f"there is no step {step_name!r}", hint)
         taken.append(_take(step, taken[-1].after if taken else start, gpus))
     return Outcome(shape, gpus, batch_size, sequence_length, start, tuple(taken))
 
 
-def _components(assumed: Assumptions, shape: Shape, batch: int, sequence: int) -> Iterable[Component]:
+def _components(assumed: Assumptions, shape: ModelShape, batch: int, sequence: int) -> Iterable[Component]:
     parameters = ("parameters", shape.parameters)
     moments = (assumed.optimizer_moments, "moments")
     tokens = (("batch", batch), ("sequence", sequence))
@@ -153,7 +206,7 @@ def _components(assumed: Assumptions, shape: Shape, batch: int, sequence: int) -
     yield _component(
         "activations", Category.ACTIVATIONS, (*tokens, hidden, layers), (assumed.activation_bytes, "bytes")
     )
-    # A key and a value for each.
+    # The factor 2: a key and a value.
     yield _component(
         "kv-cache",
         Category.ROLLOUT_ENGINE,
@@ -190,7 +243,7 @@ def _take(step: Step, before: Breakdown, gpus: int) -> StepTaken:
 
 
 def figure_size(breakdown: Breakdown, figure: str) -> float:
-    """Bytes of a component, of the states of the model together, or of everything."""
+    """Return the bytes of a component, of all model states, or of everything."""
     if figure == TOTAL:
         return breakdown.total
     return breakdown.of(STATE_COMPONENTS if figure == STATES else (figure,))

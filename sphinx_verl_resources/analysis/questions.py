@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ..catalog.models.analysis import Assumptions, Cause, Configuration, Remark, VerlState
     from ..catalog.models.config_key import ConfigKey
     from .analysis import Outcome
-    from .printed import Comparison
-    from .requirements import Verdict
+    from .original import Comparison
+    from .requirements import JudgedClaim
 
 
 class AnalysisQuery(Query[Answer]):
@@ -135,7 +135,7 @@ class Assumed(RecordsQuery["Assumptions"]):
 
     def answer(self, data: Dataset) -> Assumptions:
         """As recorded."""
-        from .shapes import assumptions_of
+        from .model_shape import assumptions_of
 
         return assumptions_of(data.analysis)
 
@@ -147,26 +147,26 @@ class AsPrinted(RecordsQuery["tuple[tuple[Comparison, ...], tuple[Cause, ...]]"]
     name: str
 
     def answer(self, data: Dataset) -> tuple[tuple[Comparison, ...], tuple[Cause, ...]]:
-        """See ``printed.compare``."""
-        from .printed import compare, printed_under
-        from .shapes import entry_of
+        """See ``original.compare``."""
+        from .model_shape import entry_of
+        from .original import analysis_behind, compare
 
         printed = entry_of(data.analysis, "printed", self.name)
-        found = compare(printed_under(data.analysis, printed), printed)
+        found = compare(analysis_behind(data.analysis, printed), printed)
         named = {code for item in found for code in (*item.causes, *item.carried)}
         return found, tuple(cause for code, cause in data.analysis.causes.items() if code in named)
 
 
 @dataclass(frozen=True)
-class Required(RecordsQuery["tuple[Verdict, ...]"]):
+class Required(RecordsQuery["tuple[JudgedClaim, ...]"]):
     """What the requirement lists claim about one model, judged."""
 
     name: str
 
-    def answer(self, data: Dataset) -> tuple[Verdict, ...]:
+    def answer(self, data: Dataset) -> tuple[JudgedClaim, ...]:
         """See ``requirements.judge``."""
+        from .model_shape import entry_of
         from .requirements import judge
-        from .shapes import entry_of
 
         return judge(data.analysis, entry_of(data.analysis, "requirements", self.name))
 
@@ -179,7 +179,7 @@ class Configured(RecordsQuery["tuple[Configuration, tuple[ConfigKey | None, ...]
 
     def answer(self, data: Dataset) -> tuple[Configuration, tuple[ConfigKey | None, ...]]:
         """The record, and an entry or None for each of its keys."""
-        from .shapes import entry_of
+        from .model_shape import entry_of
 
         record = entry_of(data.analysis, "configurations", self.name)
         return record, tuple(data.analysis.config_keys.get(key) for key in record.settings)

@@ -1,4 +1,4 @@
-"""How many GPUs a model needs by the analysis, beside what the requirement lists claim."""
+"""The number of GPUs that a model needs by the analysis, compared with the original requirement lists."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ..catalog.names import COMPONENTS
+from ..diagnostics import NoAnswerError
 from ..units import GB, MIB
 from .analysis import analyse
-from .shapes import AnalysisError, assumptions_of
+from .model_shape import assumptions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,31 +19,31 @@ if TYPE_CHECKING:
     from ..catalog.models.analysis import Claim, Requirement
 
 Judgement = Literal["holds", "too few", "more than needed", "never fits"]
-#: Ways to arrive at a number of GPUs. printed chain: with the figures as they were printed. doubled: twice
-#: what the lists call the minimum.
-Reading = Literal["chain", "printed chain", "pooled", "doubled"]
+#: Ways to arrive at a number of GPUs. original chain: the chain with the figures of the original document.
+#: doubled: twice what the lists call the minimum.
+Derivation = Literal["chain", "original chain", "pooled", "doubled"]
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One claim about one card. Sizes are bytes.
+class JudgedClaim:
+    """A claim about one GPU, and what follows from the analysis. Sizes are bytes.
 
     Attributes:
         level: minimum, recommended or optimal.
-        claim: the entry as printed.
-        unknown: cards it names that were never made.
-        count: the number of GPUs claimed.
-        gpu: name of the card.
+        claim: the entry of the original list.
+        unknown: GPUs in it that were never made.
+        count: the claimed number of GPUs.
+        gpu: name of the GPU.
         limit: the share of its memory to stay below.
-        per_gpu: memory of a GPU at the number claimed, with all steps.
+        per_gpu: memory of a GPU at the claimed number, with all steps.
         per_gpu_at_smallest: at the smallest number that is enough; None if there is none.
         per_gpu_below: at half of that; None if one GPU is enough.
         undivided: the part of it that more GPUs do not make smaller.
         smallest: the smallest power of two at which a GPU stays below the limit; None if there is none.
         pooled: the smallest power of two whose GPUs together could hold the total below the limit.
-        printed_chain: like ``smallest``, by the printed figures and the size the card is sold by; None if no
-            number is enough, or not all of them were printed.
-        minimum: the number of GPUs that the lists call the minimum with the same cards; None if they do not.
+        original_chain: like ``smallest``, by the original figures and the GPU's marketed size; None if no
+            number is enough, or a figure is missing.
+        minimum: the number of these GPUs that the lists call the minimum; None if they do not.
     """
 
     level: str
@@ -57,12 +58,12 @@ class Verdict:
     undivided: float
     smallest: int | None
     pooled: int
-    printed_chain: int | None
+    original_chain: int | None
     minimum: int | None
 
     @property
     def judgement(self) -> Judgement:
-        """Whether the claim is true by the chain of optimisations."""
+        """Compare the claim with the chain of optimisations."""
         if self.smallest is None:
             return "never fits"
         if self.per_gpu >= self.limit:
@@ -70,44 +71,43 @@ class Verdict:
         return "more than needed" if self.count > self.smallest else "holds"
 
     @property
-    def follows(self) -> tuple[Reading, ...]:
-        """The readings whose number of GPUs is the one claimed."""
-        readings: tuple[tuple[Reading, int | None], ...] = (
+    def follows(self) -> tuple[Derivation, ...]:
+        """Return the derivations that give the claimed number of GPUs."""
+        derivations: tuple[tuple[Derivation, int | None], ...] = (
             ("chain", self.smallest),
-            ("printed chain", self.printed_chain),
+            ("original chain", self.original_chain),
             ("pooled", self.pooled),
             ("doubled", 2 * self.minimum if self.minimum and self.level != "minimum" else None),
         )
-        return tuple(reading for reading, number in readings if number == self.count)
+        return tuple(name for name, number in derivations if number == self.count)
 
 
-def judge(analysis: Analysis, requirement: Requirement) -> tuple[Verdict, ...]:
-    """Each claim about a model, for each card that it names.
+def judge(analysis: Analysis, requirement: Requirement) -> tuple[JudgedClaim, ...]:
+    """Judge each claim about a model, for each GPU that it names.
 
     Raises:
-        AnalysisError: the model or a card is not known.
+        NoAnswerError: the model or a GPU is not known.
     """
     name = requirement.name
     minimum = {claim.gpus: claim.count for claim in requirement.claims if claim.level == "minimum"}
     return tuple(
-        verdict
+        judged
         for claim in requirement.claims
-        for verdict in _judge(analysis, name, claim, minimum.get(claim.gpus))
+        for judged in _judge(analysis, name, claim, minimum.get(claim.gpus))
     )
 
 
-def _judge(analysis: Analysis, name: str, claim: Claim, minimum: int | None) -> Iterator[Verdict]:
+def _judge(analysis: Analysis, name: str, claim: Claim, minimum: int | None) -> Iterator[JudgedClaim]:
     share = assumptions_of(analysis).memory_limit
     total = analyse(analysis, name).start.total
     for gpu_name in claim.gpus:
         gpu = analysis.gpus.get(gpu_name)
         if gpu is None:
-            raise AnalysisError(
-                f"the requirements of {name!r} name an unknown GPU {gpu_name!r}; add it to gpus.yaml"
-            )
+            message = f"the requirements of {name!r} name an unknown GPU {gpu_name!r}"
+            raise NoAnswerError.because(message, "add it to gpus.yaml")
         limit = share * gpu.memory_mib * MIB
         smallest = smallest_count(analysis, name, limit)
-        yield Verdict(
+        yield JudgedClaim(
             level=claim.level,
             claim=claim.text,
             unknown=claim.unknown,
@@ -120,7 +120,7 @@ def _judge(analysis: Analysis, name: str, claim: Claim, minimum: int | None) -> 
             undivided=undivided(analysis, name),
             smallest=smallest,
             pooled=power_of_two(total / limit),
-            printed_chain=printed_count(analysis, name, share * gpu.memory_gb * GB),
+            original_chain=original_count(analysis, name, share * gpu.memory_gb * GB),
             minimum=minimum,
         )
 
@@ -130,29 +130,29 @@ def _per_gpu(analysis: Analysis, name: str, gpus: int) -> float:
 
 
 def undivided(analysis: Analysis, name: str) -> float:
-    """Bytes per GPU that stay, however many GPUs there are, with all steps."""
+    """Return the bytes per GPU that more GPUs do not make smaller, with all steps."""
     end, divided = analyse(analysis, name).end, _divided(analysis)
     return end.of(component.key for component in end.components if component.key not in divided)
 
 
 def _divided(analysis: Analysis) -> set[str]:
-    """The components that the GPUs share."""
+    """Return the components that the GPUs share."""
     steps = (step for step in analysis.steps.values() if step.divide_by == "gpus")
     return {component for step in steps for component in step.components}
 
 
 def smallest_count(analysis: Analysis, name: str, limit: float) -> int | None:
-    """The smallest power of two of GPUs at which each stays below ``limit`` bytes, with all steps.
+    """Return the smallest power of two of GPUs at which each stays below ``limit`` bytes, with all steps.
 
-    None if no number is enough.
+    None: no number is enough.
     """
     return _smallest(lambda gpus: _per_gpu(analysis, name, gpus), limit)
 
 
-def printed_count(analysis: Analysis, name: str, limit: float) -> int | None:
-    """The same with the figures as they were printed; None, too, if not all of them were."""
-    printed = analysis.printed.get(name)
-    values = {item.figure: item.value * GB for item in printed.figures} if printed else {}
+def original_count(analysis: Analysis, name: str, limit: float) -> int | None:
+    """Return the same by the figures of the original document; None, too, if one of them is missing there."""
+    original = analysis.printed.get(name)
+    values = {item.figure: item.value * GB for item in original.figures} if original else {}
     values["overhead"] = assumptions_of(analysis).overhead_gb * GB
     shared, whole = 0.0, 0.0
     for component in COMPONENTS:
@@ -170,11 +170,11 @@ def printed_count(analysis: Analysis, name: str, limit: float) -> int | None:
 
 
 def _smallest(per_gpu: Callable[[int], float], limit: float) -> int | None:
-    """The smallest power of two for which ``per_gpu`` is below ``limit``; None if no cluster has as many."""
+    """Return the smallest power of two with ``per_gpu`` below ``limit``; None if no cluster has as many."""
     counts = (1 << exponent for exponent in range(21))
     return next((count for count in counts if per_gpu(count) < limit), None)
 
 
 def power_of_two(number: float) -> int:
-    """The smallest power of two that is at least ``number``, and at least 1."""
+    """Return the smallest power of two that is at least ``number``, and at least 1."""
     return 1 << max(0, math.ceil(number) - 1).bit_length()

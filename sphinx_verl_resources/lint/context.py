@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ..analysis.printed import analysis_problems
+from ..analysis.original import analysis_problems
 from ..catalog.analysis import load_analysis
 from ..catalog.cases import load_cases
 from ..catalog.files import EXCEPTIONS, bundled_directory, read_data_file, take_snapshot

@@ -148,7 +148,7 @@ class VerlDomain(Domain):
 
     def _problems(self, read: frozenset[str]) -> Iterator[Diagnostic]:
         """Yield the problems of the parts of the data that queries read beyond the catalog."""
-        from ..analysis.printed import analysis_problems
+        from ..analysis.original import analysis_problems
 
         yield from analysis_problems(self.records.analysis) if "analysis" in read else ()
         yield from self.records.accuracy_problems if "accuracy" in read else ()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..i18n import use_language
-from ..views.marks import verl_marks, verl_remarks
+from ..views.remarks import verl_remarks
+from ..views.table import verl_marks
 from .assets import add_static_path, link_script, link_style_sheet
 from .config import register_config
 from .directives.contribute import link_upstream

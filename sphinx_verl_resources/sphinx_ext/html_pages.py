@@ -157,11 +157,10 @@ def _visit_chart(self: HTML5Translator, node: verl_chart) -> None:
     if self.builder.name != "epub":
         self.body.append(self.starttag(node, "div", CLASS="docutils container"))
         self.body.append(f"{node['drawing'].svg(node['ids'][0])}</div>\n")
-    raise nodes.SkipNode
 
 
-def _leave_out(self: nodes.NodeVisitor, node: verl_chart) -> None:
-    raise nodes.SkipNode
+def _write_nothing(self: nodes.NodeVisitor, node: verl_chart) -> None:
+    """Leave a chart out; the table beside it has the same numbers."""
 
 
 def _closing(tag: str) -> Callable[[HTML5Translator, nodes.Element], None]:
@@ -178,7 +177,7 @@ def register_html(app: Sphinx) -> None:
     app.add_node(verl_scroll, html=(_visit_scroll, _closing("div")))
     app.add_node(verl_details, html=(_visit_details, _closing("details")))
     app.add_node(verl_summary, html=(_visit_summary, _closing("summary")))
-    left_out = (_leave_out, None)
-    app.add_node(verl_chart, html=(_visit_chart, None), latex=left_out, xml=left_out)
+    left_out = (_write_nothing, _write_nothing)
+    app.add_node(verl_chart, html=(_visit_chart, _write_nothing), latex=left_out, xml=left_out)
     for transform in (AccessibleTables, UnfoldDetails):
         app.add_post_transform(transform)

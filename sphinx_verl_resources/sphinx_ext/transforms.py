@@ -13,9 +13,8 @@ from ..catalog.names import row_id
 from ..diagnostics import Code
 from ..views.details import verl_details
 from ..views.drawing import verl_chart
-from ..views.marks import verl_marks, verl_remarks
-from ..views.remarks import Numbering
-from ..views.table import is_ours
+from ..views.remarks import Numbering, verl_remarks
+from ..views.table import is_ours, verl_marks
 from .directives.base import free_name, set_caption
 from .directives.runs import SECTION_SIZE, verl_runs
 from .domain import VerlDomain

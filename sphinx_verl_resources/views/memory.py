@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..analysis.waterfall import PER_GPU, waterfall
+from ..analysis.analysis import PER_GPU
 from ..catalog.fields import NOT_RECORDED
 from ..catalog.names import TOTAL
 from ..i18n import N_, _, plural
@@ -17,8 +17,7 @@ from .table import Cell, add_remarks, table_group
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..analysis.analysis import Outcome
-    from ..analysis.waterfall import Bar
+    from ..analysis.analysis import Bar, Outcome
     from ..breakdown import Breakdown, Component
 
 TABLE_CLASS = "verl-memory"
@@ -144,7 +143,7 @@ def _sum(breakdown: Breakdown) -> str:
 def waterfall_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]], *, with_gib: bool) -> nodes.tgroup:
     """The waterfall as a table, with running totals and what each step saved."""
     rows: list[list[Cell]] = []
-    for bar in waterfall(outcome):
+    for bar in outcome.waterfall():
         numbers = [_change(bar.change), gb_number(bar.running)]
         numbers += [gib_number(bar.running)] if with_gib else []
         cells = [Cell.of(bar_label(bar), marks.get(bar.subject, ())), *map(Cell.number, numbers)]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import _
-from .marks import verl_marks, verl_remarks
 from .runs import NOTES_CLASS
 from .sentences import recorded
 
@@ -20,6 +19,15 @@ if TYPE_CHECKING:
 
     from ..catalog.links import Links
     from ..catalog.models.analysis import Remark, Source, VerlState
+    from .table import verl_marks
+
+
+class verl_remarks(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
+    """A list that is numbered when the page is written: a heading, a paragraph per remark, a last paragraph.
+
+    Attributes:
+        remarks: names of the remarks, in the order of the paragraphs.
+    """
 
 
 def remark_list(

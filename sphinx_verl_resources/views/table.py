@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 from docutils.utils import column_width
 
-from .marks import verl_marks
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,6 +17,14 @@ MIN_WIDTH, MAX_WIDTH = 4, 60
 PATH_CLASS = "verl-path"
 #: A mark that has no number yet.
 MARK_WIDTH = len(" [00]")
+
+
+class verl_marks(nodes.Inline, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
+    """Marks of remarks that are numbered when the page is written.
+
+    Attributes:
+        remarks: names of the remarks that they lead to.
+    """
 
 
 @dataclass

@@ -14,7 +14,7 @@ from .memory import bar_label
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..analysis.waterfall import Bar
+    from ..analysis.analysis import Bar
 
 _CATEGORIES = {
     "parameters": Category.WEIGHTS,
@@ -50,7 +50,7 @@ class Line:
 
 
 def waterfall_chart(bars: Sequence[Bar], title: str) -> Drawing:
-    """The analysis of a model as a drawing; the numbers are those of its table."""
+    """Draw the analysis of a model, with the numbers of its table."""
     sized = _("{part} {size}")
     sizes = _("; ").join(sized.format(part=bar_label(found), size=_value(found)) for found in bars)
     lines = [_line(found) for found in bars]

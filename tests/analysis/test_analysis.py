@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.analysis.shapes import AnalysisError, find_shape
-from sphinx_verl_resources.analysis.waterfall import waterfall
+from sphinx_verl_resources.analysis.model_shape import find_shape
 from sphinx_verl_resources.catalog.names import SIZES
 from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.units import GB, gb
 from sphinx_verl_resources.views.memory import summary_rows, waterfall_rows
 
@@ -145,13 +145,13 @@ def test_models_go_by_many_names(analysis, name, parameters):
     ],
 )
 def test_unknown_models(analysis, name, message):
-    with pytest.raises(AnalysisError) as error:
+    with pytest.raises(NoAnswerError) as error:
         find_shape(analysis, name)
     assert message in str(error.value)
 
 
 def test_unknown_step(analysis):
-    with pytest.raises(AnalysisError, match="no step 'magic'"):
+    with pytest.raises(NoAnswerError, match="no step 'magic'"):
         analyse(analysis, "3B", steps=["magic"])
 
 
@@ -163,6 +163,6 @@ def test_nothing_at_all_can_be_shown(analysis):
     )
     outcome = analyse(replace(analysis, assumptions=assumed), "3B")
     assert outcome.start.total == outcome.end.total == outcome.saved_share == 0
-    assert [bar.share for bar in waterfall(outcome)] == [0.0] * 12
+    assert [bar.share for bar in outcome.waterfall()] == [0.0] * 12
     assert "0.0 % of the total" in waterfall_rows(outcome, {}, with_gib=True).astext()
     assert "0.0" in summary_rows([outcome], {}, with_gib=True).astext()

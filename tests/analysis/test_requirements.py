@@ -13,15 +13,15 @@ from sphinx_verl_resources.units import GB
 #: Level, card, GPUs claimed, by the chain, by the pool, by the printed chain, verdict, what gives the same number.
 EXPECTED = {
     "3B": [
-        ("minimum", "A100-40GB", 2, 2, 2, 2, "holds", "chain, printed chain, pooled"),
-        ("minimum", "RTX-4090", 4, 4, 4, 4, "holds", "chain, printed chain, pooled"),
+        ("minimum", "A100-40GB", 2, 2, 2, 2, "holds", "chain, original chain, pooled"),
+        ("minimum", "RTX-4090", 4, 4, 4, 4, "holds", "chain, original chain, pooled"),
         ("recommended", "A100-40GB", 4, 2, 2, 2, "more than needed", "doubled"),
         ("recommended", "RTX-4090", 8, 4, 4, 4, "more than needed", "doubled"),
         ("optimal", "A100-80GB", 8, 1, 1, 1, "more than needed", ""),
         ("optimal", "H100-80GB", 8, 1, 1, 1, "more than needed", ""),
     ],
     "8B": [
-        ("minimum", "A100-40GB", 4, 8, 4, 4, "too few", "printed chain, pooled"),
+        ("minimum", "A100-40GB", 4, 8, 4, 4, "too few", "original chain, pooled"),
         ("minimum", "RTX-4090", 8, None, 8, 32, "never fits", "pooled"),
         ("recommended", "A100-40GB", 8, 8, 4, 4, "holds", "chain, doubled"),
         ("recommended", "RTX-4090", 16, None, 8, 32, "never fits", "doubled"),
@@ -31,8 +31,8 @@ EXPECTED = {
     "32B": [
         ("minimum", "A100-80GB", 8, 16, 8, 16, "too few", "pooled"),
         ("minimum", "H100-80GB", 8, 16, 8, 16, "too few", "pooled"),
-        ("recommended", "A100-80GB", 16, 16, 8, 16, "holds", "chain, printed chain, doubled"),
-        ("recommended", "H100-80GB", 16, 16, 8, 16, "holds", "chain, printed chain, doubled"),
+        ("recommended", "A100-80GB", 16, 16, 8, 16, "holds", "chain, original chain, doubled"),
+        ("recommended", "H100-80GB", 16, 16, 8, 16, "holds", "chain, original chain, doubled"),
         ("optimal", "A100-80GB", 32, 16, 8, 16, "more than needed", ""),
         ("optimal", "H100-80GB", 32, 16, 8, 16, "more than needed", ""),
     ],
@@ -44,7 +44,7 @@ def test_verdicts(analysis, name):
     found = judge(analysis, analysis.requirements[name])
     assert [
         (
-            item.level, item.gpu, item.count, item.smallest, item.pooled, item.printed_chain, item.judgement,
+            item.level, item.gpu, item.count, item.smallest, item.pooled, item.original_chain, item.judgement,
             ", ".join(item.follows),
         )
         for item in found

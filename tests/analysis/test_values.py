@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.analysis.shapes import AnalysisError
 from sphinx_verl_resources.analysis.values import value_text
+from sphinx_verl_resources.diagnostics import NoAnswerError
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_value(analysis, text, value):
         ("8B, 16 GPUs, total", "the number of GPUs does not change 'total'"),
         ("8B, hidden size, in GiB", "'hidden size' is no size, so it has no unit"),
         ("8B, batch size", "'batch size' stands alone, without a model"),
-        ("8B, layers after FSDP", "there is no figure 'layers'; write a part"),
+        ("8B, layers after FSDP", "there is no figure 'layers after FSDP'; write a part"),
     ],
 )
 def test_errors(analysis, text, message):
-    with pytest.raises(AnalysisError) as error:
+    with pytest.raises(NoAnswerError) as error:
         value_text(analysis, text)
     assert message in str(error.value)

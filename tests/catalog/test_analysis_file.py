@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.analysis.printed import analysis_problems
+from sphinx_verl_resources.analysis.original import analysis_problems
 from sphinx_verl_resources.cli.data import load_all
 
 SPEC = "specifications:\n  - {name: 13B, parameters: 13000000000, hidden_size: 5120, layers: 40}\n"

@@ -7,7 +7,7 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from sphinx_verl_resources.analysis.waterfall import Bar
+from sphinx_verl_resources.analysis.analysis import Bar
 from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.catalog.models.run import Measured
 from sphinx_verl_resources.cli.data import load_paths, load_registries

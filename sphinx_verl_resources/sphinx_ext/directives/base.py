@@ -11,8 +11,7 @@ from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 from ...views.drawing import CHART_CLASS, verl_chart
-from ...views.marks import verl_marks
-from ...views.table import empty_table
+from ...views.table import empty_table, verl_marks
 from ..domain import VerlDomain
 from ..logs import log_at
 from ..queries import Extension

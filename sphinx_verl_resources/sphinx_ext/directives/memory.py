@@ -9,7 +9,6 @@ from sphinx.util.docutils import SphinxDirective
 
 from ...analysis.analysis import LIMITS
 from ...analysis.questions import Memory, Names, OwnModels, SharingSteps
-from ...analysis.waterfall import waterfall
 from ...catalog.names import ASSUMED_SUBJECTS, COMPONENTS, TOTAL
 from ...diagnostics import Code
 from ...i18n import _, plural
@@ -171,7 +170,7 @@ class ModelAnalysis(AnalysisDirective):
             elif piece == "formulas":
                 made[piece] = formula_list(outcome, {} if "table" in pieces else marks)
             elif piece == "chart":
-                made[piece] = self.chart(waterfall_chart(waterfall(outcome), _caption(outcome)), name)
+                made[piece] = self.chart(waterfall_chart(outcome.waterfall(), _caption(outcome)), name)
             else:
                 rows = waterfall_rows(outcome, marks, with_gib="gib" in self.options)
                 made[piece] = self.table(TABLE_CLASS, rows, _caption(outcome), with_options=True)

@@ -9,11 +9,11 @@ from docutils import nodes
 from ...analysis.questions import AsPrinted, Assumed, Names, Required
 from ...catalog.names import REQUIREMENTS
 from ...i18n import _
-from ...views.printed import (
-    PRINTED_CLASS,
+from ...views.original import (
+    ORIGINAL_CLASS,
     REQUIREMENTS_CLASS,
     cause_list,
-    printed_rows,
+    original_rows,
     requirement_legend,
     requirement_rows,
 )
@@ -47,8 +47,8 @@ class VerlPublished(AnalysisDirective):
         anchors = {code: target["ids"][0] for code, target in targets.items()}
         tables: list[nodes.Node] = [
             self.table(
-                PRINTED_CLASS,
-                printed_rows(found, anchors),
+                ORIGINAL_CLASS,
+                original_rows(found, anchors),
                 _("{model}, as printed").format(model=name),
                 with_options=False,
             )

@@ -1,4 +1,4 @@
-"""What was printed, beside what is computed: figures with causes, and requirement lists with verdicts."""
+"""The original document compared with computed figures: its figures with causes, its requirement lists."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .table import Cell, table_group
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..analysis.printed import Comparison
-    from ..analysis.requirements import Verdict
+    from ..analysis.original import Comparison
+    from ..analysis.requirements import JudgedClaim
     from ..catalog.models.analysis import Cause
 
-PRINTED_CLASS = "verl-published"
+ORIGINAL_CLASS = "verl-published"
 REQUIREMENTS_CLASS = "verl-requirements"
-#: How a reading of the requirement lists is called.
-READINGS = {
+#: The derivations of a number of GPUs.
+DERIVATIONS = {
     "chain": N_("the chain"),
-    "printed chain": N_("the printed chain"),
+    "original chain": N_("the printed chain"),
     "pooled": N_("the pool"),
     "doubled": N_("twice the minimum"),
 }
-#: What the requirement lists are called.
+#: The names of the requirement lists.
 _LEVELS = {"minimum": N_("minimum"), "recommended": N_("recommended"), "optimal": N_("optimal")}
 _JUDGEMENTS = {
     "holds": N_("holds"),
@@ -39,12 +39,12 @@ _JUDGEMENTS = {
 }
 
 
-def printed_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) -> nodes.tgroup:
-    """One figure a row.
+def original_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) -> nodes.tgroup:
+    """Make one row per figure.
 
     Args:
         comparisons: the figures.
-        anchors: where the page explains each cause, by its code.
+        anchors: the id of each cause's explanation on the page, by code.
     """
     rows = []
     for item in comparisons:
@@ -54,7 +54,7 @@ def printed_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) 
         rows.append([
             Cell.of(_figure(item)),
             Cell.number(gb_number(item.computed) if item.is_size else plain(round(item.computed))),
-            Cell.number(plain(item.as_printed)),
+            Cell.number(plain(item.original)),
             Cell.number("" if item.agrees else item.difference),
             Cell([(_word(item), None)], [*causes, *between, *carried]),
         ])  # fmt: skip
@@ -62,10 +62,10 @@ def printed_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) 
 
 
 def _figure(item: Comparison) -> str:
-    """What was printed, behind which step, and its unit."""
+    """Name the figure, the step before it, and its unit."""
     name = _(item.label)
     if item.step:
-        # As it stands inside a sentence; a word of capitals keeps them.
+        # Inside a sentence: a word in capitals keeps them.
         first = item.step[0].lower() if item.step[1:2].islower() else item.step[0]
         step = step_title(first + item.step[1:], item.gpus)
         name = _("{figure}, after {step}").format(figure=name, step=step)
@@ -81,7 +81,7 @@ def _word(item: Comparison) -> str:
 
 
 def cause_list(causes: Iterable[Cause], targets: Mapping[str, nodes.target]) -> nodes.definition_list:
-    """What each code means, behind its target, where links land."""
+    """Explain each code, with the target of the links to it."""
     items = nodes.definition_list(classes=[NOTES_CLASS, "simple"])
     for cause in causes:
         term = nodes.term("", "", targets[cause.name], nodes.Text(cause.name), translatable=0)
@@ -90,23 +90,23 @@ def cause_list(causes: Iterable[Cause], targets: Mapping[str, nodes.target]) -> 
     return items
 
 
-def requirement_rows(verdicts: Iterable[Verdict], marks: Sequence[str]) -> nodes.tgroup:
-    """One claim about one card a row; ``marks`` stand where the figures do."""
+def requirement_rows(claims: Iterable[JudgedClaim], marks: Sequence[str]) -> nodes.tgroup:
+    """Make one row per claim and GPU; ``marks`` go to the heading of the computed figures."""
     rows = []
-    for item in verdicts:
-        card = item.gpu
+    for item in claims:
+        gpu = item.gpu
         for unknown in item.unknown:
-            card = _("{card}; there is no {unknown}").format(card=card, unknown=unknown)
+            gpu = _("{card}; there is no {unknown}").format(card=gpu, unknown=unknown)
         rows.append([
             Cell.of(_(_LEVELS[item.level])),
             Cell.of(item.claim),
-            Cell.of(card),
+            Cell.of(gpu),
             Cell.number(gb_number(item.limit)),
             Cell.number(gb_number(item.per_gpu)),
             Cell.number(_("none") if item.smallest is None else plain(item.smallest)),
             Cell.number(plain(item.pooled)),
-            Cell([(_verdict(item), None)], strong=item.judgement in {"too few", "never fits"}),
-            Cell.of(listed([_(READINGS[reading]) for reading in item.follows]) or _("none of these")),
+            Cell([(_judgement(item), None)], strong=item.judgement in {"too few", "never fits"}),
+            Cell.of(listed([_(DERIVATIONS[name]) for name in item.follows]) or _("none of these")),
         ])  # fmt: skip
     headings: list[str | Cell] = [
         _("List"), _("Printed claim"), _("Card"), _("Limit (GB)"), Cell.of(_("Per GPU (GB)"), marks),
@@ -116,7 +116,7 @@ def requirement_rows(verdicts: Iterable[Verdict], marks: Sequence[str]) -> nodes
 
 
 def requirement_legend(share: float) -> nodes.paragraph:
-    """What the two ways of counting GPUs are."""
+    """Explain the ways of counting GPUs."""
     text = _(
         "The limit is {share} % of the memory that the card has. By the chain, a GPU with all steps taken "
         "must stay below it; by the pool, the total without any step is divided by it, as if every part "
@@ -127,8 +127,8 @@ def requirement_legend(share: float) -> nodes.paragraph:
     return nodes.paragraph("", text, classes=["verl-legend"])
 
 
-def _verdict(item: Verdict) -> str:
-    """The judgement and the figure that decides it."""
+def _judgement(item: JudgedClaim) -> str:
+    """Return the judgement, with the figure that decides it."""
     judgement = _(_JUDGEMENTS[item.judgement])
     if item.smallest is None:
         return _("{verdict}: {size} stay on each GPU").format(verdict=judgement, size=gb(item.undivided))

@@ -1,4 +1,4 @@
-"""The model that an analysis is about: found by name, as the few numbers that the formulas take."""
+"""The model that an analysis is about: found by name, as the few numbers that the formulas use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.names import fold, nearest_size
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, nearest
+from ..diagnostics import Code, NoAnswerError, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
@@ -15,22 +15,15 @@ if TYPE_CHECKING:
     from ..catalog.models.architecture import Architecture
 
 
-class AnalysisError(NoAnswerError):
-    """A question that the recorded analysis has no answer to; the text says what would have one."""
-
-    def __init__(self, message: str, code: Code = Code.directive) -> None:
-        super().__init__(Diagnostic(Location(""), code, message))
-
-
 @dataclass(frozen=True)
-class Shape:
-    """What the formulas know about a model. Counts, not bytes.
+class ModelShape:
+    """The numbers of a model that the formulas use. Counts, not bytes.
 
     Attributes:
         name: as pages show it.
         checkpoint: the Hugging Face name of the model whose shape it is; empty for one given by numbers.
         attention_heads: 0 where none are recorded; no formula uses them, nor the vocabulary.
-        gpus: the number of GPUs to share the model where nobody asks for another.
+        gpus: the default number of GPUs that share the model.
     """
 
     name: str
@@ -45,75 +38,76 @@ class Shape:
 
     @property
     def hidden_size_share(self) -> float:
-        """The hidden size as a share of what the stated rule gives."""
+        """Return the hidden size as a share of what the stated rule gives."""
         return self.hidden_size / self.stated_hidden_size
 
     @property
     def implied_parameters(self) -> int:
-        """Parameters of the layers by their shape: attention, and a feed-forward part of three matrices."""
+        """Return the parameters of all layers: attention, and a feed-forward part of three matrices."""
         return self.layers * self.hidden_size * (4 * self.hidden_size + 3 * self.ffn_dimension)
 
     @property
     def stated_hidden_size(self) -> float:
-        """The hidden size by the rule that the analysis states and does not keep to."""
+        """Return the hidden size by the rule that the analysis states and does not keep to."""
         return math.sqrt(self.parameters / (12 * self.layers))
 
 
 def assumptions_of(analysis: Analysis) -> Assumptions:
-    """What every figure assumes.
+    """Return the assumptions of every figure.
 
     Raises:
-        AnalysisError: one of them is recorded nowhere.
+        NoAnswerError: one of them is recorded nowhere.
     """
     if analysis.assumptions is None:
-        raise AnalysisError("an assumption is missing in analysis.yaml; the build log says which")
+        raise NoAnswerError.because("an assumption is missing in analysis.yaml", "the build log says which")
     return analysis.assumptions
 
 
-def find_shape(analysis: Analysis, name: str) -> Shape:
-    """The model called ``name``: a specification of the analysis, a checkpoint, or its short name.
+def find_shape(analysis: Analysis, name: str) -> ModelShape:
+    """Find a specification of the analysis, or a checkpoint by its full or short name.
 
     Raises:
-        AnalysisError: there is none.
+        NoAnswerError: there is none.
     """
     assumed = assumptions_of(analysis)
     for spec in analysis.specifications.values():
         if spec.name.casefold() == name.casefold():
             return _of_specification(analysis, spec, assumed)
-    found = analysis.architectures.get(name)
-    for entry in analysis.architectures:
-        found = found or (entry if fold(name) in {fold(entry.name), fold(entry.hf_id)} else None)
-    if found is None:
+    entry = analysis.architectures.get(name) or next(
+        (entry for entry in analysis.architectures if fold(name) in {fold(entry.name), fold(entry.hf_id)}),
+        None,
+    )
+    if entry is None:
         code = Code.unknown_model if "/" in name else Code.unknown_size
-        raise AnalysisError(f"there is no model {name!r}; {_hint(analysis, name)}", code)
-    return _of_architecture(found, name if name in found.lookup_names else found.name, assumed.gpus)
+        raise NoAnswerError.because(f"there is no model {name!r}", _hint(analysis, name), code=code)
+    return _of_architecture(entry, name if name in entry.lookup_names else entry.name, assumed.gpus)
 
 
 def entry_of(analysis: Analysis, section: str, name: str) -> Any:
-    """The entry of a section that is called ``name``, whatever the case.
+    """Return the entry of a section by its name, in any case of letters.
 
     Raises:
-        AnalysisError: there is none.
+        NoAnswerError: there is none.
     """
     entries = getattr(analysis, section)
     for known, entry in entries.items():
         if known.casefold() == name.casefold():
             return entry
-    message = f"nothing is recorded under {section!r} for {name!r}; {did_you_mean(name, entries)}"
-    raise AnalysisError(message, Code.unknown_size)
+    message = f"nothing is recorded under {section!r} for {name!r}"
+    raise NoAnswerError.because(message, did_you_mean(name, entries), code=Code.unknown_size)
 
 
-def _of_specification(analysis: Analysis, spec: Specification, assumed: Assumptions) -> Shape:
+def _of_specification(analysis: Analysis, spec: Specification, assumed: Assumptions) -> ModelShape:
     gpus = spec.gpus or assumed.gpus
     if spec.model:
         entry = analysis.architectures.get(spec.model)
         if entry is None:
-            raise AnalysisError(
-                f"{spec.name} stands for {spec.model!r}, which is not in architectures.yaml; add it"
+            raise NoAnswerError.because(
+                f"{spec.name} stands for {spec.model!r}, which is not in architectures.yaml", "add it"
             )
         return _of_architecture(entry, spec.name, gpus, spec.model)
     hidden_size = spec.hidden_size or 0
-    return Shape(
+    return ModelShape(
         name=spec.name,
         checkpoint="",
         parameters=spec.parameters or 0,
@@ -126,8 +120,8 @@ def _of_specification(analysis: Analysis, spec: Specification, assumed: Assumpti
     )
 
 
-def _of_architecture(entry: Architecture, name: str, gpus: int, checkpoint: str = "") -> Shape:
-    return Shape(
+def _of_architecture(entry: Architecture, name: str, gpus: int, checkpoint: str = "") -> ModelShape:
+    return ModelShape(
         name=name,
         checkpoint=checkpoint or entry.hf_id,
         parameters=entry.parameters,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.analysis.printed import analysis_problems, compare
+from sphinx_verl_resources.analysis.original import analysis_problems, compare
 from sphinx_verl_resources.catalog.names import figure_parts
 from sphinx_verl_resources.units import GB
 
@@ -49,7 +49,7 @@ def test_every_figure(analysis, name):
     found = compare(analysis, printed)
     assert [
         (
-            round(item.computed / (GB if item.is_size else 1), 4), item.as_printed,
+            round(item.computed / (GB if item.is_size else 1), 4), item.original,
             float(item.difference.replace(" %", "").replace("−", "-")), " ".join(item.causes), " ".join(item.carried),
         )
         for item in found

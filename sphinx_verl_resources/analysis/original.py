@@ -1,0 +1,161 @@
+"""The figures of the original document, compared with what its formulas give."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..catalog.names import SHAPE_FIGURES, STATES, TOTAL, figure_parts
+from ..catalog.validation import problem_at
+from ..diagnostics import Code, NoAnswerError, Severity, counted, did_you_mean
+from ..i18n import N_
+from ..units import GB, gb, percent, plain
+from .analysis import LABELS, analyse, figure_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..catalog.analysis import Analysis, Part
+    from ..catalog.models.analysis import Printed, PrintedFigure
+    from ..diagnostics import Diagnostic
+    from .analysis import Outcome
+
+#: The original figures have one decimal: a difference of half a unit of the last digit is rounding.
+ROUNDING = 0.05
+_LABELS = {
+    **LABELS,
+    STATES: N_("Model states"),
+    TOTAL: N_("Total"),
+    "hidden-size": N_("Hidden size"),
+    "ffn-dimension": N_("FFN dimension"),
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One original figure and the computed one.
+
+    Attributes:
+        step: label of the step that comes before it; empty for a figure before all steps.
+        gpus: the number of GPUs, if the step shares something among them.
+        label: its name for people.
+        is_size: whether it is a size, and not a count.
+        computed: by the formula, not rounded; bytes if it is a size.
+        original: the number in the document; GB if it is a size.
+        causes: codes of the causes that are in the figure itself.
+        carried: codes of the causes that other figures bring in.
+    """
+
+    step: str
+    gpus: int | None
+    label: str
+    is_size: bool
+    computed: float
+    original: float
+    causes: tuple[str, ...]
+    carried: tuple[str, ...]
+
+    @property
+    def _in_computed_unit(self) -> float:
+        return self.original * GB if self.is_size else self.original
+
+    @property
+    def difference(self) -> str:
+        """Return original against computed, in per cent; empty if the computed figure is zero."""
+        return percent(self._in_computed_unit / self.computed - 1) if self.computed else ""
+
+    @property
+    def agrees(self) -> bool:
+        """Return whether rounding explains the difference."""
+        rounding = ROUNDING * GB if self.is_size else 0.5
+        return abs(self._in_computed_unit - self.computed) <= rounding * (1 + 1e-9)
+
+    @property
+    def is_explained(self) -> bool:
+        """Return whether there is nothing to explain, or a cause is recorded."""
+        return self.agrees or bool(self.causes or self.carried)
+
+
+def analysis_behind(analysis: Analysis, original: Printed) -> Analysis:
+    """Return the analysis up to and including the file that holds the original figures.
+
+    A later file that assumes another batch size does not contradict these figures.
+    """
+    states = (part.analysis for part in analysis.parts if original in part.entries["printed"])
+    return next(states, analysis)
+
+
+def compare(analysis: Analysis, original: Printed) -> tuple[Comparison, ...]:
+    """Compare each original figure of a model, in the order of the record.
+
+    Raises:
+        NoAnswerError: the model, a step or a figure is not known.
+    """
+    outcome = analyse(analysis, original.name)
+    return tuple(_compare(outcome, item) for item in original.figures)
+
+
+def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
+    step, name = figure_parts(item.figure)
+    if name not in _LABELS or (step is not None and name in SHAPE_FIGURES):
+        hint = did_you_mean(item.figure, _LABELS)
+        raise NoAnswerError.because(f"there is no figure {item.figure!r}", hint)
+    taken = next((taken for taken in outcome.steps if taken.name == step), None)
+    if name == "hidden-size":
+        computed, is_size = outcome.shape.stated_hidden_size, False
+    elif name == "ffn-dimension":
+        computed, is_size = float(outcome.shape.ffn_dimension), False
+    else:
+        breakdown = outcome.start if step is None else outcome.after(step)
+        computed, is_size = figure_size(breakdown, name), True
+    return Comparison(
+        taken.label if taken else "",
+        taken.gpus if taken else None,
+        _LABELS[name],
+        is_size,
+        computed,
+        item.value,
+        item.causes,
+        item.carried,
+    )
+
+
+def analysis_problems(analysis: Analysis) -> tuple[Diagnostic, ...]:
+    """Return every problem of the record: those found while reading, and those that computing shows."""
+    problems = (*analysis.diagnostics, *_original_problems(analysis))
+    return tuple(sorted(problems, key=lambda problem: problem.sort_key))
+
+
+def _original_problems(analysis: Analysis) -> Iterator[Diagnostic]:
+    """Yield differences without a cause, and causes without a difference."""
+    for part in analysis.parts:
+        for index, original in enumerate(part.entries["printed"]):
+            if original is None:
+                continue
+            for number, item in enumerate(original.figures):
+                # Unknown names are problems of their own.
+                with suppress(NoAnswerError):
+                    comparison = _compare(analyse(part.analysis, original.name), item)
+                    loc = ("printed", index, "figures", number)
+                    yield from _problem(part, original.name, loc, comparison)
+
+
+def _problem(part: Part, name: str, loc: tuple[str | int, ...], item: Comparison) -> Iterator[Diagnostic]:
+    gpus = f" over {counted(item.gpus, 'GPU')}" if item.gpus else ""
+    figure = f"{item.label} of {name}" + (f" after {item.step}{gpus}" if item.step else "")
+    if not item.is_explained:
+        unit = " GB" if item.is_size else ""
+        computed = gb(item.computed) if item.is_size else plain(round(item.computed))
+        message = (
+            f"{figure}: {plain(item.original)}{unit} printed, {computed} by the formula "
+            f"({item.difference or 'nothing to compare with'}), and no cause is recorded"
+        )
+        hint = "correct the figure, or record the cause under 'causes' or 'carried'"
+        code = Code.unexplained_difference
+    elif item.agrees and (item.causes or item.carried):
+        message = f"{figure}: the printed figure agrees with the formula, but a cause is recorded"
+        hint, code = "remove 'causes' and 'carried'", Code.stale_cause
+    else:
+        return
+    yield problem_at(part.file, part.document, loc, code, message, hint, severity=Severity.WARNING)
