@@ -9,7 +9,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx_verl_resources.catalog.files import MAX_FILES, MAX_TOTAL
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, MAX_DEPTH, MAX_ITEMS, MAX_PROBLEMS
 from sphinx_verl_resources.diagnostics import MAX_MESSAGE
-from sphinx_verl_resources.settings.launch_script import MAX_LENGTH
+from sphinx_verl_resources.settings.read import MAX_LENGTH
 from sphinx_verl_resources.settings.shell import MAX_DEPTH as MAX_CALLS
 from sphinx_verl_resources.settings.variables import MAX_TOTAL as MAX_EXPANSION
 from sphinx_verl_resources.settings.variables import MAX_VALUE

@@ -24,7 +24,7 @@ from ..intake.draft import TODO, draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK
 from ..intake.sources import Sources, UserInput
-from ..settings.launch_script import read_script
+from ..settings.read import read_script
 from ..settings.unread import unread_settings
 from .ask import NoAnswerError, ask_for_run
 from .data import default_paths, facts_of, holds_data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..diagnostics import Code
@@ -18,8 +17,9 @@ if TYPE_CHECKING:
 #: Levels of lists and mappings inside a value.
 MAX_DEPTH = 20
 
-_OVERRIDE = re.compile(
-    r"(?P<sign>\+\+|\+|~)?(?P<key>[^\W\d][\w-]*(?:[./@][\w-]+)*)(?:=(?P<value>.*))?\Z", re.DOTALL
+#: ``key=value`` with ``+`` or ``++`` in front, or ``~key``.
+OVERRIDE = re.compile(
+    r"(?:\+{1,2}|(?P<deletes>~))?(?P<key>[^\W\d][\w-]*(?:[./@][\w-]+)*)(?:=(?P<value>.*))?", re.DOTALL
 )
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _INTEGER = re.compile(r"[+-]?(?:0|[1-9](?:_?[0-9]){0,30})\Z")
@@ -27,15 +27,6 @@ _FLOAT = re.compile(
     r"[+-]?(?:[0-9]{1,40}\.[0-9]{0,40}|\.[0-9]{1,40}|[0-9]{1,40}(?=[eE]))(?:[eE][+-]?[0-9]{1,4})?\Z"
 )
 _WORDS = {"null": None, "true": True, "false": False}
-
-
-@dataclass(frozen=True)
-class Override:
-    """One override; ``value`` is None if there is no equals sign."""
-
-    key: str
-    value: str | None
-    deletes: bool = False
 
 
 def read_overrides(words: Iterable[str], place: Location) -> SettingsText:
@@ -60,45 +51,30 @@ def read_overrides(words: Iterable[str], place: Location) -> SettingsText:
 
 
 def add_override(collector: Collector, word: str, place: Location) -> None:
-    """Note what one word sets, or what is wrong with it."""
-    override = parse_override(word)
-    if override is None or (override.value is None and not override.deletes):
+    """Note the setting of one word, or what is wrong with it."""
+    override = OVERRIDE.fullmatch(word)
+    if override is None or (override["value"] is None and not override["deletes"]):
         hint = "write key=value, for example data.train_batch_size=256"
         if not word.strip():
             hint = "a blank behind a backslash ends the line: delete the blank"
         collector.fail(place, Code.wrong_value, f"{word[:80]!r} is not a setting", hint)
         return
-    if override.key.startswith("hydra."):  # Where Hydra writes its logs, and the like.
-        return
-    if override.deletes or override.value is None:
-        collector.add(override.key, None, place)
+    key, text = override["key"], override["value"]
+    if key.startswith("hydra."):  # Where Hydra writes its logs, and the like.
         return
     try:
-        value = parse_value(override.value)
+        value = None if override["deletes"] else parse_value(text)
     except ValueError as error:
-        message = f"{override.key}: the value {override.value[:80]!r} cannot be read: {error}"
+        message = f"{key}: the value {text[:80]!r} cannot be read: {error}"
         hint = "close each bracket and quote, and put text that holds them in quotes"
         collector.fail(place, Code.wrong_value, message, hint)
         return
-    if isinstance(value, dict):
-        for key, leaf in leaves(value, override.key):
-            collector.add(key, leaf, place)
-    else:
-        collector.add(override.key, value, place)
-
-
-def parse_override(word: str) -> Override | None:
-    """The parts of one override; None if the word is none.
-
-    >>> parse_override("++trainer.nnodes=2")
-    Override(key='trainer.nnodes', value='2', deletes=False)
-    """
-    match = _OVERRIDE.match(word)
-    return Override(match["key"], match["value"], match["sign"] == "~") if match else None
+    for name, leaf in leaves(value, key) if isinstance(value, dict) else [(key, value)]:
+        collector.add(name, leaf, place)
 
 
 def parse_value(text: str) -> Any:
-    """The value that Hydra makes of ``text``: a scalar, a tuple or a dict.
+    """Return the value that Hydra makes of ``text``: a scalar, a tuple or a dict.
 
     Raises:
         ValueError: a bracket or quote is not closed, or something stands behind it.
@@ -116,15 +92,13 @@ def parse_value(text: str) -> Any:
 
 
 def _element(text: str, start: int, stops: str, depth: int) -> tuple[Any, int]:
-    """The value that begins at ``start``, and where it ends; unquoted text ends at one of ``stops``."""
+    """Read the value at ``start``; return it and where it ends. Unquoted text ends at one of ``stops``."""
     if depth > MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
     start = _skip_blanks(text, start)
     opening = text[start : start + 1]
-    if opening == "[":
-        return _list(text, start + 1, depth)
-    if opening == "{":
-        return _mapping(text, start + 1, depth)
+    if opening in {"[", "{"}:
+        return _items(text, start, depth)
     if opening in {"'", '"'}:
         quoted = _QUOTED.match(text, start) or _unclosed(opening)
         return quoted[0][1:-1].replace(f"\\{opening}", opening), _skip_blanks(text, quoted.end())
@@ -136,38 +110,30 @@ def _element(text: str, start: int, stops: str, depth: int) -> tuple[Any, int]:
     return _scalar(text[start:end].strip()), end
 
 
-def _list(text: str, start: int, depth: int) -> tuple[tuple[Any, ...], int]:
+def _items(text: str, start: int, depth: int) -> tuple[tuple[Any, ...] | dict[str, Any], int]:
+    """Read a list or a mapping that begins at ``start``; return it and where it ends."""
+    is_list = text[start] == "["
+    closing = "]" if is_list else "}"
     items: list[Any] = []
-    at = _skip_blanks(text, start)
-    while text[at : at + 1] != "]":
-        item, at = _element(text, at, ",]", depth + 1)
+    keys: list[str] = []
+    at = _skip_blanks(text, start + 1)
+    while text[at : at + 1] != closing:
+        if not is_list:
+            key, at = _element(text, at, ":,}", MAX_DEPTH)
+            if text[at : at + 1] != ":":
+                raise ValueError("a key in braces has no colon behind it")
+            keys.append(str(key))
+            at += 1
+        item, at = _element(text, at, f",{closing}", depth + 1)
         items.append(item)
-        at = _next_item(text, at, "[", "]")
-    return tuple(items), _skip_blanks(text, at + 1)
-
-
-def _mapping(text: str, start: int, depth: int) -> tuple[dict[str, Any], int]:
-    items: dict[str, Any] = {}
-    at = _skip_blanks(text, start)
-    while text[at : at + 1] != "}":
-        key, at = _element(text, at, ":,}", MAX_DEPTH)
-        if text[at : at + 1] != ":":
-            raise ValueError("a key in braces has no colon behind it")
-        items[str(key)], at = _element(text, at + 1, ",}", depth + 1)
-        at = _next_item(text, at, "{", "}")
-    return items, _skip_blanks(text, at + 1)
-
-
-def _next_item(text: str, at: int, opening: str, closing: str) -> int:
-    """The place behind a comma, or that of the closing bracket."""
-    found = text[at : at + 1]
-    if found == ",":
-        return _skip_blanks(text, at + 1)
-    if found == closing:
-        return at
-    if not found:
-        _unclosed(opening)
-    raise ValueError(f"a comma is missing before {text[at : at + 20]!r}")
+        if at >= len(text):
+            _unclosed(text[start])
+        if text[at] == ",":
+            at = _skip_blanks(text, at + 1)
+        elif text[at] != closing:
+            raise ValueError(f"a comma is missing before {text[at : at + 20]!r}")
+    value = tuple(items) if is_list else dict(zip(keys, items, strict=True))
+    return value, _skip_blanks(text, at + 1)
 
 
 def _unclosed(opening: str) -> NoReturn:
@@ -181,7 +147,7 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def _scalar(text: str) -> Any:
-    """Plain text as a number, truth value, null, or itself; infinities stay text, which no setting means."""
+    """Read plain text as a number, truth value or null; any other text, infinities too, stays text."""
     if _INTEGER.match(text):
         return int(text)
     if _FLOAT.match(text):

@@ -1,4 +1,4 @@
-"""What a text says of verl's settings: values, places, and what cannot be known."""
+"""Settings as one text gives them: values, places, and what cannot be known."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.yaml_data import MAX_PROBLEMS
 from ..diagnostics import Code, Diagnostic, Location, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+#: Problems that are listed of one text.
+MAX_PROBLEMS = 50
 
 #: OmegaConf's way to say that a value is that of another key.
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
@@ -23,10 +25,10 @@ class SettingsText:
     """Settings as one text gives them, under verl's dotted keys.
 
     Attributes:
-        values: what is known: true or false, numbers, text, None, or a tuple of these. The later of two wins.
-        places: where each value of ``values`` and ``unresolved`` stands: its key.
+        values: known values: true or false, numbers, text, None, or a tuple of these. The later of two wins.
+        places: the place of each key of ``values`` and ``unresolved``.
         config_name: the configuration that the command asks for, without ``.yaml``; None if it names none.
-        unresolved: keys whose value the text does not tell, with what stands there; not in ``values``.
+        unresolved: keys whose value the text does not tell, with the text there; not in ``values``.
         problems: everything found wrong, and a warning for each value that is not known.
 
     >>> SettingsText({"trainer.nnodes": 1}, {"trainer.nnodes": Location("run.sh", 3, 5)}).values
@@ -45,10 +47,10 @@ class Collector:
 
     def __init__(self) -> None:
         self.config_name: str | None = None
+        self.problems: list[Diagnostic] = []
         self._values: dict[str, Any] = {}
         self._places: dict[str, Location] = {}
         self._unresolved: dict[str, str] = {}
-        self._problems: list[Diagnostic] = []
 
     def add(self, key: str, value: Any, place: Location) -> None:
         """Note a value; text that refers to another key is looked up at the end."""
@@ -59,26 +61,26 @@ class Collector:
         self._values[key] = value
 
     def leave_open(self, key: str, text: str, reason: str, place: Location) -> None:
-        """Note a key whose value is not known: what stands there, and why that says nothing."""
+        """Note a key whose value is not known: the text that stands there, and why that says nothing."""
         self._forget(key, place)
         self._unresolved[key] = text
         self.warn(place, Code.unresolved, f"the value of {key} is not known: {reason}", "write the value out")
 
-    def warn(self, place: Location, code: Code, message: str, remedy: str = "") -> None:
-        """Report what the settings can still be used with."""
-        self._problems.append(Diagnostic(place, code, message, remedy, Severity.WARNING))
+    def fail(self, place: Location, code: Code, message: str, remedy: str) -> None:
+        """Report an error."""
+        self.problems.append(Diagnostic(place, code, message, remedy))
 
-    def fail(self, place: Location, code: Code, message: str, remedy: str = "") -> None:
-        """Report what has to be mended."""
-        self._problems.append(Diagnostic(place, code, message, remedy))
+    def warn(self, place: Location, code: Code, message: str, remedy: str) -> None:
+        """Report a problem that leaves the settings usable."""
+        self.problems.append(Diagnostic(place, code, message, remedy, Severity.WARNING))
 
     def result(self) -> SettingsText:
-        """Everything noted so far."""
+        """Return everything noted so far."""
         for key, value in list(self._values.items()):
             if isinstance(value, str) and "${" in value:
                 self._follow(key, value)
         return SettingsText(
-            self._values, self._places, self.config_name, self._unresolved, _in_order(self._problems)
+            self._values, self._places, self.config_name, self._unresolved, _in_order(self.problems)
         )
 
     def _forget(self, key: str, place: Location) -> None:
@@ -107,24 +109,11 @@ class Collector:
             self._values[key] = value
 
 
-def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping under dotted keys; keys may hold dots already, and the later of two wins.
-
-    An empty mapping sets nothing.
-
-    >>> flatten({"data": {"train_batch_size": 64}, "trainer.nnodes": 2})
-    {'data.train_batch_size': 64, 'trainer.nnodes': 2}
-    >>> flatten({"optim": {"betas": [0.9, 0.95]}}, "actor")
-    {'actor.optim.betas': (0.9, 0.95)}
-    """
-    return dict(leaves(mapping, prefix))
-
-
 def leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a nested mapping in their order, a key that stands there twice included.
+    """Yield the values of a nested mapping under dotted keys in their order; a key may come twice.
 
-    >>> list(leaves({"a": {"b": 1}, "a.b": 2}))
-    [('a.b', 1), ('a.b', 2)]
+    >>> list(leaves({"a": {"b": 1}, "a.b": [2, 3]}))
+    [('a.b', 1), ('a.b', (2, 3))]
     """
     for name, value in mapping.items():
         if isinstance(value, dict):
@@ -134,7 +123,7 @@ def leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def dotted(prefix: str, name: str) -> str:
-    """A key below another one, or at the top.
+    """Return a key below another one, or at the top.
 
     >>> dotted("data", "train_batch_size"), dotted("", "model_engine")
     ('data.train_batch_size', 'model_engine')
@@ -143,7 +132,7 @@ def dotted(prefix: str, name: str) -> str:
 
 
 def _in_order(problems: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """By place; of very many, errors rather than warnings are kept."""
+    """Sort by place; of very many, keep errors rather than warnings."""
     by_weight = sorted(problems, key=lambda problem: problem.severity is Severity.WARNING)
     kept, rest = by_weight[:MAX_PROBLEMS], by_weight[MAX_PROBLEMS:]
     if rest:

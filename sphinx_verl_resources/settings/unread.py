@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..catalog.yaml_data import MAX_PROBLEMS
 from ..diagnostics import Code, Diagnostic, Location, Severity
+from .result import MAX_PROBLEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ def unread_settings(text: str, read: SettingsText, shown: str) -> list[Diagnosti
         read: what was read of it.
         shown: its name in messages.
 
-    >>> from .launch_script import read_script
+    >>> from .read import read_script
     >>> script = "python3 -m verl.trainer.main_ppo trainer.nnodes=2\npython3 x.py trainer.nnodes=4 # a.b=1\n"
     >>> [str(found.place) for found in unread_settings(script, read_script(script, "run.sh"), "run.sh")]
     ['run.sh:2:14']

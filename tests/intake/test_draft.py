@@ -22,7 +22,7 @@ from sphinx_verl_resources.intake.log import read_log
 from sphinx_verl_resources.intake.model_names import recorded_models
 from sphinx_verl_resources.intake.sources import Sources, UserInput
 from sphinx_verl_resources.intake.tasks import task_of
-from sphinx_verl_resources.settings.launch_script import read_script
+from sphinx_verl_resources.settings.read import read_script
 
 TODAY = date(2026, 11, 22)
 FACTS = load_registries([])

@@ -12,15 +12,16 @@ from sphinx_verl_resources import settings as package
 from sphinx_verl_resources.diagnostics import Location, Severity
 from sphinx_verl_resources.settings.overrides import parse_value, read_overrides
 from sphinx_verl_resources.settings.read import read_settings
-from sphinx_verl_resources.settings.result import flatten
 from sphinx_verl_resources.settings.yaml_text import read_yaml_settings
 
 HERE = Location("here", 1, 1)
 
 
-@pytest.mark.parametrize("module", [module.name for module in pkgutil.iter_modules(package.__path__)])
+@pytest.mark.parametrize(
+    "module", [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+)
 def test_doctests(module):
-    found = doctest.testmod(importlib.import_module(f"{package.__name__}.{module}"))
+    found = doctest.testmod(importlib.import_module(module))
     assert found.failed == 0
 
 
@@ -122,12 +123,6 @@ def test_references_to_other_keys():
         "g.h": "${no.such}", "i.j": "${oc.env:HOME}/x", "k": "${l}", "l": "${k}",
     }  # fmt: skip
     assert {problem.code.name for problem in found.problems} == {"unresolved"}
-
-
-def test_flatten():
-    nested = {"a": {"b": 1, "c": {"d": [1, 2]}}, "a.b": 2, "e": {}, "f": None}
-    assert flatten(nested) == {"a.b": 2, "a.c.d": (1, 2), "f": None}
-    assert flatten({"a": 1}, "x.y") == {"x.y.a": 1}
 
 
 def test_yaml():

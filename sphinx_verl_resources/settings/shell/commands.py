@@ -1,4 +1,4 @@
-"""Commands of a shell script: from text to a tree, whatever stands in the text."""
+"""Commands of a shell script: from any text to a tree."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from .syntax import (
+    Apart,
     Assignment,
     Calculation,
     Case,
@@ -13,19 +14,19 @@ from .syntax import (
     Function,
     Group,
     If,
-    Literal,
     Loop,
     Negated,
-    Opaque,
-    Pipeline,
+    Part,
     Simple,
     TooMuchError,
+    Unknown,
     Word,
 )
 from .words import Scanner
 
 if TYPE_CHECKING:
-    from .syntax import Body, Node, Part, SyntaxProblem
+    from ...diagnostics import Diagnostic
+    from .syntax import Body, Node, Source
 
 #: Commands that take assignments as their arguments.
 DECLARING = frozenset({"export", "local", "declare", "typeset", "readonly"})
@@ -37,6 +38,7 @@ _RESERVED = re.compile(
 )
 #: What closes something, and can therefore begin no command.
 _ENDS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;", ";&", ";;&"})
+_COMPOUND = frozenset({"if", "for", "select", "while", "until", "case", "{", "("})
 _FUNCTION = re.compile(r"(?:function[ \t]+)?(?P<name>[A-Za-z_][\w.:-]*)[ \t]*\([ \t]*\)")
 _FUNCTION_WORD = re.compile(r"function[ \t]+(?P<name>[A-Za-z_][\w.:-]*)")
 _LOOP_NAME = re.compile(r"[ \t]*(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\s+in(?![^\s;]))?")
@@ -50,17 +52,18 @@ _TEST_OPERATOR = re.compile(r"[()<>&|]{1,2}")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
 
 
-def parse(text: str) -> tuple[Body, list[SyntaxProblem]]:
-    """The commands of a script, and what no shell would accept in it.
+def parse(source: Source) -> tuple[Body, list[Diagnostic]]:
+    """Return the commands of a script, and everything in it that no shell would accept.
 
-    >>> body, problems = parse("N=2; if true; then N=3; fi")
+    >>> from sphinx_verl_resources.settings.shell.syntax import Source
+    >>> body, problems = parse(Source("N=2; if true; then N=3; fi"))
     >>> [type(node).__name__ for node in body], problems
     (['Simple', 'If'], [])
     """
-    parser = _Parser(text)
+    parser = _Parser(source)
     nodes: list[Node] = []
     try:
-        while parser.pos < len(text):
+        while parser.pos < len(source.text):
             if node := parser.statement(frozenset()):
                 nodes.append(node)
             else:
@@ -73,60 +76,58 @@ def parse(text: str) -> tuple[Body, list[SyntaxProblem]]:
 class _Parser(Scanner):
     """A scanner that also knows commands."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
         self._heredocs: list[tuple[str, bool, int]] = []
 
     def statement(self, ends: frozenset[str]) -> Node | None:
-        """The next commands that belong together; None before a word or operator that ends something."""
+        """Read commands that belong together; return None before a word or operator that ends something."""
         self._skip_separators(ends)
         at_end = self.pos >= len(self.text) or self._peek() in ends | _ENDS
         return None if at_end else self._chain()
 
     def skip_stray(self) -> None:
         """Report a word or bracket that closes nothing, and go on behind it."""
-        found = self._peek()
-        if found:
-            message = f"{found!r} closes nothing that is open"
-            self.fail(self.pos, message, "delete it, or open what it should close")
-            self.pos += len(found)
+        if word := self._peek():
+            self.fail(
+                self.pos, f"{word!r} closes nothing that is open", "delete it, or open what it should close"
+            )
+            self.pos += len(word)
 
     def _body(self, *ends: str) -> Body:
-        """Commands up to one of the words or operators in ``ends``, which is left to be read."""
-        self.enter()
+        """Read commands up to one of the words or operators in ``ends``, which is left to be read."""
         nodes: list[Node] = []
-        while node := self.statement(frozenset(ends)):
-            nodes.append(node)
-        self.leave()
+        with self.deeper():
+            while node := self.statement(frozenset(ends)):
+                nodes.append(node)
         return tuple(nodes)
 
     def _peek(self) -> str:
-        """The reserved word or operator that stands next, empty if there is none."""
+        """Return the next reserved word or operator, empty if there is none."""
         match = _RESERVED.match(self.text, self.pos) or _OPERATOR.match(self.text, self.pos)
         return match[0] if match else ""
 
+    def _accept(self, *words: str) -> str:
+        """Go behind one of ``words`` and return it; return an empty text if none of them stands here."""
+        word = self._peek()
+        if word not in words:
+            return ""
+        self.pos += len(word)
+        return word
+
     def _expect(self, word: str, opened: int, what: str) -> None:
         self._skip_separators(frozenset({word}))
-        if self._peek() == word:
-            self.pos += len(word)
-        else:
+        if not self._accept(word):
             self.fail(opened, f"{what!r} has no {word!r}", f"add {word!r}")
 
-    def _accept(self, *words: str) -> str:
-        found = self._peek()
-        if found in words:
-            self.pos += len(found)
-            return found
-        return ""
-
     def _skip_blanks(self) -> None:
-        """Blanks, lines that continue, and a comment."""
+        """Skip blanks, lines that continue, and a comment."""
         for pattern in (_BLANKS, _COMMENT):
             if match := pattern.match(self.text, self.pos):
                 self.pos = match.end()
 
     def _skip_lines(self) -> None:
-        """Blanks, comments and ends of lines."""
+        """Skip blanks, comments, ends of lines, and the texts that follow a line with ``<<EOF``."""
         self._skip_blanks()
         while self.text.startswith("\n", self.pos):
             self.pos += 1
@@ -140,7 +141,6 @@ class _Parser(Scanner):
             self._skip_lines()
 
     def _skip_heredocs(self) -> None:
-        """Go behind the texts that the line just ended announced."""
         for delimiter, may_indent, announced in self._heredocs:
             while self.pos < len(self.text):
                 end = self.text.find("\n", self.pos)
@@ -150,8 +150,8 @@ class _Parser(Scanner):
                 if (line.lstrip("\t") if may_indent else line) == delimiter:
                     break
             else:
-                hint = "put it on a line of its own, without blanks"
-                self.fail(announced, f"the text that begins here has no line {delimiter!r} at its end", hint)
+                message = f"the text that begins here has no line {delimiter!r} at its end"
+                self.fail(announced, message, "put it on a line of its own, without blanks")
         self._heredocs.clear()
 
     def _chain(self) -> Node:
@@ -171,13 +171,12 @@ class _Parser(Scanner):
             negated ^= word == "!"
             self._skip_blanks()
         commands = [self._command()]
-        while True:
-            self._skip_blanks()
-            if not self._accept("|", "|&"):
-                break
+        self._skip_blanks()
+        while self._accept("|", "|&"):
             self._skip_lines()
             commands.append(self._command())
-        node = Pipeline(tuple(commands)) if len(commands) > 1 else commands[0]
+            self._skip_blanks()
+        node = Apart(tuple((command,) for command in commands)) if len(commands) > 1 else commands[0]
         return Negated(node) if negated else node
 
     def _command(self) -> Node:
@@ -187,64 +186,59 @@ class _Parser(Scanner):
         if function := _FUNCTION.match(self.text, start) or _FUNCTION_WORD.match(self.text, start):
             self.pos = function.end()
             self._skip_lines()
-            self.enter()
-            called = self._command()
-            self.leave()
-            return Function(function["name"], called)
-        word = self._peek()
+            with self.deeper():
+                return Function(function["name"], self._command())
         node: Node
+        word = self._peek()
+        if word not in _COMPOUND:
+            return self._simple()
+        self.pos += len(word)
         if word == "if":
             node = self._if(start)
-        elif word in {"for", "select", "while", "until"}:
-            node = self._loop(word, start)
         elif word == "case":
             node = self._case(start)
         elif word in {"{", "("}:
             closing = "}" if word == "{" else ")"
-            self.pos += 1
             body = self._body(closing)
             self._expect(closing, start, word)
-            node = Group(body, word == "(")
+            node = Group(body) if word == "{" else Apart((body,))
         else:
-            return self._simple()
+            node = self._loop(word, start)
         while self._redirection():
             pass
         return node
 
     def _if(self, start: int) -> Node:
         branches: list[tuple[Body, Body]] = []
-        otherwise: Body = ()
-        word = self._accept("if")
+        word = "if"
         while word in {"if", "elif"}:
             condition = self._body("then")
             self._expect("then", start, "if")
             branches.append((condition, self._body("elif", "else", "fi")))
             word = self._accept("elif", "else")
-        if word == "else":
-            otherwise = self._body("fi")
+        otherwise = self._body("fi") if word == "else" else ()
         self._expect("fi", start, "if")
         return If(tuple(branches), otherwise, start)
 
     def _loop(self, word: str, start: int) -> Node:
-        self.pos += len(word)
         name = ""
         condition: Body = ()
-        if word in {"for", "select"}:
+        if word in {"while", "until"}:
+            condition = self._body("do")
+        else:
             self._skip_blanks()
             if self.text.startswith("((", self.pos):
                 condition = (self._calculation(),)
             elif match := _LOOP_NAME.match(self.text, self.pos):
                 name, self.pos = match["name"], match.end()
-                self._words()
-        else:
-            condition = self._body("do")
+                while self._argument():
+                    pass
         self._expect("do", start, word)
         body = self._body("done")
         self._expect("done", start, word)
         return Loop(name, condition, body, start)
 
     def _case(self, start: int) -> Node:
-        self.pos += len("case")
         self._skip_blanks()
         subject = self.word()
         if match := _IN.match(self.text, self.pos):
@@ -263,22 +257,18 @@ class _Parser(Scanner):
     def _patterns(self) -> tuple[Word, ...]:
         self._accept("(")
         patterns: list[Word] = []
-        while True:
+        while not patterns or self._accept("|"):
             self._skip_blanks()
             patterns.append(self.word())
             self._skip_blanks()
-            if not self._accept("|"):
-                break
         if not self._accept(")"):
             self.fail(self.pos, "a pattern of 'case' has no ')' behind it", "add it")
         return tuple(patterns)
 
     def _calculation(self) -> Node:
-        """``(( … ))``."""
-        start = self.pos
-        self.pos = self.skip(start + 1, ")") or self.fail_unclosed(start, "bracket")
-        inner = Scanner(self.text[start + 2 : self.pos - 2], self.depth).calculation()
-        return Calculation(inner)
+        """Read ``(( … ))``."""
+        source = self.through(self.pos, self.pos + 1, ")")
+        return Calculation(self.calculation(source[2:-2]))
 
     def _simple(self) -> Node:
         start = self.pos
@@ -286,49 +276,37 @@ class _Parser(Scanner):
         words: list[Word] = []
         declares = False
         while True:
-            self._skip_blanks()
-            if self._redirection():
-                continue
+            while self._redirection():
+                pass
             match = _ASSIGNMENT.match(self.text, self.pos) if declares or not words else None
             if match:
                 assignments.append(self._assignment(match))
                 continue
             word = self._argument()
             if word is None:
-                break
+                return Simple(tuple(assignments), tuple(words), start, declares)
             words.append(word)
             declares = words[0].plain in DECLARING
             if len(words) == 1 and word.plain == "[[":
                 words += self._test()
-        return Simple(tuple(assignments), tuple(words), start, declares)
 
     def _argument(self) -> Word | None:
-        """One word of a command; None at the end of the command."""
+        """Read one word of a command; return None at the end of the command."""
+        self._skip_blanks()
         start = self.pos
         if _PROCESS.match(self.text, start):
-            self.pos += 1
-            return Word((self._skipped("the output of a command is not known"),), start)
+            return self._skipped(start + 1, "the output of a command is not known")
         if self.text.startswith("(", start):
             self.fail(start, "a bracket stands where none can", "put the word in quotes")
-            return Word((self._skipped("it stands in brackets"),), start)
+            return self._skipped(start, "it stands in brackets")
         word = self.word()
         return word if word.parts or self.pos > start else None
 
-    def _skipped(self, reason: str) -> Part:
-        """What stands between the bracket here and the one that closes it."""
+    def _skipped(self, bracket: int, reason: str) -> Word:
+        """Go behind the bracket that closes the one at ``bracket``."""
         start = self.pos
-        self.pos = self.skip(start + 1, ")") or self.fail_unclosed(start, "bracket")
-        return Opaque(self.text[start : self.pos], reason, True)
-
-    def _words(self) -> tuple[Word, ...]:
-        """Words up to the end of the command."""
-        words: list[Word] = []
-        while True:
-            self._skip_blanks()
-            word = self._argument()
-            if word is None:
-                return tuple(words)
-            words.append(word)
+        source = self.through(bracket, bracket + 1, ")")
+        return Word((Part(Unknown(source, reason), True),), start)
 
     def _assignment(self, match: re.Match[str]) -> Assignment:
         self.pos = match.end()
@@ -359,13 +337,13 @@ class _Parser(Scanner):
                 self.pos += 1
 
     def _test(self) -> list[Word]:
-        """The words of ``[[ … ]]``, in which brackets and signs are words, too."""
+        """Read the words of ``[[ … ]]``, in which brackets and signs are words, too."""
         start = self.pos
         words: list[Word] = []
         while self.pos < len(self.text) and not self.text.startswith(";", self.pos):
             self._skip_lines()
             if operator := _TEST_OPERATOR.match(self.text, self.pos):
-                words.append(Word((Literal(operator[0], False),), self.pos))
+                words.append(Word((Part(operator[0], False),), self.pos))
                 self.pos = operator.end()
                 continue
             words.append(self.word())
@@ -376,7 +354,7 @@ class _Parser(Scanner):
         return words
 
     def _redirection(self) -> bool:
-        """Skip ``> file``, ``2>&1`` or ``<<EOF``; false if none stands here."""
+        """Skip ``> file``, ``2>&1`` or ``<<EOF``; return false if none stands here."""
         self._skip_blanks()
         match = _REDIRECTION.match(self.text, self.pos)
         if not match:
@@ -385,6 +363,6 @@ class _Parser(Scanner):
         self._skip_blanks()
         target = self.word()
         if match["operator"] in {"<<", "<<-"}:
-            delimiter = "".join(part.text for part in target.parts if isinstance(part, Literal))
+            delimiter = "".join(part.content for part in target.parts if isinstance(part.content, str))
             self._heredocs.append((delimiter, match["operator"] == "<<-", start))
         return True

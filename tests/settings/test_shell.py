@@ -7,8 +7,15 @@ import subprocess
 
 import pytest
 
-from sphinx_verl_resources.settings.shell import read_commands
-from sphinx_verl_resources.settings.variables import known, reason, written
+from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.settings.shell.follow import read_commands
+from sphinx_verl_resources.settings.shell.syntax import Source
+from sphinx_verl_resources.settings.shell.variables import known, reason, written
+
+
+def read_shell(script):
+    return read_commands(Source(script))
+
 
 #: Scripts that call ``show``, and the words of all its calls.
 WORDS = [
@@ -57,6 +64,7 @@ WORDS = [
     ("if [ -z \"$X\" ]; then X=1; else X=2; fi; show $X", ["1"]),
     ("X=a; if [ \"$X\" = b ]; then show 1; elif [[ $X == a ]]; then show 2; else show 3; fi", ["2"]),
     ("X=4; if [ $X -gt 3 ] && ! test -z \"$X\"; then show y; fi", ["y"]),
+    (f"if [ {'! ' * 1001} a = b ]; then show y; fi", ["y"]),
     ("if ((2 > 1)); then show y; else show n; fi", ["y"]),
     ("X=b; case \"$X\" in a|b) show 1;; *) show 2;; esac", ["1"]),
     ("X=c; case $X in\n  a) show 1 ;;\n  # no\n  (*) show 2\nesac", ["2"]),
@@ -73,7 +81,7 @@ WORDS = [
 
 @pytest.mark.parametrize(("script", "words"), WORDS)
 def test_words(script, words):
-    commands, problems = read_commands(script)
+    commands, problems = read_shell(script)
     shown = [command[1:] for command in commands if known(command[0].text) == "show"]
     assert [known(field.text) for fields in shown for field in fields] == words
     assert problems == []
@@ -95,7 +103,7 @@ def test_bash_agrees(script, words, tmp_path):
 
 def test_a_script_that_gives_up_is_read_as_if_it_went_on():
     """The one deviation from bash: what is asked is what the script trains, not whether it would."""
-    commands, _ = read_commands('if [ -z "$MODEL" ]; then\n  echo "usage"; exit 1\nfi\nshow a')
+    commands, _ = read_shell('if [ -z "$MODEL" ]; then\n  echo "usage"; exit 1\nfi\nshow a')
     assert [known(command[0].text) for command in commands] == ["echo", "show"]
 
 
@@ -138,7 +146,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("script", "text", "why"), UNKNOWN)
 def test_unknown(script, text, why):
-    commands, problems = read_commands(script)
+    commands, problems = read_shell(script)
     (fields,) = [command[1:] for command in commands if known(command[0].text) == "show"]
     assert [(written(field.text), reason(field.text)) for field in fields] == [(text, why)]
     assert known(fields[0].text) is None
@@ -146,18 +154,18 @@ def test_unknown(script, text, why):
 
 
 def test_branches_that_agree_leave_no_doubt():
-    commands, _ = read_commands("if a; then X=1; Y=1; elif b; then X=1; Y=2; else X=1; fi; show $X $Y")
+    commands, _ = read_shell("if a; then X=1; Y=1; elif b; then X=1; Y=2; else X=1; fi; show $X $Y")
     assert [known(field.text) for field in commands[-1]] == ["show", "1", None]
 
 
 def test_a_branch_that_gives_up_does_not_count():
-    commands, _ = read_commands("X=1; if a; then X=2; exit 1; fi; b || { X=3; exit; }; show $X")
+    commands, _ = read_shell("X=1; if a; then X=2; exit 1; fi; b || { X=3; exit; }; show $X")
     assert [known(field.text) for field in commands[-1]] == ["show", "1"]
 
 
 def test_words_that_only_some_branches_add_have_unknown_values():
     script = 'L=(a=1 b=2)\nif x; then L+=(b=3 c=4); else L+=(c=4 d=5); fi\nshow "${L[@]}" ${#L[@]}'
-    fields = read_commands(script)[0][-1]
+    fields = read_shell(script)[0][-1]
     assert [(written(field.text), known(field.text) is not None) for field in fields[1:]] == [
         ("a=1", True), ("b=2", True), ("b=3", False), ("c=4", True), ("d=5", False), ("${#L[@]}", False),
     ]  # fmt: skip
@@ -165,7 +173,7 @@ def test_words_that_only_some_branches_add_have_unknown_values():
 
 
 def test_words_added_in_a_loop():
-    fields = read_commands('L=(a=1); for i in 1 2; do L+=(b=$i); done; show "${L[@]}"')[0][-1]
+    fields = read_shell('L=(a=1); for i in 1 2; do L+=(b=$i); done; show "${L[@]}"')[0][-1]
     assert [(written(field.text), known(field.text)) for field in fields[1:]] == [
         ("a=1", "a=1"),
         ("b=$i", None),
@@ -202,13 +210,13 @@ SYNTAX = [
 
 @pytest.mark.parametrize(("script", "at", "message"), SYNTAX)
 def test_syntax(script, at, message):
-    problems = read_commands(script)[1]
-    assert (problems[0].at, problems[0].message) == (at, message)
+    problems = read_shell(script)[1]
+    assert (problems[0].place, problems[0].message) == (Location("", 1, at + 1), message)
     assert problems[0].remedy
 
 
 def test_reading_goes_on_behind_a_mistake():
-    commands, problems = read_commands("a; fi; ) ;; b | ; | c")
+    commands, problems = read_shell("a; fi; ) ;; b | ; | c")
     assert [known(command[0].text) for command in commands] == ["a", "b", "c"]
     assert len(problems) == 3
 
@@ -228,11 +236,11 @@ def test_reading_goes_on_behind_a_mistake():
     ],
 )  # fmt: skip
 def test_growth_is_bounded(script, message):
-    _, problems = read_commands(script)
+    _, problems = read_shell(script)
     assert [problem.message for problem in problems] == ([message] if message else [])
 
 
 def test_a_value_that_grows_too_long_is_unknown():
-    commands, _ = read_commands("A=xx\n" + "A=$A$A\n" * 30 + "show k=$A")
+    commands, _ = read_shell("A=xx\n" + "A=$A$A\n" * 30 + "show k=$A")
     assert reason(commands[-1][1].text) == "it is longer than 100000 characters"
     assert written(commands[-1][1].text).startswith("k=")

@@ -6,9 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
-from sphinx_verl_resources.settings.launch_script import read_script
 from sphinx_verl_resources.settings.overrides import read_overrides
-from sphinx_verl_resources.settings.read import read_settings
+from sphinx_verl_resources.settings.read import read_script, read_settings
 from sphinx_verl_resources.settings.yaml_text import read_yaml_settings
 
 PIECES = st.sampled_from(

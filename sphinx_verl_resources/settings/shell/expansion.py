@@ -1,0 +1,265 @@
+"""Words with their variables filled in, as far as the script tells them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from .arithmetic import UncountableError, calculate, read_number
+from .syntax import Arithmetic, Parameter, TooMuchError, Unknown, Word
+from .variables import (
+    ALWAYS_SET,
+    Argument,
+    Array,
+    Scope,
+    as_array,
+    is_empty,
+    known,
+    reason,
+    split_key,
+    written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from .syntax import Part
+    from .variables import Piece, Text, Value
+
+#: Characters in one value, and pieces of one value.
+MAX_VALUE, MAX_PIECES = 100_000, 1_000
+#: Characters that may be made of one script, steps included.
+MAX_TOTAL = 1_000_000
+
+_BLANKS = re.compile(r"[ \t\n]+")
+_HOME = re.compile(r"~(?:/|\Z)")
+_INDEX = re.compile(r"[0-9]{1,6}\Z")
+_CHANGED = re.compile(
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))"
+)
+_STEPPED = re.compile(r"(?:\+\+|--)[ \t]*([A-Za-z_][A-Za-z0-9_]*)")
+
+
+class _Run(NamedTuple):
+    """Pieces that end up in one argument; a run that ``exists`` makes an argument even if it is empty."""
+
+    pieces: Sequence[Piece]
+    at: int
+    exists: bool
+
+
+class Expansion:
+    """Words filled in from the variables of a scope.
+
+    Attributes:
+        scope: the variables; ``${NAME:=default}`` adds to them.
+        arguments: those of the function that is called; None for those of the script, which are not known.
+    """
+
+    def __init__(self) -> None:
+        self.scope = Scope()
+        self.arguments: tuple[Argument, ...] | None = None
+        self._left = MAX_TOTAL
+
+    def spend(self, amount: int) -> None:
+        """Count work, so that no script takes for ever.
+
+        Raises:
+            TooMuchError: the script takes too much.
+        """
+        self._left -= amount
+        if self._left < 0:
+            raise TooMuchError("it expands to more than a launch script ever does")
+
+    def words(self, words: Iterable[Word]) -> tuple[Argument, ...]:
+        """Fill in the words of a command; expansions without quotes are split at blanks and may vanish."""
+        return tuple(argument for word in words for argument in self._arguments(word))
+
+    def text(self, word: Word) -> Text:
+        """Fill in a word as one text, in which nothing is split."""
+        return self.bounded(piece for part in word.parts for piece in self._part(part))
+
+    def value(self, word: Word) -> Text:
+        """Fill in the value of an assignment: as ``text``, but that ``~`` in front is the home directory."""
+        text = self.text(word)
+        content, quoted = word.parts[0] if word.parts else ("", True)
+        if not quoted and isinstance(content, str) and _HOME.match(content) and isinstance(text[0], str):
+            return (Unknown("~", _unset("HOME")), text[0][1:], *text[1:])
+        return text
+
+    def assign(self, name: str, value: Value | None) -> None:
+        """Set a variable; None removes it."""
+        self.spend(len(value.words) if isinstance(value, Array) else 1)
+        self.scope.own[name] = value
+
+    def doubt(self, name: str, why: str) -> None:
+        """Make a variable unknown."""
+        self.assign(name, (Unknown(f"${name}", f"${name} {why}"),))
+
+    def calculate(self, inner: Word, source: str) -> Text:
+        """Return the value of ``$(( … ))``; variables that it changes are unknown from here on."""
+        text = self.text(inner)
+        expression = known(text)
+        try:
+            if expression is not None:
+                return (str(calculate(expression.replace('"', ""), self._number)),)
+            why = reason(text)
+        except UncountableError as error:
+            why = f"in {source[:80]!r}, {error}"
+        for pattern in (_CHANGED, _STEPPED):
+            for name in pattern.findall(written(text)):
+                self.doubt(name, "is calculated when the script runs")
+        return (Unknown(source, why),)
+
+    def bounded(self, pieces: Iterable[Piece]) -> Text:
+        """Join pieces to a text of a size that cannot grow without end."""
+        text = tuple(pieces)
+        size = len(written(text))
+        self.spend(size + len(text) + 1)
+        if size > MAX_VALUE or len(text) > MAX_PIECES:
+            key = split_key(text)[0]
+            unknown = Unknown("…", f"it is longer than {MAX_VALUE} characters")
+            return (f"{key}=", unknown) if key else (unknown,)
+        return tuple(piece for piece in text if piece) if reason(text) else (written(text),)
+
+    def _arguments(self, word: Word) -> Iterator[Argument]:
+        pieces: list[Piece] | None = None
+        at = word.at
+        for runs in self._runs(word.parts, word.at):
+            for index, run in enumerate(runs):
+                if index and pieces is not None:
+                    yield Argument(self.bounded(pieces), at)
+                    pieces = None
+                if pieces is None and (run.pieces or run.exists):
+                    pieces, at = [], run.at
+                if pieces is not None:
+                    pieces += run.pieces
+        if pieces is not None:
+            yield Argument(self.bounded(pieces), at)
+
+    def _runs(self, parts: Iterable[Part], at: int) -> Iterator[list[_Run]]:
+        """Yield the runs of each part: the first continues an argument, each other begins one."""
+        for part in parts:
+            content, quoted = part
+            value = self._parameter(content) if isinstance(content, Parameter) else self._part(part)
+            if isinstance(value, Word):
+                yield [_Run((), at, quoted)]
+                yield from self._runs(value.parts, at)
+            elif isinstance(value, tuple):
+                yield [_Run(value, at, True)] if quoted else _split(value, at)
+            elif quoted and isinstance(content, Parameter) and "*" in {content.name, content.element}:
+                yield [_Run(_spaced(value), at, True)]
+            elif quoted:
+                yield [_Run(word.text, word.at or at, True) for word in value.words]
+            else:
+                yield [run for word in value.words for run in _split(word.text, word.at or at)]
+
+    def _part(self, part: Part) -> Text:
+        """Fill in a part as text in which nothing is split."""
+        content = part.content
+        if isinstance(content, Arithmetic):
+            return self.calculate(content.inner, content.source)
+        if not isinstance(content, Parameter):
+            return (content,)
+        value = self._parameter(content)
+        if isinstance(value, Word):
+            return self.text(value)
+        return _spaced(value) if isinstance(value, Array) else value
+
+    def _parameter(self, parameter: Parameter) -> Word | Value:
+        """Return the value of ``$NAME`` or ``${NAME:-operand}``; the operand itself if that is taken."""
+        name, source, _, operator, operand = parameter
+        value = self._lookup(parameter)
+        if operator == "length":
+            return _length(value, parameter)
+        if not operator:
+            return (Unknown(source, _unset(name), unset=True),) if value is None else value
+        empty = value is None or (operator.startswith(":") and is_empty(value))
+        operand = operand or Word(())
+        if operator.endswith("+"):
+            if empty is None:
+                return (Unknown(source, f"it depends on ${name}, which is not known"),)
+            return () if empty else operand
+        if value is not None and not empty:
+            return value
+        if operator.endswith("?"):
+            return (Unknown(source, f"${name} has to be given when the script is started"),)
+        if operator.endswith("="):
+            assigned = self.text(operand)
+            self.assign(name, assigned)
+            return assigned
+        return operand
+
+    def _lookup(self, parameter: Parameter) -> Value | None:
+        name, source, index, *_ = parameter
+        if name in {"@", "*"}:
+            return Array(self.arguments or ())
+        if name == "#" and self.arguments is not None:
+            return (str(len(self.arguments)),)
+        value: Value | None
+        if name.isdigit():
+            value, index = Array(self.arguments or ()), str(int(name) - 1)
+        else:
+            value = self.scope.get(name)
+            if value is None and (name in ALWAYS_SET or not name.isidentifier()):
+                value = (Unknown(source, _unset(name)),)
+        if value is None:
+            return None
+        if index in {"@", "*"}:
+            return as_array(value)
+        number = int(index) if index and _INDEX.match(index) else 0 if index is None else -1
+        if (isinstance(value, Array) and not value.sure) or (number < 0 and not name.isdigit()):
+            return (Unknown(source, f"one element of ${name} is not followed"),)
+        words = as_array(value).words
+        return words[number].text if 0 <= number < len(words) else None
+
+    def _number(self, name: str) -> int:
+        """Return the value of a variable in a calculation."""
+        value = self._lookup(Parameter(name, f"${name}"))
+        if value is None:
+            raise UncountableError(_unset(name))
+        text = value if isinstance(value, tuple) else ("0",)
+        if why := reason(text):
+            raise UncountableError(why)
+        number = read_number(written(text) or "0")
+        if number is None:
+            raise UncountableError(f"${name} is {written(text)[:40]!r}, which is no whole number")
+        return number
+
+
+def _unset(name: str) -> str:
+    if name.isdigit():
+        return f"${name} is an argument of the script, which is not known"
+    if name.isidentifier():
+        return f"${name} is set nowhere in the script"
+    return f"${name} is known only when the script runs"
+
+
+def _length(value: Value | None, parameter: Parameter) -> Text:
+    if isinstance(value, Array) and not value.sure:
+        return (Unknown(parameter.source, f"the words of ${parameter.name} are not all known"),)
+    if isinstance(value, Array):
+        return (str(len(value.words)),)
+    text = known(value) if value is not None else None
+    return (Unknown(parameter.source, _unset(parameter.name)) if text is None else str(len(text)),)
+
+
+def _spaced(value: Array) -> Text:
+    """Join the words of an array to one text."""
+    pieces: list[Piece] = []
+    for word in value.words:
+        pieces += [" ", *word.text]
+    return tuple(pieces[1:])
+
+
+def _split(text: Text, at: int) -> list[_Run]:
+    """Split a text at its blanks; an unknown piece counts as one word."""
+    runs: list[list[Piece]] = [[]]
+    for piece in text:
+        if isinstance(piece, Unknown):
+            runs[-1].append(piece)
+            continue
+        first, *rest = _BLANKS.split(piece)
+        runs[-1] += [first] if first else []
+        runs += [[word] if word else [] for word in rest]
+    return [_Run(pieces, at, False) for pieces in runs]

@@ -1,0 +1,180 @@
+"""The parts of a shell script that matter to its settings, as plain values."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+from ...diagnostics import Location
+
+
+class TooMuchError(Exception):
+    """A script is nested or expands beyond what any real one does; reading ends here."""
+
+
+@dataclass(frozen=True)
+class Source:
+    r"""A text and its name in messages.
+
+    >>> str(Source("set -x\npython3 train.py", "run.sh").place(7))
+    'run.sh:2:1'
+    """
+
+    text: str
+    shown: str = ""
+
+    def place(self, at: int) -> Location:
+        """Return line and column of the character at ``at``, counted from 0."""
+        line = bisect_right(self._starts, at)
+        return Location(self.shown, line, at - self._starts[line - 1] + 1)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
+
+
+class Unknown(NamedTuple):
+    """A piece of text that only the shell that runs the script knows.
+
+    Attributes:
+        source: as written.
+        reason: why it is not known.
+        unset: it is a variable that the script leaves to the environment, and that may therefore be empty.
+    """
+
+    source: str
+    reason: str
+    unset: bool = False
+
+
+class Parameter(NamedTuple):
+    """``$NAME`` or ``${NAME:-operand}``.
+
+    Attributes:
+        name: a variable, ``@`` or ``*``, or the number of an argument.
+        source: as written.
+        element: the text in brackets behind the name; None without brackets.
+        operator: ``:-``, ``-``, ``:=``, ``=``, ``:+``, ``+``, ``:?``, ``?``, ``length``, or empty.
+        operand: the word behind the operator.
+    """
+
+    name: str
+    source: str
+    element: str | None = None
+    operator: str = ""
+    operand: Word | None = None
+
+
+class Arithmetic(NamedTuple):
+    """``$(( … ))``; the variables of ``inner`` are not yet filled in."""
+
+    inner: Word
+    source: str
+
+
+class Part(NamedTuple):
+    """Text or an expansion; ``quoted`` if no shell would split it."""
+
+    content: str | Unknown | Parameter | Arithmetic
+    quoted: bool
+
+
+@dataclass(frozen=True)
+class Word:
+    """Parts without a blank between them; ``at`` counts characters of the script."""
+
+    parts: tuple[Part, ...]
+    at: int = 0
+
+    @property
+    def plain(self) -> str:
+        """The word if it is a single run of unquoted text, else empty."""
+        content, quoted = self.parts[0] if len(self.parts) == 1 else ("", True)
+        return content if isinstance(content, str) and not quoted else ""
+
+
+class Assignment(NamedTuple):
+    """``NAME=value``, ``NAME+=value`` or ``NAME=( … )``; a value of None changes one element of an array."""
+
+    name: str
+    value: Word | tuple[Word, ...] | None
+    appends: bool
+
+
+class Simple(NamedTuple):
+    """Assignments, or a command with its words; ``declares`` marks ``export`` and its like."""
+
+    assignments: tuple[Assignment, ...]
+    words: tuple[Word, ...]
+    at: int
+    declares: bool = False
+
+
+class Chain(NamedTuple):
+    """Commands joined by ``&&`` and ``||``: the first, then pairs of operator and command."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+class Negated(NamedTuple):
+    """``! command``."""
+
+    command: Node
+
+
+class If(NamedTuple):
+    """``if``: pairs of condition and commands, then the commands behind ``else``."""
+
+    branches: tuple[tuple[Body, Body], ...]
+    otherwise: Body
+    at: int
+
+
+class Loop(NamedTuple):
+    """``for``, ``while``, ``until`` or ``select``; ``name`` is the variable that it sets, or empty."""
+
+    name: str
+    condition: Body
+    body: Body
+    at: int
+
+
+class Case(NamedTuple):
+    """``case``: the word, then patterns and commands."""
+
+    word: Word
+    branches: tuple[tuple[tuple[Word, ...], Body], ...]
+    at: int
+
+
+class Group(NamedTuple):
+    """``{ … }``."""
+
+    body: Body
+
+
+class Apart(NamedTuple):
+    """``( … )``, or the commands of a pipeline: each body has a shell of its own and leaves no variable."""
+
+    bodies: tuple[Body, ...]
+
+
+class Function(NamedTuple):
+    """A function; ``body`` is followed when it is called."""
+
+    name: str
+    body: Node
+
+
+class Calculation(NamedTuple):
+    """``(( … ))`` as a command."""
+
+    inner: Word
+
+
+Node: TypeAlias = Simple | Chain | Negated | If | Loop | Case | Group | Apart | Function | Calculation
+Body: TypeAlias = tuple[Node, ...]

@@ -1,0 +1,146 @@
+"""Variables of a shell script, of which some cannot be known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from .syntax import Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: What every shell has, so that a default for it is never taken.
+ALWAYS_SET = frozenset(
+    {"EUID", "HOME", "HOSTNAME", "IFS", "LINENO", "LOGNAME", "OLDPWD", "PATH", "PPID", "PWD", "RANDOM"}
+    | {"SECONDS", "SHELL", "SHLVL", "UID", "USER"}
+)
+
+Piece: TypeAlias = str | Unknown
+#: A text of which some pieces may be unknown.
+Text: TypeAlias = tuple[Piece, ...]
+
+
+class Argument(NamedTuple):
+    """A word with its variables filled in; ``at`` counts characters of the script, 0 if it has no place."""
+
+    text: Text
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class Array:
+    """The words of an array; not ``sure`` if some of them may be there or not."""
+
+    words: tuple[Argument, ...] = ()
+    sure: bool = True
+
+
+#: The content of a variable.
+Value: TypeAlias = Text | Array
+
+
+def known(text: Text) -> str | None:
+    """Return the text if all of it is known, else None.
+
+    >>> known(("a", "b")), known(("a", Unknown("$B", "…")))
+    ('ab', None)
+    """
+    return None if reason(text) else written(text)
+
+
+def written(text: Text) -> str:
+    """Return the text as far as it is known, and the rest as the script has it.
+
+    >>> written((Unknown("$HOME", "…"), "/data"))
+    '$HOME/data'
+    """
+    return "".join(piece if isinstance(piece, str) else piece.source for piece in text)
+
+
+def reason(text: Text) -> str:
+    """Return why the text is not known; empty if it is."""
+    return next((piece.reason for piece in text if isinstance(piece, Unknown)), "")
+
+
+def is_empty(value: Value) -> bool | None:
+    """Return whether a value has no characters or no words; None if that depends on what is unknown."""
+    if isinstance(value, Array):
+        return not value.words
+    if any(piece for piece in value if isinstance(piece, str)):
+        return False
+    return None if reason(value) else True
+
+
+def as_array(value: Value, at: int = 0) -> Array:
+    """Return an array as it is, and a text as an array of one word, which stands at ``at``."""
+    return value if isinstance(value, Array) else Array((Argument(value, at),), known(value) is not None)
+
+
+def split_key(text: Text) -> tuple[str, Text]:
+    """Split a text at its first equals sign; the former half is empty if it is not known.
+
+    >>> split_key(("a.b=1", "2"))
+    ('a.b', ('1', '2'))
+    """
+    first = text[0] if text else ""
+    if isinstance(first, Unknown) or "=" not in first:
+        return "", text
+    key, _, rest = first.partition("=")
+    return key, (rest, *text[1:])
+
+
+class Scope:
+    """Variables; those of a scope within another hide those of the outer one until both are joined."""
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        self._outer = outer
+        self.own: dict[str, Value | None] = {}
+        self.ended = False
+
+    def get(self, name: str) -> Value | None:
+        """Return the value of a variable; None if it is set nowhere."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.own:
+                return scope.own[name]
+            scope = scope._outer
+        return None
+
+    def join(self, ways: Iterable[Scope], why: str) -> None:
+        """Take over what several ways, of which one was taken, leave behind.
+
+        Args:
+            ways: scopes within this one; those that end the script do not count.
+            why: the reason for which a variable that they set differently is not known.
+        """
+        going_on = [way for way in ways if not way.ended]
+        self.ended = self.ended or not going_on
+        for name in dict.fromkeys(name for way in going_on for name in way.own):
+            self.own[name] = _joined(name, [way.get(name) for way in going_on], why)
+
+
+def _joined(name: str, values: list[Value | None], why: str) -> Value | None:
+    if all(value == values[0] for value in values):
+        return values[0]
+    arrays = [value or Array() for value in values if value is None or isinstance(value, Array)]
+    if len(arrays) < len(values) or not any(values):
+        return (Unknown(f"${name}", f"${name} {why}"),)
+    return Array(_joined_words([array.words for array in arrays], f"it {why}"), sure=False)
+
+
+def _joined_words(ways: list[tuple[Argument, ...]], why: str) -> tuple[Argument, ...]:
+    """Return the words that all ways have as they are, the others with an unknown value, each key once."""
+    rows = enumerate(zip(*ways, strict=False))
+    alike = next((at for at, words in rows if len(set(words)) > 1), min(map(len, ways)))
+    tails = [words[alike:] for words in ways]
+    common = set.intersection(*({word.text for word in words} for words in tails))
+    joined: dict[Text | str, Argument] = {}
+    for word in (word for words in tails for word in words):
+        if word.text in common:
+            joined.setdefault(word.text, word)
+        else:
+            key, value = split_key(word.text)
+            unknown = Unknown(written(value), why)
+            joined[key or word.text] = Argument((f"{key}=", unknown) if key else (unknown,), word.at)
+    return (*ways[0][:alike], *joined.values())

@@ -1,0 +1,273 @@
+"""Words of a shell script: quotes, escapes and expansions, told apart but not yet filled in."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...diagnostics import Code, Diagnostic
+from .syntax import Arithmetic, Parameter, Part, Source, TooMuchError, Unknown, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Levels of expansions inside expansions, and of commands inside commands; real scripts have five.
+MAX_DEPTH = 25
+
+#: Runs of characters without a special meaning in a word, between quotes, behind ``${NAME:-``, in ``$((``.
+_UNQUOTED = re.compile(r"(?:[^\s;&|<>()\\'\"$`]|[^\S \t\n])+")
+_DOUBLE_QUOTED = re.compile(r"[^\"\\$`]+")
+_OPERAND = re.compile(r"[^}\\'\"$`]+")
+_QUOTED_OPERAND = re.compile(r"[^}\\\"$`]+")
+_CALCULATION = re.compile(r"[^\\$`]+")
+
+_SINGLE_QUOTES = re.compile(r"'(?P<text>[^']*)(?P<end>'?)")
+_ESCAPED_QUOTES = re.compile(r"\$'(?P<text>(?:[^'\\]|\\.?)*)(?P<end>'?)", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[@*#?$!0-9-]")
+_BRACES = re.compile(
+    r"\$\{(?P<length>#(?=[A-Za-z_]))?(?P<name>[A-Za-z_][A-Za-z0-9_]*|[0-9]{1,9}|[@*#?$!-])"
+    r"(?:\[(?P<index>[^\[\]{}$]{1,40})\])?(?P<operator>:?[-=+?]|(?=\})|:)"
+)
+
+#: What separates words: blanks, ends of lines, and comments.
+_BETWEEN = re.compile(r"(?:[ \t\n]|\\\n|#[^\n]*)*")
+_METACHARACTER = re.compile(r"[;&|<>()]")
+
+_NO_BRACKETS = re.compile(r"[^\\'\"$`(){}#]+")
+_CLOSING = {"(": ")", "{": "}", "`": "`", '"': '"'}
+_COMMAND = "the output of a command is not known"
+_FORM = "this form of expansion is not followed"
+
+#: Escapes between the quotes of ``$'…'``. Escapes of one byte come in runs: a letter may have several bytes.
+_ESCAPE = re.compile(
+    r"(?P<bytes>(?:\\[0-7]{1,3}|\\x[0-9A-Fa-f]{1,2})+)"
+    r"|\\u(?P<short>[0-9A-Fa-f]{1,4})|\\U(?P<long>[0-9A-Fa-f]{1,8})"
+    r"|\\c(?P<control>[?-_a-z])|\\(?P<sign>[abeEfnrtv\\'\"?])"
+)
+_BYTE = re.compile(r"\\(?:x(?P<hexadecimal>[0-9A-Fa-f]+)|(?P<octal>[0-7]+))")
+_SIGNS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
+
+
+def split_words(source: Source) -> tuple[list[Word], list[Diagnostic]]:
+    r"""Split a text that holds no commands: ends of lines are blanks, and brackets and signs are text.
+
+    >>> [part.content for word in split_words(Source("a=f(1) # one\nb='2 3'"))[0] for part in word.parts]
+    ['a=f', '(', '1', ')', 'b=', '2 3']
+    """
+    scanner, text = Scanner(source), source.text
+    words: list[Word] = []
+    while True:
+        scanner.pos = _BETWEEN.match(text, scanner.pos).end()  # type: ignore[union-attr]  # It may be empty.
+        start = scanner.pos
+        parts = list(scanner.word().parts)
+        while _METACHARACTER.match(text, scanner.pos):
+            parts.append(Part(text[scanner.pos], False))
+            scanner.pos += 1
+            parts += scanner.word().parts
+        if parts:
+            words.append(Word(tuple(parts), start))
+        elif scanner.pos >= len(text):
+            return words, scanner.problems
+
+
+class Scanner:
+    """A reader of words, one after the other, beginning at ``pos``."""
+
+    def __init__(self, source: Source, depth: int = 0) -> None:
+        self.source = source
+        self.text = source.text
+        self.pos = 0
+        self.depth = depth
+        self.problems: list[Diagnostic] = []
+
+    def word(self) -> Word:
+        """Read the word at ``pos``; it has no parts if none begins there."""
+        start = self.pos
+        return Word(self._parts(_UNQUOTED, quoted=False), start)
+
+    def calculation(self, text: str) -> Word:
+        """Read the inside of ``$(( … ))``, in which only expansions mean something."""
+        return Word(Scanner(Source(text), self.depth)._parts(_CALCULATION, quoted=True))
+
+    def skip(self, start: int, closing: str) -> int:
+        """Return the place behind the bracket or quote that closes what opened before ``start``, or 0."""
+        text, at, awaited = self.text, start, [closing]
+        while at < len(text):
+            run = _NO_BRACKETS.match(text, at)
+            if run:
+                at = run.end()
+                continue
+            char, quoted = text[at], awaited[-1] == '"'
+            at += 1
+            if char == awaited[-1]:
+                awaited.pop()
+                if not awaited:
+                    return at
+            elif char == "\\":
+                at += 1
+            elif char == "'" and not quoted:
+                at = text.find("'", at) + 1 or len(text)
+            elif char == "#" and awaited[-1] == ")" and text[at - 2].isspace():  # a comment
+                at = text.find("\n", at) + 1 or len(text)
+            elif char == "$" and text[at : at + 1] in {"(", "{"}:
+                awaited.append(_CLOSING[text[at]])
+                at += 1
+            elif char in {'"', "`"} or (char == "(" and awaited[-1] == ")"):
+                awaited.append(_CLOSING[char])
+        return 0
+
+    def through(self, opened: int, start: int, closing: str) -> str:
+        """Go behind the bracket or quote that closes what opened at ``opened``, and return what it encloses.
+
+        Args:
+            opened: where the text to return begins.
+            start: where its inside begins.
+            closing: the sign that ends it; without it, the end of the text does.
+        """
+        what = "quote" if closing == "`" else "bracket"
+        self.pos = self.skip(start, closing) or self.fail_unclosed(opened, what)
+        return self.text[opened : self.pos]
+
+    def fail(self, at: int, message: str, remedy: str = "") -> None:
+        """Report text that no shell would accept."""
+        self.problems.append(Diagnostic(self.source.place(at), Code.shell_syntax, message, remedy))
+
+    def fail_unclosed(self, start: int, what: str) -> int:
+        """Report a quote or bracket without its end, and return that of the text, which stands in for it."""
+        self.fail(start, f"the {what} that opens here is never closed", "close it")
+        return len(self.text)
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Read one level deeper.
+
+        Raises:
+            TooMuchError: that is one level too many.
+        """
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise TooMuchError(f"it is nested deeper than {MAX_DEPTH} levels")
+        yield
+        self.depth -= 1
+
+    def _parts(self, run: re.Pattern[str], *, quoted: bool, closing: str = "") -> tuple[Part, ...]:
+        """Read text and expansions up to ``closing``, or to what ends a word.
+
+        Args:
+            run: characters without a special meaning here.
+            quoted: the parts stand between double quotes.
+            closing: the sign that ends them, which is left to be read.
+        """
+        parts: list[Part] = []
+        while self.pos < len(self.text) and self.text[self.pos] != closing:
+            if match := run.match(self.text, self.pos):
+                self.pos = match.end()
+                parts.append(Part(match[0], quoted))
+            elif quoted and self.text[self.pos] != '"':
+                parts.append(self._in_double_quotes())
+            elif (special := self._special()) is not None:
+                parts += special
+            else:
+                break
+        return tuple(parts)
+
+    def _special(self) -> tuple[Part, ...] | None:
+        """Read a quote, an escape or an expansion outside of double quotes; return None if there is none."""
+        char, following = self.text[self.pos], self.text[self.pos + 1 : self.pos + 2]
+        if char == "\\":
+            self.pos += 2
+            return () if following == "\n" else (Part(following or "\\", True),)
+        if char == "'":
+            return (Part(self._quotes(_SINGLE_QUOTES), True),)
+        if char == '"':
+            return self._double_quotes()
+        if char == "$" and following == "'":
+            return (Part(unescape(self._quotes(_ESCAPED_QUOTES)), True),)
+        if char == "$" and following == '"':
+            self.pos += 1
+            return ()
+        return (Part(self._expansion(quoted=False), False),) if char in "$`" else None
+
+    def _quotes(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.text, self.pos)
+        assert match
+        if not match["end"]:
+            self.fail_unclosed(self.pos, "quote")
+        self.pos = match.end()
+        return match["text"]
+
+    def _double_quotes(self) -> tuple[Part, ...]:
+        start = self.pos
+        self.pos += 1
+        parts = self._parts(_DOUBLE_QUOTED, quoted=True, closing='"')
+        if self.pos >= len(self.text):
+            self.fail_unclosed(start, "quote")
+        self.pos += 1
+        return parts or (Part("", True),)  # "" is a word, too.
+
+    def _in_double_quotes(self) -> Part:
+        """Read an escape or an expansion between double quotes."""
+        if self.text[self.pos] != "\\":
+            return Part(self._expansion(quoted=True), True)
+        escaped = self.text[self.pos + 1 : self.pos + 2]
+        self.pos += 2
+        return Part({"$": "$", "`": "`", '"': '"', "\\": "\\", "\n": ""}.get(escaped, f"\\{escaped}"), True)
+
+    def _expansion(self, *, quoted: bool) -> str | Unknown | Parameter | Arithmetic:
+        text, start = self.text, self.pos
+        if text[start] == "`":
+            return Unknown(self.through(start, start + 1, "`"), _COMMAND)
+        if text.startswith("$(", start):
+            source = self.through(start, start + 2, ")")
+            if not (source.startswith("$((") and source.endswith("))")):
+                return Unknown(source, _COMMAND)
+            with self.deeper():
+                return Arithmetic(self.calculation(source[3:-2]), source)
+        if text.startswith("${", start):
+            return self._braces(quoted=quoted)
+        name = _NAME.match(text, start + 1)
+        self.pos = name.end() if name else start + 1
+        return Parameter(name[0], f"${name[0]}") if name else "$"
+
+    def _braces(self, *, quoted: bool) -> Parameter | Unknown:
+        """Read ``${ … }``."""
+        start, match = self.pos, _BRACES.match(self.text, self.pos)
+        if not match or match["operator"] == ":":
+            source = self.through(start, start + 2, "}")
+            name = match["name"] if match else ""
+            return Parameter(name, source) if name in {"@", "*"} else Unknown(source, _FORM)
+        self.pos = match.end()
+        with self.deeper():
+            parts = self._parts(_QUOTED_OPERAND if quoted else _OPERAND, quoted=quoted, closing="}")
+            if self.pos >= len(self.text):
+                self.fail_unclosed(start, "brace")
+        self.pos += 1
+        operator = "length" if match["length"] else match["operator"]
+        source = self.text[start : self.pos]
+        return Parameter(match["name"], source, match["index"], operator, Word(parts))
+
+
+def unescape(text: str) -> str:
+    r"""Fill in the escapes between the quotes of ``$'…'`` as bash does; what is no escape stays as it is.
+
+    >>> unescape(r"it\'s \x41\tand \d")
+    "it's A\tand \\d"
+    """
+    return _ESCAPE.sub(_unescape_one, text).partition("\0")[0]
+
+
+def _unescape_one(match: re.Match[str]) -> str:
+    if match["bytes"]:
+        values = [
+            int(one["hexadecimal"], 16) if one["hexadecimal"] else int(one["octal"], 8) & 0xFF
+            for one in _BYTE.finditer(match["bytes"])
+        ]
+        return bytes(values).decode("utf-8", "replace")
+    if digits := match["short"] or match["long"]:
+        point = int(digits, 16)
+        is_character = point < 0x110000 and not 0xD800 <= point < 0xE000
+        return chr(point) if is_character else match[0]
+    if control := match["control"]:
+        return "\x7f" if control == "?" else chr(ord(control) & 0x1F)
+    return _SIGNS.get(match["sign"], match["sign"])
