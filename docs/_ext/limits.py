@@ -10,9 +10,9 @@ from sphinx_verl_resources.catalog.files import MAX_FILES, MAX_TOTAL
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, MAX_DEPTH, MAX_ITEMS, MAX_PROBLEMS
 from sphinx_verl_resources.diagnostics import MAX_MESSAGE
 from sphinx_verl_resources.settings.read import MAX_LENGTH
-from sphinx_verl_resources.settings.shell import MAX_DEPTH as MAX_CALLS
-from sphinx_verl_resources.settings.variables import MAX_TOTAL as MAX_EXPANSION
-from sphinx_verl_resources.settings.variables import MAX_VALUE
+from sphinx_verl_resources.settings.shell.expansion import MAX_TOTAL as MAX_EXPANSION
+from sphinx_verl_resources.settings.shell.expansion import MAX_VALUE
+from sphinx_verl_resources.settings.shell.follow import MAX_DEPTH as MAX_CALLS
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:

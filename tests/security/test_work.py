@@ -10,8 +10,7 @@ import pytest
 
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, read_yaml
 from sphinx_verl_resources.diagnostics import Code
-from sphinx_verl_resources.settings.read import MAX_LENGTH
-from sphinx_verl_resources.settings.read import read_settings
+from sphinx_verl_resources.settings.read import MAX_LENGTH, read_settings
 
 #: What runs code, or makes objects of what is read.
 BANNED = {
