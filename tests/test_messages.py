@@ -50,6 +50,8 @@ CALLS = {
     "warning_at": Shape(3, 1, 2, place=0, default="wrong_value"),
     "read.error": Shape(3, 1, 2, place=0, default="wrong_value"),
     "read.warning": Shape(3, 1, 2, place=0, default="wrong_value"),
+    "config.error": Shape(3, 1, 2, place=0, default="wrong_value"),
+    "config.warning": Shape(3, 1, 2, place=0, default="wrong_value"),
     "self.error": Shape(3, 1, 2, place=0, default="wrong_value"),
     "self.warning": Shape(3, 1, 2, place=0, default="wrong_value"),
     "NoAnswerError.because": Shape(2, 0, 1, default="directive"),

@@ -17,7 +17,7 @@ from sphinx_verl_resources.estimator.constants import CONSTANTS
 from sphinx_verl_resources.estimator.phases import LABELS
 from sphinx_verl_resources.estimator.planner import SAVING, TASKS
 from sphinx_verl_resources.estimator.support import modelled_keys
-from sphinx_verl_resources.estimator.versions import RELEASES, Behaviour, behaviour, version_text
+from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, Behaviour, behaviour, version_text
 from sphinx_verl_resources.estimator.widths import (
     DENSE,
     EXPERTS,
@@ -223,7 +223,7 @@ class Unmodelled(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         facts = load_registries([])
-        read = modelled_keys(facts)
+        read = modelled_keys(CURRENT)
         items = [
             nodes.list_item(
                 "", nodes.paragraph("", "", nodes.literal("", key.name), nodes.Text(f": {key.effect}"))

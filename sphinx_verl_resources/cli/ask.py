@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from ..diagnostics import Diagnostic
-    from ..estimator.facts import Registries
+    from ..estimator.registries import Registries
     from ..intake.sources import Sources, UserInput
 
     Reader = Callable[[str | None, str | None], tuple[Sources, list[Diagnostic]]]

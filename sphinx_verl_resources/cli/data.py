@@ -24,7 +24,7 @@ from ..catalog.registries import load_accuracy, load_architectures, load_config_
 from ..catalog.yaml_data import printable
 from ..diagnostics import Location, Severity
 from ..estimator.context import EstimatorContext
-from ..estimator.facts import Registries
+from ..estimator.registries import Registries
 from ..lint.context import load_context
 from .terminal import progress
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..catalog.files import DataFile
     from ..diagnostics import Diagnostic
     from ..estimator.estimate import Estimate
-    from ..estimator.facts import Registries
+    from ..estimator.registries import Registries
     from ..estimator.training import TrainingEstimate
 
 NAME = "estimate"

@@ -34,7 +34,7 @@ from .terminal import progress, report
 from .writing import create_file, replace_file
 
 if TYPE_CHECKING:
-    from ..estimator.facts import Registries
+    from ..estimator.registries import Registries
     from ..intake.draft import Draft
 
 NAME = "new"

@@ -19,7 +19,7 @@ from ..views.text_table import runs_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..estimator.facts import Registries
+    from ..estimator.registries import Registries
 
 _COUNTED = "torch-max-allocated"
 

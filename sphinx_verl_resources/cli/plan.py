@@ -18,8 +18,8 @@ from .terminal import report
 if TYPE_CHECKING:
     import argparse
 
-    from ..estimator.facts import Registries
     from ..estimator.planner import Plan
+    from ..estimator.registries import Registries
 
 NAME = "plan"
 HELP = "find the smallest number of GPUs that a model fits on, or the largest micro-batch"

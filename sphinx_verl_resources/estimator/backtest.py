@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ..catalog.models.case import Case
     from .estimate import Estimate
-    from .facts import Registries
     from .peaks import Verdict
+    from .registries import Registries
     from .training import TrainingEstimate
 
 #: Which computed figure an observed one is compared with.
@@ -111,7 +111,7 @@ class Summary:
     half_width: float
 
 
-def score(case: Case, facts: Registries) -> Score:
+def score(case: Case, registries: Registries) -> Score:
     """One case, estimated and compared with what was observed."""
     group = group_of(case)
     figure: Figure = "peak"
@@ -122,7 +122,7 @@ def score(case: Case, facts: Registries) -> Score:
     }:
         figure = "counter"
     try:
-        found = estimate_case(case, facts)
+        found = estimate_case(case, registries)
     except NoAnswerError as error:
         errors = (item.message for item in error.diagnostics if item.severity is Severity.ERROR)
         return Score(case, None, "; ".join(errors), group, figure)

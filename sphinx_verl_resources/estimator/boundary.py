@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..catalog.models.case import Case
     from .estimate import Estimate
-    from .facts import Registries
+    from .registries import Registries
     from .request import Request
 
 #: The scripts do not say how long their sequences were; this case had the same data and the same limits.
@@ -51,7 +51,7 @@ class Boundary:
         return self.computed / self.recorded - 1
 
 
-def boundaries(cases: Iterable[Case], facts: Registries) -> tuple[Boundary, ...]:
+def boundaries(cases: Iterable[Case], registries: Registries) -> tuple[Boundary, ...]:
     """Every boundary among the cases, at the lengths of ``LENGTHS_OF``."""
     known = {case.id: case for case in cases}
     lengths = known.get(LENGTHS_OF)
@@ -60,28 +60,28 @@ def boundaries(cases: Iterable[Case], facts: Registries) -> tuple[Boundary, ...]
     names = ("prompt_length_mean", "response_length_mean")
     observed = {name: value for name, value in lengths.observed_tokens if name in names and value}
     ran = [case for case in known.values() if case.boundary and case.outcome == "fits"]
-    return tuple(found for case in ran if (found := _boundary(case, observed, facts)))
+    return tuple(found for case in ran if (found := _boundary(case, observed, registries)))
 
 
-def _boundary(case: Case, observed: Mapping[str, float], facts: Registries) -> Boundary | None:
+def _boundary(case: Case, observed: Mapping[str, float], registries: Registries) -> Boundary | None:
     request = replace(request_of(case), observed=observed)
     gpus = request.gpus or 1
     total = request.config.get(_BATCHES[0])
     if type(total) is not int or total < gpus:
         return None
     recorded = total // gpus
-    at_recorded = _at(request, recorded, facts)
+    at_recorded = _at(request, recorded, registries)
     capacity = at_recorded.capacity
     if capacity is None:
         return None
     low, high = 0, 8 * recorded
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _at(request, middle, facts).peak <= capacity else (low, middle - 1)
+        low, high = (middle, high) if _at(request, middle, registries).peak <= capacity else (low, middle - 1)
     return Boundary(case.boundary or case.id, case, recorded, low, at_recorded.peak, capacity)
 
 
-def _at(request: Request, sequences: int, facts: Registries) -> Estimate:
+def _at(request: Request, sequences: int, registries: Registries) -> Estimate:
     """The same run with other sequences per GPU: one micro-batch holds all of a step's prompts."""
     total = sequences * (request.gpus or 1)
     changed = {
@@ -90,4 +90,4 @@ def _at(request: Request, sequences: int, facts: Registries) -> Estimate:
         if key in _BATCHES or key.endswith(("micro_batch_size", "micro_batch_size_per_gpu"))
     }
     per_gpu = {key: sequences for key in changed if key.endswith("per_gpu")}
-    return estimate(replace(request, config={**request.config, **changed, **per_gpu}), facts)
+    return estimate(replace(request, config={**request.config, **changed, **per_gpu}), registries)

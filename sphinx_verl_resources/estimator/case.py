@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..catalog.models.case import Case
     from ..catalog.models.case import Training as TrainingRecord
     from ..catalog.models.run import Run
-    from .facts import Registries
+    from .registries import Registries
     from .versions import Version
 
 _BYTES = {"float32": 4, "fp32": 4, "bfloat16": 2, "bf16": 2, "float16": 2, "fp16": 2}
@@ -24,16 +24,16 @@ _BYTES = {"float32": 4, "fp32": 4, "bfloat16": 2, "bf16": 2, "float16": 2, "fp16
 _EARLY: Version = (0, 2, 0)
 
 
-def estimate_case(case: Case, facts: Registries) -> Estimate | TrainingEstimate:
+def estimate_case(case: Case, registries: Registries) -> Estimate | TrainingEstimate:
     """The estimate of one case.
 
     Raises:
         NoAnswerError: what it says leaves no estimate.
     """
     if case.config is not None:
-        return estimate(request_of(case), facts)
+        return estimate(request_of(case), registries)
     if case.training is not None:
-        return estimate_training(training_of(case, case.training), facts)
+        return estimate_training(training_of(case, case.training), registries)
     hint = "give verl's keys under config, or a fine-tuning run under training"
     raise NoAnswerError(error_at("config", "there are no settings", hint, Code.missing_key))
 
@@ -70,7 +70,7 @@ def _version(case: Case) -> Version:
     return _EARLY
 
 
-def request_of_run(run: Run, facts: Registries) -> Request:
+def request_of_run(run: Run, registries: Registries) -> Request:
     """A run of the catalog as a request, with the verl of its time.
 
     A tested run has all of its settings. Of another the source quotes some: what depends on the number of
@@ -92,7 +92,7 @@ def request_of_run(run: Run, facts: Registries) -> Request:
         task=run.task,
         partial=True,
     )
-    return request if tested else fitted(request, facts)
+    return request if tested else fitted(request, registries)
 
 
 def _version_of_run(run: Run) -> Version:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..diagnostics import Diagnostic
-    from .facts import Registries
+    from .registries import Registries
 
 
 class EstimatorContext(Dataset):
@@ -29,6 +29,6 @@ class EstimatorContext(Dataset):
 
     @cached_property
     def _registries(self) -> tuple[Registries, list[Diagnostic]]:
-        from .facts import load_registries
+        from .registries import load_registries
 
         return load_registries(self.snapshot, self.catalog, self.analysis)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ..diagnostics import Code
 from .engine import vllm_pool_in_torch_peak
 from .host import host_memory
-from .keys import in_todays_names
 from .peaks import Peaks
 from .phases import phases_of
 from .ranges import kind_of
@@ -19,9 +18,9 @@ from .support import unsupported_keys
 if TYPE_CHECKING:
     from ..breakdown import Breakdown
     from ..diagnostics import Diagnostic
-    from .facts import Registries
     from .phases import Phase
     from .ranges import Range
+    from .registries import Registries
     from .request import Request
     from .settings import Settings
     from .shape import Shape
@@ -102,12 +101,12 @@ class Estimate(Peaks):
         return best_relief(self)
 
 
-def estimate(request: Request, facts: Registries) -> Estimate:
+def estimate(request: Request, registries: Registries) -> Estimate:
     """The memory of a run of verl.
 
     Args:
         request: model, settings and GPUs.
-        facts: the registries.
+        registries: the registries.
 
     Raises:
         NoAnswerError: something in the request leaves no estimate; its diagnostics say what.
@@ -119,10 +118,14 @@ def estimate(request: Request, facts: Registries) -> Estimate:
     >>> found.peak_phase.name
     'rollout'
     """
-    config = in_todays_names(request.config, facts.renamed)
+    config = registries.in_todays_names(request.config)
     if config is not request.config:
         request = replace(request, config=config)
-    shape, settings, warnings = resolve(request, facts)
+    shape, settings, warnings = resolve(request, registries)
     return Estimate(
-        shape, settings, kind_of(shape, settings, facts), warnings, unsupported_keys(request, settings, facts)
+        shape,
+        settings,
+        kind_of(shape, settings, registries),
+        warnings,
+        unsupported_keys(request, settings, registries),
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
-    from .facts import Registries
+    from .registries import Registries
 
 FitKind = Literal["measured", "computed", "tight", "does not fit", "unknown"]
 
@@ -45,7 +45,7 @@ class FitCell:
 
 
 def fit_table(
-    facts: Registries,
+    registries: Registries,
     catalog: Catalog,
     analysis: Analysis,
     *,
@@ -63,9 +63,9 @@ def fit_table(
     Raises:
         NoAnswerError: the card, the task or a size class is not known.
     """
-    if facts.gpus.get(gpu) is None:
+    if registries.gpus.get(gpu) is None:
         raise NoAnswerError.because(
-            f"unknown GPU {gpu!r}", did_you_mean(gpu, facts.gpus.names), code=Code.unknown_gpu
+            f"unknown GPU {gpu!r}", did_you_mean(gpu, registries.gpus.names), code=Code.unknown_gpu
         )
     settings = task_settings(task)
     if settings is None:
@@ -80,9 +80,9 @@ def fit_table(
         )
     rows = []
     for size in sizes or models:
-        tested = _tested(catalog, facts, size, gpu, task)
+        tested = _tested(catalog, registries, size, gpu, task)
         asked = Request(models[size], {**settings, **config}, gpu=gpu)
-        rows.append((size, tuple(_cell(facts, asked, count, tested) for count in counts)))
+        rows.append((size, tuple(_cell(registries, asked, count, tested) for count in counts)))
     return tuple(rows)
 
 
@@ -103,16 +103,16 @@ def size_models(catalog: Catalog, analysis: Analysis) -> dict[str, str]:
     return models
 
 
-def _tested(catalog: Catalog, facts: Registries, size: str, gpu: str, task: str) -> dict[int, Run]:
+def _tested(catalog: Catalog, registries: Registries, size: str, gpu: str, task: str) -> dict[int, Run]:
     """Tested runs of a size class on the same card, by number of GPUs."""
-    card = facts.gpus.get(gpu)
+    card = registries.gpus.get(gpu)
     return {
         run.gpus.count: run
         for run in _newest_last(catalog.runs.values())
         if run.size == size
         and run.kind == "tested"
         and run.gpus.type
-        and facts.gpus.get(run.gpus.type) is card
+        and registries.gpus.get(run.gpus.type) is card
         and run.task.casefold() == task.casefold()
     }
 
@@ -121,9 +121,9 @@ def _newest_last(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (str(run.added or ""), run.id))
 
 
-def _cell(facts: Registries, asked: Request, count: int, tested: Mapping[int, Run]) -> FitCell:
+def _cell(registries: Registries, asked: Request, count: int, tested: Mapping[int, Run]) -> FitCell:
     run = tested.get(count)
-    found = best_layout(replace(asked, gpus=count), facts)
+    found = best_layout(replace(asked, gpus=count), registries)
     if found is None:
         return FitCell("measured", count, run.id) if run else FitCell("unknown", count)
     best = found[1]

@@ -10,10 +10,10 @@ from ..diagnostics import NoAnswerError
 from ..units import GIB
 from .cards import on_card
 from .estimate import Estimate, estimate
-from .facts import capacity_of
 from .layouts import fitted
 from .phases import LABELS
 from .planner import SAVING, TASKS, task_settings
+from .registries import capacity_of
 from .request import Request
 from .roles import ACTOR, REFERENCE, ROLLOUT
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..diagnostics import Diagnostic
-    from .facts import Registries
     from .peaks import Verdict
+    from .registries import Registries
 
 #: Settings of a token budget, which a choice sets all alike.
 TOKEN_KEYS = (
@@ -136,27 +136,27 @@ def cell_settings(
     }
 
 
-def compute_grid(axes: Axes, config: Mapping[str, Any], facts: Registries) -> GridCells:
+def compute_grid(axes: Axes, config: Mapping[str, Any], registries: Registries) -> GridCells:
     """Every cell, with FSDP.
 
     Args:
         axes: what can be chosen; its names are known.
         config: further settings, none of them in ``CHOSEN``.
-        facts: the registries.
+        registries: the registries.
 
     Raises:
         NoAnswerError: no cell has an estimate.
         NoAnswerError: the settings ask for Megatron.
     """
-    capacities = [capacity_of(card) for name in axes.gpus if (card := facts.gpus.get(name))]
+    capacities = [capacity_of(card) for name in axes.gpus if (card := registries.gpus.get(name))]
     distinct = sorted(set(capacities))
     cells, refused = _Columns(), []
     for model, count in product(axes.models, axes.counts):
         asked = Request(model, config, count)
-        layouts = _layouts(asked, axes.gpus, facts)
+        layouts = _layouts(asked, axes.gpus, registries)
         for chosen in product(axes.tasks, axes.tokens, axes.offloads, axes.loras):
             request = replace(asked, config=cell_settings(*chosen, config))
-            for found in _on_every_card(request, layouts, distinct, facts):
+            for found in _on_every_card(request, layouts, distinct, registries):
                 if isinstance(found, NoAnswerError):
                     refused.append(found)
                     cells.leave_out(found)
@@ -170,14 +170,14 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], facts: Registries) -> Gr
 
 
 def _layouts(
-    asked: Request, gpus: tuple[str, ...], facts: Registries
+    asked: Request, gpus: tuple[str, ...], registries: Registries
 ) -> dict[float, tuple[str, dict[str, Any]]]:
     """By what a card offers: a card that does, and what follows from it and from the number of GPUs."""
     found = {}
     for name in gpus:
-        card = facts.gpus.get(name)
+        card = registries.gpus.get(name)
         if card is not None:
-            config = fitted(replace(asked, gpu=name), facts).config
+            config = fitted(replace(asked, gpu=name), registries).config
             added = {key: value for key, value in config.items() if key not in asked.config}
             found[capacity_of(card)] = (name, added)
     return found
@@ -187,7 +187,7 @@ def _on_every_card(
     request: Request,
     layouts: Mapping[float, tuple[str, dict[str, Any]]],
     capacities: list[float],
-    facts: Registries,
+    registries: Registries,
 ) -> Iterator[Estimate | NoAnswerError]:
     """The estimates of one run by what cards offer: one for each layout, moved to other cards."""
     made: list[tuple[dict[str, Any], Estimate | NoAnswerError]] = []
@@ -195,14 +195,14 @@ def _on_every_card(
         name, added = layouts[capacity]
         known = next((found for layout, found in made if layout == added), None)
         if known is None:
-            known = _estimated(replace(request, config={**added, **request.config}, gpu=name), facts)
+            known = _estimated(replace(request, config={**added, **request.config}, gpu=name), registries)
             made.append((added, known))
         yield known if isinstance(known, NoAnswerError) else on_card(known, capacity)
 
 
-def _estimated(request: Request, facts: Registries) -> Estimate | NoAnswerError:
+def _estimated(request: Request, registries: Registries) -> Estimate | NoAnswerError:
     try:
-        found = estimate(request, facts)
+        found = estimate(request, registries)
     except NoAnswerError as error:
         return error
     if found.settings.actor.backend == "megatron":

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError
 from .estimate import Estimate, estimate
-from .facts import capacity_of
-from .resolve import USUAL_CARD
+from .registries import capacity_of
+from .resolve import USUAL_CAPACITY
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .tokens import sequence_divisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .facts import Registries
+    from .registries import Registries
     from .request import Request
 
 #: Share of the rollout engine's budget that its weights may take, so that there is room for the KV cache.
@@ -52,7 +52,7 @@ _BUDGETS = (
 )
 
 
-def fitted(request: Request, facts: Registries) -> Request:
+def fitted(request: Request, registries: Registries) -> Request:
     """The request with what depends on the number of GPUs: nodes, and where it is not set the engine's TP.
 
     TP is the smallest power of two that leaves the engine room for a KV cache; token budgets, where a dynamic
@@ -63,7 +63,7 @@ def fitted(request: Request, facts: Registries) -> Request:
     if not {"trainer.nnodes", "trainer.n_gpus_per_node"} & config.keys():
         each = next(size for size in range(min(gpus, 8), 0, -1) if not gpus % size)
         config |= {"trainer.nnodes": gpus // each, "trainer.n_gpus_per_node": each}
-    defaults = facts.defaults(request.version)
+    defaults = registries.defaults(request.version)
     for key in LIMITS:  # they decide most answers, and so are never left unsaid
         config.setdefault(key, defaults.get(key))
 
@@ -71,8 +71,8 @@ def fitted(request: Request, facts: Registries) -> Request:
         return config.get(key, defaults.get(key))
 
     key = f"{ROLLOUT}.tensor_model_parallel_size"
-    shape, card = facts.shape(request.model), facts.gpus.get(request.gpu or "")
-    memory = capacity_of(card) if card else USUAL_CARD
+    shape, card = registries.shape(request.model), registries.gpus.get(request.gpu or "")
+    memory = capacity_of(card) if card else USUAL_CAPACITY
     utilization = value(f"{ROLLOUT}.gpu_memory_utilization")
     if key not in config and shape and isinstance(utilization, int | float):
         room = memory * utilization * _WEIGHTS_SHARE
@@ -91,13 +91,13 @@ def fitted(request: Request, facts: Registries) -> Request:
     return replace(request, config=config)
 
 
-def with_megatron(request: Request, facts: Registries) -> Iterator[Request]:
+def with_megatron(request: Request, registries: Registries) -> Iterator[Request]:
     """The same run with Megatron, its memory optimisations on, by growing model-parallel sizes.
 
     Sizes that do not divide the GPUs or the heads are left out, and those with more stages than layers;
     experts are spread as far as the model-parallel size leaves room.
     """
-    shape, gpus = facts.shape(request.model), request.gpus or 8
+    shape, gpus = registries.shape(request.model), request.gpus or 8
     if shape is None:
         return
     moe = shape.architecture.moe
@@ -120,7 +120,7 @@ def with_megatron(request: Request, facts: Registries) -> Iterator[Request]:
         yield replace(request, backend="megatron", config={**config, **MEGATRON_SAVING, **layout})
 
 
-def best_layout(asked: Request, facts: Registries) -> tuple[Request, Estimate] | None:
+def best_layout(asked: Request, registries: Registries) -> tuple[Request, Estimate] | None:
     """The first layout that fits at the upper end of the range, or else the one that takes least.
 
     FSDP is tried first, with growing token budgets where none is set, then Megatron by growing parallel
@@ -129,12 +129,14 @@ def best_layout(asked: Request, facts: Registries) -> tuple[Request, Estimate] |
     """
     named = asked.backend or asked.config.get(f"{ACTOR}.strategy") or asked.config.get("model_engine")
     own_sizes = any(key.startswith(f"{ACTOR}.megatron.") for key in asked.config)
-    with_fsdp = _with_budgets(asked, facts) if named != "megatron" or own_sizes else iter(())
-    others = with_megatron(asked, facts) if not named or (named == "megatron" and not own_sizes) else iter(())
+    with_fsdp = _with_budgets(asked, registries) if named != "megatron" or own_sizes else iter(())
+    others = (
+        with_megatron(asked, registries) if not named or (named == "megatron" and not own_sizes) else iter(())
+    )
     tried = []
-    for request in chain(with_fsdp, (fitted(other, facts) for other in others)):
+    for request in chain(with_fsdp, (fitted(other, registries) for other in others)):
         try:
-            found = estimate(request, facts)
+            found = estimate(request, registries)
         except NoAnswerError:
             continue
         tried.append((request, found))
@@ -143,17 +145,17 @@ def best_layout(asked: Request, facts: Registries) -> tuple[Request, Estimate] |
     return min(tried, key=lambda pair: pair[1].high, default=None)
 
 
-def _with_budgets(asked: Request, facts: Registries) -> Iterator[Request]:
+def _with_budgets(asked: Request, registries: Registries) -> Iterator[Request]:
     """The request with the smallest token budget, and with twice as many up to a whole mini-batch.
 
     With one micro-batch per mini-batch, verl v0.9 keeps no undivided gradients.
     """
-    request = fitted(asked, facts)
+    request = fitted(asked, registries)
     yield request
     if any(asked.config.get(budget) is not None for budget in _BUDGETS):
         return
     try:
-        settings = estimate(request, facts).settings
+        settings = estimate(request, registries).settings
     except NoAnswerError:
         return
     micro = settings.actor.micro_batch

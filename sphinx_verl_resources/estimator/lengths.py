@@ -12,7 +12,7 @@ from .layouts import fitted
 
 if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
-    from .facts import Registries
+    from .registries import Registries
     from .request import Request
 
 RESPONSE = "data.max_response_length"
@@ -35,7 +35,7 @@ class Longer:
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def longer(request: Request, facts: Registries, responses: tuple[int, ...]) -> tuple[Longer, ...]:
+def longer(request: Request, registries: Registries, responses: tuple[int, ...]) -> tuple[Longer, ...]:
     """The run with each limit, in their order.
 
     Token budgets that the request leaves open are the smallest that hold one sequence, so that they grow with
@@ -49,13 +49,13 @@ def longer(request: Request, facts: Registries, responses: tuple[int, ...]) -> t
     >>> short.estimate.peak < long.estimate.peak, short.sequences > long.sequences
     (True, True)
     """
-    return tuple(_with(request, facts, response) for response in responses)
+    return tuple(_with(request, registries, response) for response in responses)
 
 
-def _with(request: Request, facts: Registries, response: int) -> Longer:
-    asked = fitted(replace(request, config={**request.config, RESPONSE: response}), facts)
+def _with(request: Request, registries: Registries, response: int) -> Longer:
+    asked = fitted(replace(request, config={**request.config, RESPONSE: response}), registries)
     try:
-        found = estimate(asked, facts)
+        found = estimate(asked, registries)
     except NoAnswerError as error:
         return Longer(response, None, diagnostics=error.diagnostics)
     limit = found.settings.lengths.limit

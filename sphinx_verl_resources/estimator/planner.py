@@ -14,7 +14,7 @@ from .tokens import sequence_divisor
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .facts import Registries
+    from .registries import Registries
     from .request import Request
 
 #: Numbers of GPUs that are tried: powers of two within a node, then whole nodes.
@@ -78,12 +78,12 @@ def task_settings(task: str) -> Mapping[str, Any] | None:
     return None if found is None else {**SAVING, **found}
 
 
-def plan(request: Request, facts: Registries) -> Plan:
+def plan(request: Request, registries: Registries) -> Plan:
     """The smallest number of GPUs, or on a given number the largest micro-batch, at the range's upper end.
 
     Args:
         request: with a card; ``gpus`` None asks for the number.
-        facts: the registries.
+        registries: the registries.
 
     Raises:
         NoAnswerError: the request leaves no estimate on any number of GPUs.
@@ -99,11 +99,11 @@ def plan(request: Request, facts: Registries) -> Plan:
         free = {key: value for key, value in request.config.items() if key not in counted}
         request = replace(request, config=free)
     counts = (request.gpus,) if request.gpus else COUNTS
-    layouts = (best_layout(replace(request, gpus=count), facts) for count in counts)
+    layouts = (best_layout(replace(request, gpus=count), registries) for count in counts)
     tried = [layout for layout in layouts if layout is not None]
     if not tried:
         # Nothing could be estimated; say why on the number asked for, or on one node.
-        estimate(fitted(replace(request, gpus=request.gpus or 8), facts), facts)
+        estimate(fitted(replace(request, gpus=request.gpus or 8), registries), registries)
         raise NoAnswerError
     fits = [pair for pair in tried if pair[1].verdict == "fits"]
     chosen, found = fits[0] if fits else tried[-1]
@@ -111,18 +111,18 @@ def plan(request: Request, facts: Registries) -> Plan:
     if fits and found.settings.actor.backend == "megatron":
         numbers = (pair[1].settings.gpus for pair in fits if pair[1].settings.actor.backend != "megatron")
         with_fsdp = next(numbers, None)
-    size, unit = largest_micro_batch(chosen, facts)
+    size, unit = largest_micro_batch(chosen, registries)
     return Plan(found.settings.gpus if fits else None, with_fsdp, chosen, found, size, unit)
 
 
-def largest_micro_batch(request: Request, facts: Registries) -> tuple[int | None, str]:
+def largest_micro_batch(request: Request, registries: Registries) -> tuple[int | None, str]:
     """The largest micro-batch that fits at the upper end of the range, and its unit; found by halving.
 
     Raises:
         NoAnswerError: the request leaves no estimate.
     """
-    base = fitted(request, facts)
-    first = estimate(base, facts)
+    base = fitted(request, registries)
+    first = estimate(base, registries)
     micro = first.settings.actor.micro_batch
     name = "ppo_max_token_len_per_gpu" if micro.dynamic else "ppo_micro_batch_size_per_gpu"
     others = "log_prob_max_token_len_per_gpu" if micro.dynamic else "log_prob_micro_batch_size_per_gpu"
@@ -136,7 +136,7 @@ def largest_micro_batch(request: Request, facts: Registries) -> tuple[int | None
 
     def fits(size: int) -> bool:
         changed = replace(base, config={**config, **dict.fromkeys(keys, size)})
-        return estimate(changed, facts).verdict == "fits"
+        return estimate(changed, registries).verdict == "fits"
 
     limit = int(first.settings.lengths.limit) if micro.dynamic else 1
     most = max(least, max(1, first.settings.actor.mini_batch) * limit)

@@ -141,7 +141,7 @@ class Capacity(EstimatorQuery["float | None"]):
 
     def answer(self, data: EstimatorContext) -> float | None:
         """See ``facts.capacity_of``."""
-        from .facts import capacity_of
+        from .registries import capacity_of
 
         card = data.facts.gpus.get(self.gpu)
         return capacity_of(card) if card else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .facts import Registries
+    from .registries import Registries
     from .settings import Settings
     from .shape import Shape
 
@@ -34,7 +34,7 @@ LOGGED = "verl-log"
 OTHER = "other"
 
 
-def kind_of(shape: Shape, settings: Settings, facts: Registries) -> Range:
+def kind_of(shape: Shape, settings: Settings, registries: Registries) -> Range:
     """The range of an estimate: that of the cases that are most like it."""
     architecture = shape.architecture
     like_logs = (
@@ -46,4 +46,10 @@ def kind_of(shape: Shape, settings: Settings, facts: Registries) -> Range:
         and not architecture.vision
         and not architecture.linear_attention
     )
-    return facts.range_of(LOGGED if like_logs else OTHER)
+    return range_of(LOGGED if like_logs else OTHER, registries)
+
+
+def range_of(kind: str, registries: Registries) -> Range:
+    """Return the range of a kind of runs; from nothing to twice the value where none is recorded."""
+    found = registries.accuracy.get(kind)
+    return Range(kind, (found and found.low) or 0.0, (found and found.high) or 2.0)

@@ -1,4 +1,4 @@
-"""Reading settings one by one: defaults filled in, values checked, problems collected."""
+"""Reads settings one by one: fills in defaults, checks values, collects problems."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from ..diagnostics import Diagnostic
 
-#: No number that makes sense is larger.
+#: Larger numbers make no sense.
 _MOST = 10**12
 
 
 class Reader:
-    """Settings and the defaults behind them, which are taken as they are.
+    """Settings with the defaults behind them; defaults are not checked.
 
     Attributes:
         diagnostics: what is wrong, in the order in which it was met.
@@ -37,15 +37,15 @@ class Reader:
         self.diagnostics.append(warning_at(key, message, remedy, code))
 
     def is_set(self, key: str) -> bool:
-        """Whether the user set a key to anything but null."""
+        """Tell whether the user set a key to anything but null."""
         return key in self._config and self._config[key] is not None
 
     def any(self, key: str) -> Any:
-        """A value of any type."""
+        """Return a value of any type."""
         return self._given(key) if key in self._config else self._defaults.get(key)
 
     def _given(self, key: str) -> Any:
-        """What the user set."""
+        """Return what the user set, or the default for a reference that is not resolved."""
         value = self._config[key]
         if isinstance(value, str) and "${" in value:
             message = f"{value[:80]!r} refers to another setting; verl's default is taken"
@@ -54,7 +54,7 @@ class Reader:
         return value
 
     def flag(self, key: str) -> bool:
-        """True or False; null counts as False."""
+        """Return a truth value; null counts as False."""
         if key not in self._config:
             return bool(self._defaults.get(key))
         value = self._given(key)
@@ -63,14 +63,14 @@ class Reader:
         return bool(self._default_for(key, value, "true or false"))
 
     def whole(self, key: str, least: int = 1) -> int:
-        """A whole number; the default of verl, or else ``least``, where there is none or null."""
+        """Return a whole number; without one verl's default, and without that ``least``."""
         value = self.optional(key, least) if key in self._config else None
         if value is None:
             value = self._defaults.get(key)
         return value if type(value) is int else least
 
     def optional(self, key: str, least: int = 1) -> int | None:
-        """A whole number or null."""
+        """Return a whole number or None."""
         value = self.any(key)
         if value is None or (type(value) is int and least <= value <= _MOST):
             return value
@@ -85,7 +85,7 @@ class Reader:
         return value if type(value) is int else None
 
     def number(self, key: str, low: float, high: float) -> float:
-        """A number from above ``low`` to ``high``."""
+        """Return a number above ``low`` and up to ``high``."""
         value = self.any(key)
         if type(value) not in (int, float):
             value = self._default_for(key, value, "a number")
@@ -95,7 +95,7 @@ class Reader:
         return float(value) if type(value) in (int, float) else high
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
-        """One of some words, or null."""
+        """Return one of some words, or None."""
         value = self.any(key)
         if value is None or value in choices:
             found: str | None = value

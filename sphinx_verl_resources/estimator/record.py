@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from ..catalog.models.case import Case
     from .backtest import Score
-    from .facts import Registries
     from .ranges import Range
+    from .registries import Registries
 
 _HEAD = """\
 # yaml-language-server: $schema=schema/accuracy.json
@@ -26,13 +26,13 @@ accuracy:
 
 
 def accuracy_of(
-    cases: Sequence[Case], facts: Registries, watched: Callable[[Sequence[Case]], Iterable[Case]] = iter
+    cases: Sequence[Case], registries: Registries, watched: Callable[[Sequence[Case]], Iterable[Case]] = iter
 ) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
     """Every case scored with the ranges that the cases themselves give, and the record of it.
 
     Figures are rounded to three decimals. ``watched`` hands the cases on while somebody looks.
     """
-    first = [score(case, facts) for case in watched(cases)]
+    first = [score(case, registries) for case in watched(cases)]
     ranges = {found.kind: found for found in ranges_from(first)}
     rounded = {
         name: replace(
@@ -42,7 +42,9 @@ def accuracy_of(
     }
     placeholder = (_entry(Summary(name, 1, 0, 0, 0, 0, 0), found) for name, found in rounded.items())
     accuracy = Registry([((entry.name,), entry) for entry in placeholder], str)
-    with_ranges = type(facts)(facts.gpus, facts.architectures, facts.config_keys, accuracy)
+    with_ranges = type(registries)(
+        registries.gpus, registries.architectures, registries.config_keys, accuracy
+    )
     scores = tuple(score(case, with_ranges) for case in watched(cases))
     found = {summary.group: summary for summary in summaries(scores)}
     names = dict.fromkeys([*found, *rounded])

@@ -1,4 +1,4 @@
-"""From a request to settings: verl's keys with their defaults, and everything that is wrong with them."""
+"""From a request to resolved settings, with everything that is wrong with them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from ..diagnostics import Code, NoAnswerError, Severity, suggest_or
 from ..units import GB, GIB
 from .checks import problems_of
 from .constants import DRIVER_RESERVE, TYPICAL_LENGTH
-from .facts import capacity_of
 from .reader import Reader
+from .registries import capacity_of
+from .request import error_at
 from .roles import (
     ACTOR,
     MODEL,
@@ -33,15 +34,15 @@ if TYPE_CHECKING:
 
     from ..catalog.models.gpu import Gpu
     from ..diagnostics import Diagnostic
-    from .facts import Registries
+    from .registries import Registries
     from .request import Request
     from .settings import Backend, Fsdp, Role
     from .shape import Shape
     from .versions import Behaviour
 
 _BACKENDS = ("fsdp", "fsdp2", "megatron")
-#: Where nothing is said of the card, its memory is only used for the share that the rollout engine takes.
-USUAL_CARD = 79.1 * GIB
+#: Where no GPU is named, its memory only decides how much the rollout engine takes.
+USUAL_CAPACITY = 79.1 * GIB
 #: verl's estimators of the advantage; the first needs a critic.
 ESTIMATORS = (
     "gae",
@@ -59,87 +60,85 @@ ESTIMATORS = (
     "rloo_vectorized",
     "tir_optimal_token_baseline",
 )
-#: Backends of verl that no formula is made for.
+#: Backends of verl that have no formulas here.
 _OTHER_BACKENDS = ("fsdp_turbo", "veomni", "torchtitan")
 
 
-def resolve(request: Request, facts: Registries) -> tuple[Shape, Settings, tuple[Diagnostic, ...]]:
-    """Shape and settings of a request, and warnings about it.
+def resolve(request: Request, registries: Registries) -> tuple[Shape, Settings, tuple[Diagnostic, ...]]:
+    """Return the shape and the settings of a request, and warnings about it.
 
     Raises:
         NoAnswerError: something is wrong that leaves no estimate.
     """
-    shape = facts.shape(request.model)
-    read = Reader(_as_verl(request), facts.defaults(request.version))
+    shape = registries.shape(request.model)
     if shape is None:
-        known = facts.architectures.names
+        known = registries.architectures.names
         hint = suggest_or(request.model, known, "add it to architectures.yaml, or give its config.json")
-        read.error(
-            "model", f"no architecture is recorded for {request.model[:200]!r}", hint, Code.unknown_model
-        )
-        raise NoAnswerError(*read.diagnostics)
-    settings = read_settings(request, facts, read)
-    read.diagnostics += problems_of(shape, settings)
+        message = f"no architecture is recorded for {request.model[:200]!r}"
+        raise NoAnswerError(error_at("model", message, hint, Code.unknown_model))
+    config = Reader(_as_verl(request), registries.defaults(request.version))
+    settings = read_settings(request, registries, config)
+    config.diagnostics += problems_of(shape, settings)
     if request.version > LAST:
         newest = version_text(CURRENT)
         message = f"{version_text(request.version)} is newer than the newest verl that is known, {newest}"
-        read.warning("version", message, "that one is taken")
-    for key, near in misspelt_keys(request, facts):
-        read.warning(
-            key, "verl has no such key that changes memory", f"did you mean {near!r}?", Code.unknown_key
-        )
-    if any(problem.severity is Severity.ERROR for problem in read.diagnostics):
-        raise NoAnswerError(*read.diagnostics)
-    return shape, settings, tuple(dict.fromkeys(read.diagnostics))  # what is read twice is wrong once
+        config.warning("version", message, "that one is taken")
+    for key, near in misspelt_keys(request, registries):
+        message = "verl has no such key that changes memory"
+        config.warning(key, message, f"did you mean {near!r}?", Code.unknown_key)
+    if any(problem.severity is Severity.ERROR for problem in config.diagnostics):
+        raise NoAnswerError(*config.diagnostics)
+    return shape, settings, tuple(dict.fromkeys(config.diagnostics))  # what is read twice is wrong once
 
 
-def read_settings(request: Request, facts: Registries, read: Reader) -> Settings:
-    """The settings; ``read`` collects what is wrong with them."""
-    does = behaviour(request.version)
-    gpus, nodes = _gpus(request, read)
-    backend = _backend(request, read)
-    capacity = _capacity(request, facts, read)
-    actor = read_actor(read, backend, gpus)
+def read_settings(request: Request, registries: Registries, config: Reader) -> Settings:
+    """Return the settings; ``config`` collects what is wrong with them."""
+    traits = behaviour(request.version)
+    gpus, nodes = _gpus(request, config)
+    backend = _backend(request, config)
+    capacity = _capacity(request, registries, config)
+    actor = read_actor(config, backend, gpus)
     critic = None
-    if _has_critic(request, read):
-        strategy = _strategy(read, "critic.strategy") or backend
-        critic = read_critic(read, strategy, gpus, request.version)
+    if _has_critic(request, config):
+        strategy = _strategy(config, "critic.strategy") or backend
+        critic = read_critic(config, strategy, gpus, request.version)
     ranks = data_parallel(backend, actor.fsdp, actor.megatron, gpus)
-    reference = _reference_fsdp(read, gpus)
-    entropy = read.number(f"{ACTOR}.entropy_coeff", -1e9, 1e9) != 0 or read.flag(f"{ACTOR}.calculate_entropy")
+    reference = _reference_fsdp(config, gpus)
+    entropy = config.number(f"{ACTOR}.entropy_coeff", -1e9, 1e9) != 0
+    entropy = entropy or config.flag(f"{ACTOR}.calculate_entropy")
     return Settings(
         version=request.version,
         gpus=gpus,
         nodes=nodes,
-        capacity=capacity if capacity is not None else USUAL_CARD,
+        capacity=capacity if capacity is not None else USUAL_CAPACITY,
         capacity_known=capacity is not None,
-        sequences=read.whole("data.train_batch_size") * read.whole(f"{ROLLOUT}.n"),
-        lengths=_lengths(request, read),
-        unstated=_unstated(request, read, backend) if request.partial else frozenset(),
+        sequences=config.whole("data.train_batch_size") * config.whole(f"{ROLLOUT}.n"),
+        lengths=_lengths(request, config),
+        unstated=_unstated(request, config, backend) if request.partial else frozenset(),
         actor=actor,
         critic=critic,
-        rollout=read_rollout(request, read, gpus),
-        reference=_has_reference(request, read, actor),
+        rollout=read_rollout(request, config, gpus),
+        reference=_has_reference(request, config, actor),
         reference_fsdp=reference,
-        reference_bytes=_reference_bytes(read, reference, does),
-        reference_offload=_reference_offload(read, actor),
-        old_log_prob=not read.flag("algorithm.rollout_correction.bypass_mode"),
-        old_micro_batch=_log_prob(read, ROLLOUT, ranks, actor.micro_batch),
+        reference_bytes=_reference_bytes(config, reference, traits),
+        reference_offload=_reference_offload(config, actor),
+        old_log_prob=not config.flag("algorithm.rollout_correction.bypass_mode"),
+        old_micro_batch=_log_prob(config, ROLLOUT, ranks, actor.micro_batch),
         reference_micro_batch=_log_prob(
-            read, REFERENCE, data_parallel(backend, reference, actor.megatron, gpus), actor.micro_batch
+            config, REFERENCE, data_parallel(backend, reference, actor.megatron, gpus), actor.micro_batch
         ),
-        computes_entropy=not _is_easyr1(request) and (entropy or does.entropy_always),
-        entropy_chunk=_entropy_chunk(read, backend),
-        entropy_recomputed=_recomputes_entropy(read, backend),
-        compiled_entropy=_compiles(read),
-        fused_kernels=read.flag(f"{MODEL}.use_fused_kernels"),
+        computes_entropy=not _is_easyr1(request) and (entropy or traits.entropy_always),
+        entropy_chunk=_entropy_chunk(config, backend),
+        entropy_recomputed=_recomputes_entropy(config, backend),
+        compiled_entropy=_compiles(config),
+        fused_kernels=config.flag(f"{MODEL}.use_fused_kernels"),
         entropy_free=_is_easyr1(request),
-        counter_leaves_pool_out=_is_easyr1(request) or not does.engine_in_process,
+        counter_leaves_pool_out=_is_easyr1(request) or not traits.engine_in_process,
     )
 
 
 def _as_verl(request: Request) -> Mapping[str, Any]:
-    """The settings in verl's keys, where a fork has a mode of its own for what they say."""
+    """Translate a fork's own setting into verl's keys."""
     mode = str(request.config.get("easyr1.dtype", ""))
     if not mode.startswith("bf16"):
         return request.config
@@ -147,60 +146,60 @@ def _as_verl(request: Request) -> Mapping[str, Any]:
     return {**request.config, f"{ACTOR}.fsdp_config.model_dtype": "bf16", **optimizer}
 
 
-def _entropy_chunk(read: Reader, backend: Backend) -> int:
-    """Tokens of a chunk of the entropy, 0 for all at once; what the engine reads is filled from the actor."""
+def _entropy_chunk(config: Reader, backend: Backend) -> int:
+    """Return the tokens of a chunk of the entropy, 0 for all at once; the engine's keys follow the actor."""
     engine = f"{ACTOR}.{'megatron' if backend == 'megatron' else 'fsdp_config'}"
-    chunked = [read.flag(f"{part}.entropy_from_logits_with_chunking") for part in (ACTOR, engine)]
+    chunked = [config.flag(f"{part}.entropy_from_logits_with_chunking") for part in (ACTOR, engine)]
     sizes = [f"{part}.entropy_from_logits_chunk_size" for part in (engine, ACTOR)]
-    found = [read.whole(key) for key in sizes if read.is_set(key)]
-    size = found[0] if found else read.whole(sizes[1])
+    found = [config.whole(key) for key in sizes if config.is_set(key)]
+    size = found[0] if found else config.whole(sizes[1])
     return size if any(chunked) else 0
 
 
-def _recomputes_entropy(read: Reader, backend: Backend) -> bool:
-    asked = [read.flag(f"{part}.entropy_checkpointing") for part in (ACTOR, f"{ACTOR}.fsdp_config")]
+def _recomputes_entropy(config: Reader, backend: Backend) -> bool:
+    asked = [config.flag(f"{part}.entropy_checkpointing") for part in (ACTOR, f"{ACTOR}.fsdp_config")]
     return any(asked) and backend != "megatron"
 
 
-def _reference_fsdp(read: Reader, gpus: int) -> Fsdp:
-    """The keys of the reference policy, whose Ulysses size follows the older key of the actor."""
+def _reference_fsdp(config: Reader, gpus: int) -> Fsdp:
+    """Read the reference policy's keys; its Ulysses size defaults to the older key of the actor."""
     ulysses = f"{REFERENCE}.ulysses_sequence_parallel_size"
-    if not read.is_set(ulysses):
+    if not config.is_set(ulysses):
         ulysses = f"{ACTOR}.ulysses_sequence_parallel_size"
-    return read_fsdp(read, f"{REFERENCE}.fsdp_config", gpus, ulysses)
+    return read_fsdp(config, f"{REFERENCE}.fsdp_config", gpus, ulysses)
 
 
-def _reference_bytes(read: Reader, reference: Fsdp, does: Behaviour) -> int:
-    stated = read.is_set(f"{REFERENCE}.fsdp_config.model_dtype")
-    return reference.parameter_bytes if stated else does.reference_bytes
+def _reference_bytes(config: Reader, reference: Fsdp, traits: Behaviour) -> int:
+    stated = config.is_set(f"{REFERENCE}.fsdp_config.model_dtype")
+    return reference.parameter_bytes if stated else traits.reference_bytes
 
 
-def _compiles(read: Reader) -> bool:
-    """torch.compile is on unless it is switched off, under its older name or its newer one."""
+def _compiles(config: Reader) -> bool:
+    """Tell whether torch.compile is on: unless its older or newer key switches it off."""
     keys = (f"{ACTOR}.use_torch_compile", f"{ACTOR}.fsdp_config.use_torch_compile")
-    return not any(read.is_set(key) and not read.flag(key) for key in keys)
+    return not any(config.is_set(key) and not config.flag(key) for key in keys)
 
 
 def _is_easyr1(request: Request) -> bool:
-    """EasyR1 computes no entropy, and takes what its engine freed off PyTorch's counter."""
+    """Recognise EasyR1, which computes no entropy and subtracts the freed engine from PyTorch's counter."""
     return request.framework.lower().startswith("easyr1")
 
 
-def _gpus(request: Request, read: Reader) -> tuple[int, int]:
-    """How many GPUs, and on how many nodes."""
-    nodes, each = read.whole("trainer.nnodes"), read.whole("trainer.n_gpus_per_node")
+def _gpus(request: Request, config: Reader) -> tuple[int, int]:
+    """Return the number of GPUs and of nodes."""
+    nodes, each = config.whole("trainer.nnodes"), config.whole("trainer.n_gpus_per_node")
     gpus = request.gpus
     if gpus is None:
         return nodes * each, nodes
     if gpus < 1:
-        read.error("gpus", f"{gpus} GPUs are none", "name at least one")
+        config.error("gpus", f"{gpus} GPUs are none", "name at least one")
         return 1, 1
-    stated = [read.is_set(key) for key in ("trainer.nnodes", "trainer.n_gpus_per_node")]
+    stated = [config.is_set(key) for key in ("trainer.nnodes", "trainer.n_gpus_per_node")]
     if nodes * each == gpus:
         return gpus, nodes
     if all(stated):
         message = f"{nodes} × {each} GPUs are not the {gpus} that are named; these are taken"
-        read.warning("trainer.n_gpus_per_node", message, "correct one of the two")
+        config.warning("trainer.n_gpus_per_node", message, "correct one of the two")
     elif stated[0] and not gpus % nodes:
         return gpus, nodes
     elif stated[1] and not gpus % each:
@@ -208,13 +207,13 @@ def _gpus(request: Request, read: Reader) -> tuple[int, int]:
     return gpus, math.ceil(gpus / 8)
 
 
-def _backend(request: Request, read: Reader) -> Backend:
-    """What the actor is trained with: as said by its strategy, the engine, the source, or Megatron's keys."""
-    named = _strategy(read, f"{ACTOR}.strategy")
-    engine = read.any("model_engine")
+def _backend(request: Request, config: Reader) -> Backend:
+    """Return the training backend: by the strategy, the engine, the source, or keys of Megatron."""
+    named = _strategy(config, f"{ACTOR}.strategy")
+    engine = config.any("model_engine")
     if engine not in (None, "dp", "megatron"):
         message = f"the training backend {str(engine)[:80]!r} is not modelled; FSDP2 is taken"
-        read.warning("model_engine", message, "the states are the same, the rest may differ")
+        config.warning("model_engine", message, "the states are the same, the rest may differ")
         return "fsdp2"
     of_megatron = engine == "megatron" or any(key.startswith(f"{ACTOR}.megatron.") for key in request.config)
     if named:
@@ -224,88 +223,87 @@ def _backend(request: Request, read: Reader) -> Backend:
     return "megatron" if of_megatron else "fsdp"
 
 
-def _strategy(read: Reader, key: str) -> Backend | None:
-    """A backend by name, None where none is set."""
-    if not read.is_set(key):
+def _strategy(config: Reader, key: str) -> Backend | None:
+    """Return the backend that a key names; None where it is not set."""
+    if not config.is_set(key):
         return None
-    if read.any(key) in _OTHER_BACKENDS:
-        message = f"the training backend {read.any(key)!r} is not modelled; FSDP2 is taken"
-        read.warning(key, message, "the states are the same, the rest may differ")
+    if config.any(key) in _OTHER_BACKENDS:
+        message = f"the training backend {config.any(key)!r} is not modelled; FSDP2 is taken"
+        config.warning(key, message, "the states are the same, the rest may differ")
         return "fsdp2"
-    return read.choice(key, _BACKENDS)  # type: ignore[return-value]
+    return config.choice(key, _BACKENDS)  # type: ignore[return-value]
 
 
-def _has_critic(request: Request, read: Reader) -> bool:
-    if read.is_set("critic.enable"):
-        return read.flag("critic.enable")
+def _has_critic(request: Request, config: Reader) -> bool:
+    if config.is_set("critic.enable"):
+        return config.flag("critic.enable")
     key = "algorithm.adv_estimator"
-    if read.is_set(key) or not request.task:
-        name = read.any(key)
+    if config.is_set(key) or not request.task:
+        name = config.any(key)
         if name not in ESTIMATORS:
             hint = suggest_or(str(name), ESTIMATORS, "with gae there is a critic, with others none")
             message = f"{str(name)[:80]!r} is no estimator that is known; no critic is assumed"
-            read.warning(key, message, hint, Code.unknown_value)
+            config.warning(key, message, hint, Code.unknown_value)
         return bool(name == "gae")
     return request.task.lower().startswith("ppo")
 
 
-def _has_reference(request: Request, read: Reader, actor: Role) -> bool:
-    """With LoRA the actor itself, with its adapters switched off, is the reference."""
-    asked = [read.flag(f"{ACTOR}.use_kl_loss"), read.flag("algorithm.use_kl_in_reward")]
+def _has_reference(request: Request, config: Reader, actor: Role) -> bool:
+    """Tell whether a reference policy is loaded; with LoRA the actor without its adapters serves as one."""
+    asked = [config.flag(f"{ACTOR}.use_kl_loss"), config.flag("algorithm.use_kl_in_reward")]
     return (any(asked) or behaviour(request.version).reference_resident) and not actor.lora_rank
 
 
-def _reference_offload(read: Reader, actor: Role) -> bool:
+def _reference_offload(config: Reader, actor: Role) -> bool:
     if actor.backend != "megatron":
-        read.flag(f"{REFERENCE}.fsdp_config.param_offload")
         return True
     key = f"{REFERENCE}.megatron.param_offload"
-    return read.flag(key) if read.is_set(key) else actor.megatron.param_offload
+    return config.flag(key) if config.is_set(key) else actor.megatron.param_offload
 
 
-def _log_prob(read: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> MicroBatch:
-    """How a log-prob pass is cut; what is not set follows the actor."""
+def _log_prob(config: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> MicroBatch:
+    """Return how a log-prob pass is cut; unset keys follow the actor."""
     key = f"{prefix}.log_prob_use_dynamic_bsz"
-    dynamic = read.flag(key) if read.is_set(key) else otherwise.dynamic
+    dynamic = config.flag(key) if config.is_set(key) else otherwise.dynamic
     budget_key = f"{prefix}.log_prob_max_token_len_per_gpu"
-    budget = read.whole(budget_key) if read.is_set(budget_key) else otherwise.tokens
-    found = micro_batch(read, prefix, "log_prob_micro_batch_size", ranks, dynamic, budget)
+    budget = config.whole(budget_key) if config.is_set(budget_key) else otherwise.tokens
+    found = micro_batch(config, prefix, "log_prob_micro_batch_size", ranks, dynamic, budget)
     return found if found.sequences else MicroBatch(otherwise.sequences, dynamic, budget)
 
 
-def _capacity(request: Request, facts: Registries, read: Reader) -> float | None:
-    """What the card offers; of a size that is only sold as such, the least that a card of it offers."""
-    gpu = _card(request, facts)
+def _capacity(request: Request, registries: Registries, config: Reader) -> float | None:
+    """Return what the GPU offers; for a nominal size alone, the least that any GPU of that size offers."""
+    gpu = _gpu_of(request, registries)
     if gpu is not None:
         return capacity_of(gpu)
     if request.memory_gb is not None:
-        found = [capacity_of(card) for card in facts.gpus if card.memory_gb == request.memory_gb]
-        return min(found) if found else max(0.0, request.memory_gb * GB - DRIVER_RESERVE.value)
+        alike = [capacity_of(gpu) for gpu in registries.gpus if gpu.memory_gb == request.memory_gb]
+        return min(alike) if alike else max(0.0, request.memory_gb * GB - DRIVER_RESERVE.value)
     if request.gpu is not None:
-        hint = suggest_or(request.gpu, facts.gpus.names, "add it to gpus.yaml, or give its memory")
-        read.warning("gpus", f"no GPU is recorded as {request.gpu[:200]!r}", hint, Code.unknown_gpu)
+        hint = suggest_or(request.gpu, registries.gpus.names, "add it to gpus.yaml, or give its memory")
+        config.warning("gpus", f"no GPU is recorded as {request.gpu[:200]!r}", hint, Code.unknown_gpu)
     elif not request.partial:
         hint = "name it, as in 8*H100"
         message = (
             "no GPU is named; whether it fits is not known, and the rollout budget is that of an 80 GB card"
         )
-        read.warning("gpus", message, hint, Code.missing_key)
+        config.warning("gpus", message, hint, Code.missing_key)
     return None
 
 
-def _card(request: Request, facts: Registries) -> Gpu | None:
-    """The card by its name; where it is sold in several sizes, that of the size stated."""
+def _gpu_of(request: Request, registries: Registries) -> Gpu | None:
+    """Return the GPU by its name; one sold in several sizes, by name and size."""
     if request.gpu is None:
         return None
-    sized = facts.gpus.get(f"{request.gpu}-{request.memory_gb:g}GB") if request.memory_gb else None
-    return sized or facts.gpus.get(request.gpu)
+    sized = registries.gpus.get(f"{request.gpu}-{request.memory_gb:g}GB") if request.memory_gb else None
+    return sized or registries.gpus.get(request.gpu)
 
 
-def _lengths(request: Request, read: Reader) -> Lengths:
-    longest = float(read.whole("data.max_prompt_length") + read.whole("data.max_response_length"))
+def _lengths(request: Request, config: Reader) -> Lengths:
+    longest = float(config.whole("data.max_prompt_length") + config.whole("data.max_response_length"))
     seen = request.observed
     prompts, responses = seen.get("prompt_length_mean"), seen.get("response_length_mean")
-    sequences = read.whole("data.train_batch_size") * read.whole(f"{ROLLOUT}.n")
+    sequences = config.whole("data.train_batch_size") * config.whole(f"{ROLLOUT}.n")
     mean = None
     if seen.get("total_num_tokens"):
         mean = seen["total_num_tokens"] / sequences
@@ -319,8 +317,8 @@ def _lengths(request: Request, read: Reader) -> Lengths:
     return Lengths(mean, max(mean, min(top, longest)), longest, known=True)
 
 
-def _unstated(request: Request, read: Reader, backend: Backend) -> frozenset[str]:
-    """What the quoted settings say nothing about, and scripts often set."""
+def _unstated(request: Request, config: Reader, backend: Backend) -> frozenset[str]:
+    """Return what the quoted settings leave out and scripts often set."""
     part = "megatron" if backend == "megatron" else "fsdp_config"
     keys = {
         "padding": [f"{MODEL}.use_remove_padding"],
@@ -328,13 +326,13 @@ def _unstated(request: Request, read: Reader, backend: Backend) -> frozenset[str
         "recompute": [f"{ACTOR}.megatron.override_transformer_config.recompute_granularity"],
         "offload": [f"{ACTOR}.{part}.{name}_offload" for name in ("param", "optimizer")],
     }
-    return frozenset(name for name, found in keys.items() if not any(read.is_set(key) for key in found))
+    return frozenset(name for name, found in keys.items() if not any(config.is_set(key) for key in found))
 
 
 def least(settings: Settings) -> Settings:
-    """The settings at the lower end of the range: what is not known is as favourable as it may be.
+    """Return the settings at the low end of the range: the unknown is taken as favourably as possible.
 
-    Lengths that are not known are the shortest of real data; what a source does not quote may have been set.
+    Unknown lengths are the shortest of real data; a key that a source does not quote may have been set.
     """
     lengths, actor, open_ = settings.lengths, settings.actor, settings.unstated
     if not lengths.known:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .estimate import Estimate, estimate
-from .keys import in_todays_names
 from .layouts import MEGATRON_SAVING
 from .planner import SAVING
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
@@ -16,8 +15,8 @@ from .tokens import sequence_divisor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .facts import Registries
     from .peaks import Verdict
+    from .registries import Registries
     from .request import Request
 
 _SIZE = "ppo_micro_batch_size_per_gpu"
@@ -66,7 +65,7 @@ class SavingSteps:
     end: Estimate
 
 
-def savings(request: Request, facts: Registries) -> SavingSteps:
+def savings(request: Request, registries: Registries) -> SavingSteps:
     """Switch off what saves memory, and then on again, one setting after another.
 
     What costs little time comes first: the padding, recomputation, batches counted in tokens; then
@@ -82,18 +81,18 @@ def savings(request: Request, facts: Registries) -> SavingSteps:
     >>> found.steps[0].setting
     'actor_rollout_ref.model.use_remove_padding=True'
     """
-    request = replace(request, config=in_todays_names(request.config, facts.renamed))
-    asked = estimate(request, facts)
+    request = replace(request, config=registries.in_todays_names(request.config))
+    asked = estimate(request, registries)
     groups = tuple(_groups(asked))
     request = replace(request, config={**request.config, **_without(asked, groups)})
-    start = before = estimate(request, facts)
+    start = before = estimate(request, registries)
     steps = []
     for group in (*groups, None):
         settings = group if group is not None else _smaller_rollout(before)
         if not settings:
             continue
         request = replace(request, config={**request.config, **settings})
-        after = estimate(request, facts)
+        after = estimate(request, registries)
         setting = " ".join(f"{key}={value}" for key, value in settings.items())
         host = after.host.total - before.host.total
         saves = before.peak - after.peak

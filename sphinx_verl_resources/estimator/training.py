@@ -18,18 +18,18 @@ from .constants import (
     LORA_INPUTS,
     LOSS_HIDDEN,
 )
-from .facts import capacity_of
 from .lora import lora_parameters
 from .peaks import Peaks
 from .phases import Phase
-from .ranges import TRAINING
+from .ranges import TRAINING, range_of
+from .registries import capacity_of
 from .request import error_at
 
 if TYPE_CHECKING:
     from .allocations import Allocation, Allocations
-    from .facts import Registries
     from .lora import Targets
     from .ranges import Range
+    from .registries import Registries
     from .shape import Shape
 
 
@@ -89,7 +89,7 @@ class TrainingEstimate(Peaks):
         return self.range.low * self.torch_peak, self.range.high * self.torch_peak
 
 
-def estimate_training(training: Training, facts: Registries) -> TrainingEstimate:
+def estimate_training(training: Training, registries: Registries) -> TrainingEstimate:
     """The memory of a fine-tuning run.
 
     Raises:
@@ -100,14 +100,14 @@ def estimate_training(training: Training, facts: Registries) -> TrainingEstimate
     >>> round(estimate_training(run, load_registries([])).torch_peak / 2**30, 1)  # parameters × 10 bytes
     67.4
     """
-    shape = facts.shape(training.model)
+    shape = registries.shape(training.model)
     if shape is None:
-        hint = suggest_or(training.model, facts.architectures.names, "add it to architectures.yaml")
+        hint = suggest_or(training.model, registries.architectures.names, "add it to architectures.yaml")
         message = f"no architecture is recorded for {training.model[:200]!r}"
         raise NoAnswerError(error_at("model", message, hint, Code.unknown_model))
-    gpu = facts.gpus.get(training.gpu) if training.gpu else None
+    gpu = registries.gpus.get(training.gpu) if training.gpu else None
     capacity = capacity_of(gpu) if gpu else None
-    return TrainingEstimate(shape, training_phases(shape, training), facts.range_of(TRAINING), capacity)
+    return TrainingEstimate(shape, training_phases(shape, training), range_of(TRAINING, registries), capacity)
 
 
 def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
     from datetime import date
 
-    from ..estimator.facts import Registries
+    from ..estimator.registries import Registries
     from .sources import Sources, UserInput
 
 TODO = "TODO"

@@ -16,7 +16,7 @@ from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
 from ..estimator.case import request_of_run
 from ..estimator.estimate import estimate
-from ..estimator.facts import load_registries
+from ..estimator.registries import load_registries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from ..catalog.yaml_data import Document
     from ..estimator.estimate import Estimate
-    from ..estimator.facts import Registries
+    from ..estimator.registries import Registries
     from .repository import Repository
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sphinx_verl_resources.catalog.models.case import Case
-    from sphinx_verl_resources.estimator.facts import Registries
+    from sphinx_verl_resources.estimator.registries import Registries
 
 A = "actor_rollout_ref.actor"
 GRPO: Mapping[str, Any] = {"algorithm.adv_estimator": "grpo", f"{A}.use_dynamic_bsz": True}

@@ -11,6 +11,7 @@ from sphinx_verl_resources.catalog.files import bundled_directory
 from sphinx_verl_resources.cli.data import load_registries, read_snapshot
 from sphinx_verl_resources.estimator.backtest import summaries, verdict_shares
 from sphinx_verl_resources.estimator.boundary import LENGTHS_OF, boundaries
+from sphinx_verl_resources.estimator.ranges import range_of
 from sphinx_verl_resources.estimator.record import accuracy_of, accuracy_text
 
 CASES = [entry.case for entry in load_cases(read_snapshot([]).cases).by_id.values()]
@@ -111,6 +112,6 @@ def test_an_estimate_alone_says_what_the_record_says(facts):
     _, entries = accuracy_of(CASES, load_registries([]))
     for entry in entries:
         if entry.low is not None:
-            found = facts.range_of(entry.name)
+            found = range_of(entry.name, facts)
             assert (found.low, found.high) == (entry.low, entry.high)
             assert found.low <= 1 <= found.high

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError, Severity
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.keys import in_todays_names
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.settings import Lengths, MicroBatch
 from sphinx_verl_resources.estimator.tokens import (
@@ -321,7 +320,6 @@ def test_capacity(ask):
 def test_nested_settings_are_the_same_as_dotted_ones(ask):
     nested = {"actor_rollout_ref": {"actor": {"ppo_micro_batch_size_per_gpu": 2}}, "rollout.n": 4}
     assert ask(nested).settings == ask({**MICRO, "rollout.n": 4}).settings
-    assert in_todays_names({"a": 1}, {}) == {"a": 1}
 
 
 def test_null_means_nothing_or_the_default(ask):

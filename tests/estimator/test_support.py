@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from itertools import product
 
 import pytest
 
 from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.keys import known_key
-from sphinx_verl_resources.estimator.support import HARMLESS, modelled_keys
-from sphinx_verl_resources.estimator.versions import CURRENT
+from sphinx_verl_resources.estimator.reader import Reader
+from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.estimator.resolve import read_settings
+from sphinx_verl_resources.estimator.support import is_harmless, modelled_keys
+from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, version_text
 
 KEYS = {key.name: key for key in load_registries([]).config_keys}
 DEFAULTS = load_registries([]).defaults(CURRENT)
@@ -266,14 +267,43 @@ def test_keys_of_the_other_backend_are_not_told(ask, backend):
 
 
 def test_nothing_that_changes_memory_is_called_harmless():
-    harmless = re.compile("|".join(HARMLESS))
     assert [
-        key.name for key in KEYS.values() if (key.phases or key.host_memory) and harmless.match(key.name)
+        key.name for key in KEYS.values() if (key.phases or key.host_memory) and is_harmless(key.name)
     ] == []
 
 
+class Spied(dict):
+    """Settings that note which keys are looked up."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.keys_read = set()
+
+    def __contains__(self, key):
+        self.keys_read.add(key)
+        return super().__contains__(key)
+
+
+@pytest.mark.parametrize("version", [version for _, version in RELEASES], ids=version_text)
+def test_the_table_of_modelled_keys_names_what_is_read(facts, version):
+    """Some keys are read with one backend only, or where another key is set."""
+    config = Spied()
+    precise = "optim.use_precision_aware_optimizer"
+    offload = "optim.override_optimizer_config.optimizer_cpu_offload"
+    for backend, critic, trainer, entropy in product(
+        ("fsdp", "megatron"), (True, None), (True, False), (0, 1)
+    ):
+        config.clear()
+        config |= {f"{A}.strategy": backend, f"{A}.entropy_coeff": entropy, "trainer.use_v1": trainer}
+        config |= {f"{role}.{key}": True for role in (A, "critic") for key in (precise, offload)}
+        config["critic.enable"] = critic
+        request = Request("", config, gpus=8, memory_gb=80, version=version)
+        read_settings(request, facts, Reader(config, facts.defaults(version)))
+    assert config.keys_read | {"actor_rollout_ref.model.path", "easyr1.dtype"} == modelled_keys(version)
+
+
 def test_every_key_that_is_read_is_one_of_verls(facts):
-    unknown = {key for key in modelled_keys(facts, CURRENT) if known_key(key, facts.config_keys) is None}
+    unknown = {key for key in modelled_keys(CURRENT) if facts.known_key(key) is None}
     others = {
         key for key in unknown if not key.startswith(("critic.fsdp.", "critic.megatron.", "critic.optim."))
     }

@@ -1,0 +1,157 @@
+"""The registries that estimates are computed from, with shapes, defaults and former names of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.files import ACCURACY
+from ..catalog.registries import load_accuracy
+from ..units import GIB, MIB
+from .constants import DRIVER_RESERVE
+from .shape import shape_of
+from .versions import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..catalog.analysis import Analysis
+    from ..catalog.catalog import Catalog, Registry
+    from ..catalog.files import Snapshot
+    from ..catalog.models.accuracy import Accuracy
+    from ..catalog.models.architecture import Architecture
+    from ..catalog.models.config_key import ConfigKey
+    from ..catalog.models.gpu import Gpu
+    from ..diagnostics import Diagnostic
+    from .shape import Shape
+    from .versions import Version
+
+_ACTOR = "actor_rollout_ref.actor"
+#: Sections of the actor's settings that the critic has too, with the same defaults.
+_SHARED = {
+    f"{_ACTOR}.fsdp_config.": "critic.fsdp.",
+    f"{_ACTOR}.megatron.": "critic.megatron.",
+    f"{_ACTOR}.optim.": "critic.optim.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Registries:
+    """The registries of one catalog; shapes and defaults are kept once they are made."""
+
+    gpus: Registry[Gpu]
+    architectures: Registry[Architecture]
+    config_keys: Registry[ConfigKey]
+    accuracy: Registry[Accuracy]
+    _shapes: dict[str, Shape] = field(default_factory=dict, repr=False, compare=False)
+    _defaults: dict[Version, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    def shape(self, model: str) -> Shape | None:
+        """Return the shape of a checkpoint, by its Hugging Face name or an alias; None if it is unknown."""
+        if model not in self._shapes:
+            architecture = self.architectures.get(model)
+            if architecture is None:
+                return None
+            self._shapes[model] = shape_of(architecture)
+        return self._shapes[model]
+
+    def defaults(self, version: Version) -> Mapping[str, Any]:
+        """Return verl's defaults in a version, by dotted key.
+
+        Defaults of the critic that are not recorded are those of the actor.
+
+        >>> from sphinx_verl_resources.cli.data import load_registries
+        >>> defaults = load_registries([]).defaults((0, 9, 0))
+        >>> defaults["critic.megatron.sequence_parallel"], defaults["actor_rollout_ref.rollout.max_num_seqs"]
+        (True, 256)
+        """
+        if version not in self._defaults:
+            recorded = {key.name: _default(key, version) for key in self.config_keys}
+            of_critic = {
+                critic + name.removeprefix(actor): default
+                for name, default in recorded.items()
+                for actor, critic in _SHARED.items()
+                if name.startswith(actor)
+            }
+            self._defaults[version] = {**of_critic, **recorded}
+        return self._defaults[version]
+
+    @cached_property
+    def renamed(self) -> Mapping[str, str]:
+        """Former names of keys of verl, and their present names, where only the name has changed.
+
+        >>> from sphinx_verl_resources.cli.data import load_registries
+        >>> load_registries([]).renamed["critic.model.fsdp_config.fsdp_size"]
+        'critic.fsdp.fsdp_size'
+        """
+        before = {key.moved_from: key.name for key in self.config_keys if key.moved_from}
+        moved = {key.name: key.moved_to for key in self.config_keys if key.status == "moved" and key.moved_to}
+        return {**before, **moved}
+
+    def known_key(self, key: str) -> ConfigKey | None:
+        """Return the entry of a key, or of the nearest key above it; None if there is none.
+
+        ``override_optimizer_config`` stands for all keys below it.
+        """
+        while key:
+            found = self.config_keys.get(key)
+            if found is not None:
+                return found
+            key = key.rpartition(".")[0]
+        return None
+
+    def in_todays_names(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return settings with dotted keys under their present names.
+
+        >>> from sphinx_verl_resources.cli.data import load_registries
+        >>> registries = load_registries([])
+        >>> registries.in_todays_names({"critic.model.fsdp_config.fsdp_size": 8, "data": {"seed": 1}})
+        {'critic.fsdp.fsdp_size': 8, 'data.seed': 1}
+        """
+        renamed = self.renamed
+        if renamed.keys().isdisjoint(config) and not any(type(value) is dict for value in config.values()):
+            return config
+        flat = dict(_leaves("", config))
+        older = {renamed[key]: value for key, value in flat.items() if key in renamed}
+        return {**older, **{key: value for key, value in flat.items() if key not in renamed}}
+
+
+def _default(key: ConfigKey, version: Version) -> Any:
+    """Return the default in force; before the first change on record, that of this change."""
+    default = key.default_changes[0].default if key.default_changes else key.default
+    for change in key.default_changes:
+        since = version_of(change.since)
+        if since and since <= version:
+            default = change.default
+    return default
+
+
+def _leaves(prefix: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(f"{prefix}{key}.", value)
+        else:
+            yield f"{prefix}{key}", value
+
+
+def capacity_of(gpu: Gpu) -> float:
+    """Return the bytes that CUDA offers to programs: as read, or else a little below what the driver reports.
+
+    >>> from sphinx_verl_resources.cli.data import load_paths
+    >>> round(capacity_of(load_paths([]).gpus.get("H100")) / 2**30, 2)
+    79.15
+    """
+    if gpu.cuda_total_gib is not None:
+        return gpu.cuda_total_gib * GIB
+    return gpu.memory_mib * MIB - DRIVER_RESERVE.value
+
+
+def load_registries(
+    snapshot: Snapshot, catalog: Catalog, analysis: Analysis
+) -> tuple[Registries, list[Diagnostic]]:
+    """Load the registries of a catalog, and report problems in those that nothing else reads."""
+    problems: list[Diagnostic] = []
+    accuracy = load_accuracy(snapshot.registries[ACCURACY], problems)
+    return Registries(catalog.gpus, catalog.architectures, analysis.config_keys, accuracy), problems
