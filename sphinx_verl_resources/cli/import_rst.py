@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING
 from ..catalog.files import RUNS, bundled_directory
 from ..catalog.links import is_fixed_ref
 from ..catalog.load import load_catalog
-from ..diagnostics import Code, Diagnostic, Location, Severity, counted, did_you_mean, suggest_or
-from ..intake.page import Known, UnreadablePageError, read_page
-from ..intake.page_compare import differences
-from ..intake.page_leftovers import leftovers
+from ..diagnostics import (
+    Code,
+    Diagnostic,
+    Location,
+    NoAnswerError,
+    Severity,
+    counted,
+    did_you_mean,
+    suggest_or,
+)
+from ..intake.page import Known, read_page
+from ..intake.page_compare import differences, leftovers
 from ..views.problems import plain_problem
 from .data import data_snapshot, default_paths, facts_of, holds_data, read_file, read_snapshot
 from .terminal import report
@@ -83,8 +91,8 @@ def run(options: argparse.Namespace) -> int:
     known = Known(facts.gpus, facts.architectures, models, options.ref)
     try:
         page = read_page(read_file(options.page), known)
-    except UnreadablePageError as error:
-        report([error.problem])
+    except NoAnswerError as error:
+        report(error.diagnostics)
         return 2
     page = replace(page, problems=(*_labels_without_rows(page, models), *page.problems))
     if options.check:

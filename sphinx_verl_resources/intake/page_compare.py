@@ -1,27 +1,32 @@
-"""A hand-typed page and the data, row by row and cell by cell."""
+"""A hand-typed page compared with the data, row by row and cell by cell."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..catalog.fields import FIELDS
 from ..catalog.links import Links
-from ..catalog.names import PAGE_COLUMNS
+from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Code, Diagnostic, Location
+from .page_columns import HEADINGS, NEEDED, TODO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from ..catalog.files import DataFile
     from ..catalog.models.run import Run
-    from .page_runs import PageRun
+    from .page import PageRun
 
-#: Cells that two rows must have in common before they count as the same row, of those that every run has.
+#: Of the cells that every run has, those that two rows must have in common to count as the same row.
 _ALIKE = 4
-_FIRST = tuple(FIELDS[name].heading for name in ("model", "task", "gpus", "train", "infer", "tag"))
+_FIRST = tuple(HEADINGS[name] for name in NEEDED)
+#: The fields that change with the checkpoint.
+_OF_MODEL = frozenset({"id", "model", "label"})
 
 
 def differences(page: Sequence[PageRun], runs: Iterable[Run], data: str) -> Iterator[Diagnostic]:
-    """What one has and the other has not.
+    """Yield what only the page or only the data have, and the cells in which a row and its run differ.
 
     Args:
         page: the rows of the page.
@@ -52,7 +57,7 @@ def differences(page: Sequence[PageRun], runs: Iterable[Run], data: str) -> Iter
 
 
 def _paired(page: Sequence[PageRun], runs: Mapping[str, Run]) -> list[tuple[PageRun, Run | None]]:
-    """Each row of a page with the run that is most like it; the surest pairs are made first."""
+    """Pair each row of a page with the run that is most like it, the most alike first."""
     found: dict[int, Run] = {}
     free = dict(runs)
     recorded = [(run_id, _cells(run)) for run_id, run in runs.items()]
@@ -69,15 +74,15 @@ def _paired(page: Sequence[PageRun], runs: Mapping[str, Run]) -> list[tuple[Page
 
 
 def _likeness(one: Mapping[str, str], other: Mapping[str, str]) -> int:
-    """How many cells two rows have in common; 0 where they cannot be the same row."""
+    """Return the number of cells that two rows have in common; 0 if they cannot be the same row."""
     if one["Size"] != other["Size"] or sum(one[name] == other[name] for name in _FIRST) < _ALIKE:
         return 0
     return sum(one[name] == other[name] for name in one)
 
 
 def _cells(run: Run) -> dict[str, str]:
-    """What a page shows of a run, by heading; what its links lead to goes by names of its own."""
-    cells = {field.heading: field.text(run) for field in map(FIELDS.__getitem__, PAGE_COLUMNS)}
+    """Return what a page shows of a run by heading, and the addresses of its links."""
+    cells = {heading: FIELDS[name].text(run) for name, heading in HEADINGS.items()}
     cells["Size"] = run.size
     script, profile = run.script, run.contributor.url if run.contributor else None
     cells["the address of Link"] = Links().file(script.ref, script.path) if script else ""
@@ -87,3 +92,33 @@ def _cells(run: Run) -> dict[str, str]:
 
 def _named(run: Run) -> str:
     return f"{run.short_name}, {run.task} on {run.gpus}, under {run.size}"
+
+
+def leftovers(page: Sequence[PageRun], files: Iterable[DataFile]) -> Iterator[Diagnostic]:
+    """Yield an error for each file whose row has another name now that its checkpoint is known.
+
+    Args:
+        page: the rows as they are imported now.
+        files: the run files that are there.
+    """
+    ids = {typed.record.id for typed in page}
+    known = [(typed, _fields(typed.text.encode("utf-8", "surrogatepass"))) for typed in page]
+    known = [(typed, fields) for typed, fields in known if fields.get("model") != TODO]
+    for file in files:
+        fields = _fields(file.content)
+        if fields.get("model") != TODO or file.path.stem in ids:
+            continue
+        for typed, others in known:
+            if fields.get("label") == typed.record.short_name and _rest(fields) == _rest(others):
+                message = f"the row is imported as {typed.record.id} now that its checkpoint is known"
+                yield Diagnostic(Location(file.shown), Code.todo, message, "delete this file")
+                break
+
+
+def _fields(content: bytes) -> Mapping[str, Any]:
+    data = read_yaml(content).data
+    return data if isinstance(data, Mapping) else {}
+
+
+def _rest(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in _OF_MODEL}

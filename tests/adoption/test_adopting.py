@@ -13,7 +13,7 @@ import pytest
 from bs4 import BeautifulSoup
 from docutils import nodes
 
-from sphinx_verl_resources.intake.page_parser import parse
+from sphinx_verl_resources.intake.page_tables import parse_page
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ SIZES = ["0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B"]
 @pytest.fixture(scope="module")
 def guide(root) -> list[nodes.Element]:
     """The blocks of code of the page, in its order."""
-    document, _ = parse((root / "docs/adopting.rst").read_text("utf-8"), "docs/adopting.rst")
+    document, _ = parse_page((root / "docs/adopting.rst").read_text("utf-8").split("\n"), "docs/adopting.rst")
     return [*document.findall(nodes.literal_block)]
 
 

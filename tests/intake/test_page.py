@@ -6,15 +6,16 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from docutils.parsers.rst import directives, roles
+from docutils.parsers.rst import directives, languages, roles
+from docutils.utils import new_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.files import DataFile
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES
 from sphinx_verl_resources.cli.data import load_registries
-from sphinx_verl_resources.diagnostics import Code, Severity
-from sphinx_verl_resources.intake.page import Known, UnreadablePageError, read_page
+from sphinx_verl_resources.diagnostics import Code, NoAnswerError, Severity
+from sphinx_verl_resources.intake.page import Known, read_page
 
 FACTS = load_registries([])
 KNOWN = Known(FACTS.gpus, FACTS.architectures)
@@ -305,8 +306,8 @@ def test_a_row_without_its_cells_is_named_by_its_line():
     page = read(page_of(listed(COLUMNS.values()).replace("   * - MIN", "   * MIN")))
     said = [str(problem) for problem in page.problems if problem.code is Code.page_row]
     assert said == [
-        "page.rst:19:1: ERROR: a row of the list is no list of cells; begin its first cell with '* -', and let "
-        "the hyphens of all others stand below that one's [verl.page_row]"
+        "page.rst:19:1: ERROR: a row of the list is no list of cells; begin its first cell with '* -', and put "
+        "the hyphens of the others below it [verl.page_row]"
     ]
 
 
@@ -358,7 +359,7 @@ def test_underlines_that_are_too_short(underline, mended, title):
 
 
 def test_what_only_sphinx_knows_is_no_obstacle():
-    before = dict(directives._directives), dict(roles._roles), directives.directive, roles.role
+    before = directives.directive, roles.role
     text = dedent("""
         :orphan:
 
@@ -388,7 +389,10 @@ def test_what_only_sphinx_knows_is_no_obstacle():
     )
     assert len(page.runs) == 1
     assert {problem.code for problem in page.problems} == {Code.page_assumed}
-    assert before == (directives._directives, roles._roles, directives.directive, roles.role)
+    assert before == (directives.directive, roles.role)
+    # What the page defines ends with the page.
+    context = languages.get_language("en"), 1, new_document("").reporter
+    assert roles.role("mine", *context)[0] is None
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -407,17 +411,17 @@ def test_lines_are_counted_as_an_editor_counts_them(separator):
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    ("7B\n".encode("utf-16-le"), "page.rst:1:1: ERROR: a NUL character, as text has it that is UTF-16 without a byte order mark; save it as UTF-8 [verl.encoding]"),
+    ("7B\n".encode("utf-16-le"), "page.rst:1:1: ERROR: a NUL character, as in UTF-32 or in UTF-16 without a byte order mark; save the page as UTF-8 [verl.encoding]"),
     (b"a\n" + b"\t" * 1251, "page.rst:2:1: ERROR: the line is longer than 10000 characters; break it: docutils reads no page with such a line [verl.page_syntax]"),
     (b"ok\n\xff", "page.rst:2:1: ERROR: the page is not UTF-8 text; save it as UTF-8 [verl.encoding]"),
-    ("7B".encode("utf-32"), "page.rst:1:1: ERROR: the page is not UTF-8 text; save it as UTF-8 [verl.encoding]"),
-    (b"\xff\xfea", "page.rst:1:1: ERROR: the page is not UTF-16-LE text; save it as UTF-8 [verl.encoding]"),
+    ("7B".encode("utf-32"), "page.rst:1:1: ERROR: a NUL character, as in UTF-32 or in UTF-16 without a byte order mark; save the page as UTF-8 [verl.encoding]"),
+    (b"\xff\xfea", "page.rst:1:1: ERROR: the page is not UTF-16 text; save it as UTF-8 [verl.encoding]"),
     (b" " * (MAX_BYTES + 1), "page.rst:1:1: ERROR: the page is larger than 1 MiB; import it in parts [verl.file_too_large]"),
 ])  # fmt: skip
 def test_pages_that_cannot_be_read(content, said):
-    with pytest.raises(UnreadablePageError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         read(content)
-    assert str(caught.value.problem) == said
+    assert [str(problem) for problem in caught.value.diagnostics] == [said]
 
 
 PIECES = st.sampled_from([
@@ -433,8 +437,8 @@ PIECES = st.sampled_from([
 def test_any_text_gives_a_page_or_a_reason(text):
     try:
         page = read(text)
-    except UnreadablePageError as error:
-        assert error.problem.message  # noqa: PT017
+    except NoAnswerError as error:
+        assert error.diagnostics[0].message  # noqa: PT017
     else:
         assert page.runs or page.problems
         assert all(str(problem).startswith("page.rst:") for problem in page.problems)
