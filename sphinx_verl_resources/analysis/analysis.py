@@ -75,6 +75,7 @@ class Bar:
         change: what the line adds, or takes away.
         running: the total up to and including this line.
         share: of the total: that of a component, or what all steps save.
+        category: the use of the component, if it is one.
         step: the step, if it is one.
     """
 
@@ -83,6 +84,7 @@ class Bar:
     change: float
     running: float
     share: float = 0.0
+    category: Category | None = None
     step: StepTaken | None = None
 
     @property
@@ -146,7 +148,9 @@ class Outcome:
         for component in self.start.components:
             running += component.size
             share = component.size / total if total else 0.0
-            bars.append(Bar(component.label, component.key, component.size, running, share))
+            bars.append(
+                Bar(component.label, component.key, component.size, running, share, component.category)
+            )
         bars.append(Bar(N_("Total"), TOTAL, 0, total))
         bars.extend(
             Bar(step.label, step.name, -step.saved, step.after.total, step=step) for step in self.steps

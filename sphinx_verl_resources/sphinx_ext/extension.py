@@ -19,14 +19,12 @@ from .directives.roles import DataRole, MemoryRole
 from .directives.runs import verl_runs
 from .domain import VerlDomain
 from .html_pages import register_html
-from .latex import FitTables
-from .latex_formulas import TypesetFormulas
+from .latex import FitTables, TypesetFormulas
 from .objects import KINDS
 from .page_data import add_page_data
 from .page_files import link_downloads, load_scripts, write_files
 from .run_index import in_this_language
-from .text import SplitTables
-from .transforms import NumberRemarks, RenderRuns, SectionsToCaptions, UniqueIds
+from .transforms import NumberRemarks, RenderRuns, SectionsToCaptions, SplitTables, UniqueIds
 
 if TYPE_CHECKING:
     from collections.abc import Set

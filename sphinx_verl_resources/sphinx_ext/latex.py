@@ -1,7 +1,7 @@
-"""Tables on paper: widths that let no word run into its neighbour, and places where long names may break.
+"""LaTeX: tables whose columns fit their words, and formulas as mathematics.
 
-A browser widens a column for its longest word and scrolls where that is not enough. LaTeX does neither: what
-does not fit is printed over, or under, the next cell.
+A browser widens a column for its longest word and scrolls where that is not enough. LaTeX does neither: it
+prints a long word over the next cell.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..units import MINUS
+from ..views.formulas import FORMULA_CLASS
 from ..views.table import is_ours
 from .transforms import OnOurPages, RenderRuns
 
@@ -106,3 +107,27 @@ def _typeset(text: nodes.Text) -> None:
             pieces.append(nodes.Text(part))
     if len(pieces) > 1:
         text.parent.replace(text, pieces)
+
+
+class TypesetFormulas(OnOurPages):
+    """Sets formulas as mathematics.
+
+    In other formats they stay text: HTML would need a script, and most builders have no mathematics.
+    """
+
+    default_priority = RenderRuns.default_priority + 10
+    formats = ("latex",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Replace each formula."""
+        for node in list(self.document.findall(nodes.inline)):
+            if FORMULA_CLASS in node["classes"]:
+                node.replace_self(nodes.math("", tex(node.astext())))
+
+
+def tex(formula: str) -> str:
+    """Return a formula of words, numbers and signs as TeX."""
+    found = re.sub(r"[^\W\d_]+(?: [^\W\d_]+)*", lambda match: rf"\text{{{match[0]}}}", formula)
+    found = re.sub(r"(?<=\d),(?=\d)", "{,}", found)
+    found = re.sub(r"(?<=\d) (?=\\text)", r"\\ ", found)
+    return found.replace("×", r"\times").replace("÷", r"\div")

@@ -11,7 +11,8 @@ from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.phases import LABELS
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
-from .memory import FORMULAS_CLASS, TABLE_CLASS, formula_item
+from .formulas import component_formula, formula_item, formula_items, sum_formula
+from .memory import TABLE_CLASS
 from .runs import NOTES_CLASS
 from .sentences import fill, recorded, titled
 from .table import Cell, table_group
@@ -19,7 +20,7 @@ from .table import Cell, table_group
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..breakdown import Breakdown, Component
+    from ..breakdown import Breakdown
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
     from ..estimator.suggestion import Suggestion
@@ -177,12 +178,13 @@ def phase_rows(estimate: Estimate) -> nodes.tgroup:
 
 def part_list(title: str, breakdown: Breakdown) -> list[nodes.Node]:
     """Each part under a title: its formula, the numbers put in, and how well it is known."""
-    items = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
+    items = formula_items()
     for component in breakdown.components:
         evidence = _(_EVIDENCE[component.evidence])
         term = _("{part} ({evidence})").format(part=_(component.label), evidence=evidence)
-        items += formula_item(term, [("", _formula(component))])
-    items += formula_item(_("Total"), [("", _total(breakdown))])
+        items += formula_item(term, [("", component_formula(component, gib))])
+    total = sum_formula(breakdown, lambda size: f"{size / GIB:,.2f}", gib)
+    items += formula_item(_("Total"), [("", total)])
     return [nodes.paragraph("", title, classes=["verl-notes-title"]), items]
 
 
@@ -193,16 +195,6 @@ def evidence_legend() -> nodes.paragraph:
         "Sizes are bytes unless GiB (2³⁰ bytes) stands behind them."
     )
     return nodes.paragraph("", text, classes=["verl-legend"])
-
-
-def _formula(component: Component) -> str:
-    formula = component.formula
-    return f"{formula.symbols} = {formula.numbers} = {gib(component.size)}"
-
-
-def _total(breakdown: Breakdown) -> str:
-    numbers = (f"{item.size / GIB:,.2f}" for item in breakdown.components)
-    return f"total = {' + '.join(numbers)} = {gib(breakdown.total)}"
 
 
 def notes(estimate: Estimate) -> list[nodes.Node]:

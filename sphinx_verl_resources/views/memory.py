@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from docutils import nodes
-
 from ..analysis.analysis import PER_GPU
 from ..catalog.fields import NOT_RECORDED
 from ..catalog.names import TOTAL
 from ..i18n import N_, _, plural
 from ..units import GB, gb, gb_number, gib_number, plain, share, signed
-from .sentences import listed, recorded, titled
-from .table import Cell, add_remarks, table_group
+from .formulas import component_formula, formula_item, formula_items, sum_formula
+from .sentences import listed
+from .table import Cell, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from docutils import nodes
 
     from ..analysis.analysis import Bar, Outcome
-    from ..breakdown import Breakdown, Component
+    from ..breakdown import Breakdown
 
 TABLE_CLASS = "verl-memory"
 SUMMARY_CLASS = "verl-memory-summary"
-FORMULA_CLASS = "verl-formula"
-FORMULAS_CLASS = "verl-formulas"
 _UNUSED = N_("no formula uses it")
 #: UserInput under a summary whose models are not shared alike.
 DIFFERENT_GPUS = N_(
@@ -99,45 +98,23 @@ def _joined(*texts: str) -> str:
 
 def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.definition_list:
     """Each component and each step: symbols, numbers put in, result."""
-    # "simple" keeps sphinx_rtd_theme from taking the terms for signatures.
-    items = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
+    items = formula_items()
     for component in outcome.start.components:
-        items += formula_item(_(component.label), [("", _formula(component))], marks.get(component.key, ()))
+        items += formula_item(
+            _(component.label), [("", component_formula(component, gb))], marks.get(component.key, ())
+        )
     items += formula_item(_("Total"), [("", _sum(outcome.start))], marks.get(TOTAL, ()))
     for step in outcome.steps:
         changed = [item for item in step.after.components if item.key in step.changed]
-        lines = [(_(item.label) if len(changed) > 1 else "", _formula(item)) for item in changed]
+        lines = [(_(item.label) if len(changed) > 1 else "", component_formula(item, gb)) for item in changed]
         lines.append(("", _sum(step.after)))
         title = step_title(step.label, step.gpus)
         items += formula_item(title, lines, marks.get(step.name, ()), step.text)
     return items
 
 
-def formula_item(
-    term: str, formulas: Iterable[tuple[str, str]], marks: Sequence[str] = (), text: str = ""
-) -> nodes.definition_list_item:
-    """A term, a sentence about it, and its formulas, each with what stands before it."""
-    title = nodes.term("", term)
-    add_remarks(title, marks)
-    definition = nodes.definition()
-    if text:  # a step, which the data name and describe
-        title["translatable"] = 0
-        definition += recorded(" ".join(text.split()))
-    for name, formula in formulas:
-        inline = nodes.inline("", formula, classes=[FORMULA_CLASS])
-        definition += recorded("", *(titled(name, [inline]) if name else [inline]))
-    return nodes.definition_list_item("", title, definition)
-
-
-def _formula(component: Component) -> str:
-    formula = component.formula
-    return f"{formula.symbols} = {formula.numbers} = {gb(component.size)}"
-
-
 def _sum(breakdown: Breakdown) -> str:
-    """The sum of all components; the numbers keep enough digits to be added."""
-    numbers = (f"{item.size / GB:,.3f}".rstrip("0").rstrip(".") for item in breakdown.components)
-    return f"total = {' + '.join(numbers)} = {gb(breakdown.total)}"
+    return sum_formula(breakdown, lambda size: f"{size / GB:,.3f}".rstrip("0").rstrip("."), gb)
 
 
 def waterfall_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]], *, with_gib: bool) -> nodes.tgroup:

@@ -1,4 +1,4 @@
-"""A waterfall as a drawing: what parts add up to, and what steps take off it again."""
+"""A waterfall chart: bars that add up to a total, and bars that take something off it again."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
     from ..analysis.analysis import Bar
 
-_CATEGORIES = {
-    "parameters": Category.WEIGHTS,
-    "gradients": Category.GRADIENTS,
-    "optimizer": Category.OPTIMIZER,
-    "activations": Category.ACTIVATIONS,
-    "kv-cache": Category.ROLLOUT_ENGINE,
-}
-#: How a line is painted: a sum, what a step takes away, what one adds; or a part of memory by its colour.
+#: The paint of a sum, of what a step takes away, and of what a step adds.
 SUM = f'{thick("currentColor")} stroke-opacity="0.6"'
 TAKEN = f'{thick("currentColor")} stroke-opacity="0.6" stroke-dasharray="2 3"'
 ADDED = thick(PAINTS[Category.GRADIENTS].colour)
@@ -34,9 +27,9 @@ class Line:
     """A line of a waterfall.
 
     Attributes:
-        label: what it is.
-        value: how much, in words.
-        start, end: in any unit; 0 is at the left.
+        label: its name.
+        value: its size, with the unit.
+        start, end: of its bar, in any unit; 0 is at the left.
         paint: attributes of its bar.
         bold: whether it is a sum.
     """
@@ -51,20 +44,19 @@ class Line:
 
 def waterfall_chart(bars: Sequence[Bar], title: str) -> Drawing:
     """Draw the analysis of a model, with the numbers of its table."""
-    sized = _("{part} {size}")
-    sizes = _("; ").join(sized.format(part=bar_label(found), size=_value(found)) for found in bars)
-    lines = [_line(found) for found in bars]
+    lines = [_line(shown) for shown in bars]
+    sizes = _("; ").join(_("{part} {size}").format(part=line.label, size=line.value) for line in lines)
     most = max((line.end for line in lines), default=0) or 1
     return Drawing(title, sizes, ROW * len(lines), tuple(waterfall_lines(lines, WIDTH / most)))
 
 
 def waterfall_lines(lines: Sequence[Line], scale: float, top: float = 0) -> list[str]:
-    """Each line with its bar below it.
+    """Draw each line with its bar below it.
 
     Args:
         lines: from top to bottom.
         scale: units of the drawing in a unit of the lines.
-        top: where the first begins.
+        top: the upper edge of the first line.
     """
     made, shown = [], []
     for index, line in enumerate(lines):
@@ -74,20 +66,13 @@ def waterfall_lines(lines: Sequence[Line], scale: float, top: float = 0) -> list
     return [*made, headings(shown)]
 
 
-def _line(found: Bar) -> Line:
-    before = 0.0 if found.is_sum else found.running - found.change
-    start, end = sorted((before, found.running))
-    return Line(bar_label(found), _value(found), start, end, _paint(found), found.is_sum)
+def _line(shown: Bar) -> Line:
+    before = 0.0 if shown.is_sum else shown.running - shown.change
+    start, end = sorted((before, shown.running))
+    paint = thick(PAINTS[shown.category].colour) if shown.category else SUM if shown.is_sum else TAKEN
+    return Line(bar_label(shown), _value(shown), start, end, paint, shown.is_sum)
 
 
-def _paint(found: Bar) -> str:
-    """Sums in the colour of the text, parts in their own, and what a step takes away in stripes."""
-    if found.is_sum:
-        return SUM
-    category = _CATEGORIES.get(found.subject, Category.RUNTIME_OVERHEAD)
-    return TAKEN if found.change < 0 else thick(PAINTS[category].colour)
-
-
-def _value(found: Bar) -> str:
-    size = gb(abs(found.shown))
-    return f"{MINUS}{size}" if found.shown < 0 else size
+def _value(shown: Bar) -> str:
+    size = gb(abs(shown.shown))
+    return f"{MINUS}{size}" if shown.shown < 0 else size

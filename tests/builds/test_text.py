@@ -7,7 +7,7 @@ from itertools import groupby
 
 import pytest
 
-from sphinx_verl_resources.sphinx_ext.text import ROWS
+from sphinx_verl_resources.sphinx_ext.transforms import ROWS
 
 
 @pytest.fixture
