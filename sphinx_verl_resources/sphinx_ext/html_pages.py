@@ -1,4 +1,4 @@
-"""What HTML has beyond docutils' own nodes: blocks that fold, tables that scroll by key, scopes of headers.
+"""Our nodes in HTML: charts, blocks that fold, tables that scroll by key, scopes of header cells.
 
 The tags are written by the theme's translator, and the attributes are added to them: docutils passes only the
 ids and classes of a node on.
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         Callable[[HTML5Translator, nodes.entry], None], Callable[[HTML5Translator, nodes.entry], None]
     ]
 
-#: Around a table that may be wider than the page.
+#: The region around a table that may be wider than the page.
 SCROLL_CLASS = "verl-scroll"
-#: Tables that are read in two directions: what a cell means lies above it and before it.
+#: Tables whose first column has headings too.
 TWO_WAYS = frozenset({FIT_CLASS})
 #: Behind the rows, and before themes put something of their own around tables.
 BEHIND_ROWS = RenderRuns.default_priority + 10
@@ -39,7 +39,7 @@ class verl_scroll(nodes.General, nodes.Element):  # noqa: N801 - docutils names 
     """A region that scrolls.
 
     Attributes:
-        label: what it is called.
+        label: its name for screen readers.
     """
 
 
@@ -52,13 +52,13 @@ class verl_row(nodes.entry):  # noqa: N801
 
 
 class AccessibleTables(OnOurPages):
-    """Says of each header cell of ours what it heads, and lets the keyboard scroll each table."""
+    """Adds scopes to the header cells of our tables, and lets the keyboard scroll the tables."""
 
     default_priority = BEHIND_ROWS
     formats = ("html",)
 
     def run(self, **kwargs: Any) -> None:
-        """Look at each table of ours."""
+        """Change each table of ours."""
         for table in list(self.document.findall(nodes.table)):
             if not is_ours(table):
                 continue
@@ -84,14 +84,14 @@ def _head_rows(body: nodes.tbody) -> None:
 
 
 def replace_entries(entries: Iterable[nodes.Node], kind: type[nodes.entry]) -> None:
-    """Make cells of another kind in the place of some."""
+    """Replace cells by cells of another kind."""
     for entry in list(entries):
         if isinstance(entry, nodes.entry):
             entry.parent.replace(entry, kind("", *entry.children, **entry.attributes))
 
 
 def label_of(table: nodes.table) -> str:
-    """What a table is called: its caption, or else the title that it stands under."""
+    """Return the name of a table: its caption, or else the title above it."""
     own = next(iter(table.findall(nodes.title)), None)
     if own is not None:
         return own.astext()
@@ -104,17 +104,17 @@ def label_of(table: nodes.table) -> str:
 
 
 class UnfoldDetails(OnOurPages):
-    """Where nothing folds, the summary is a paragraph and the content stands below it."""
+    """Writes the summary as a paragraph above the content, in formats that cannot fold."""
 
     default_priority = RenderRuns.default_priority - 10
     formats = ("html",)
 
     def is_supported(self) -> bool:
-        """Everywhere but there."""
+        """Return whether the builder writes no HTML."""
         return not super().is_supported()
 
     def run(self, **kwargs: Any) -> None:
-        """Look at each block."""
+        """Replace each block."""
         for block in list(self.document.findall(verl_details)):
             summary, *content = block.children
             paragraph = nodes.paragraph()
@@ -126,7 +126,7 @@ class UnfoldDetails(OnOurPages):
 
 
 def _with(attribute: str) -> Visitors:
-    """Write a cell as the theme does, with one more attribute."""
+    """Return visitors that write a cell as the theme does, with one more attribute."""
 
     def visit(self: HTML5Translator, node: nodes.entry) -> None:
         start = len(self.body)
@@ -171,7 +171,7 @@ def _closing(tag: str) -> Callable[[HTML5Translator, nodes.Element], None]:
 
 
 def register_html(app: Sphinx) -> None:
-    """Tell Sphinx how these nodes are written."""
+    """Register the nodes with their visitors."""
     app.add_node(verl_column, html=_with('scope="col"'))
     app.add_node(verl_row, html=_with('scope="row"'))
     app.add_node(verl_scroll, html=(_visit_scroll, _closing("div")))

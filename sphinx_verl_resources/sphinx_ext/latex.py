@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: first that fits is used.
 #: Few sizes, so that tables after one another look alike.
 FONTS = ((r"\normalsize", 75), (r"\footnotesize", 106), (r"\scriptsize", 121))
-#: What lies between two columns, and how many average characters it takes.
+#: The space between two columns, and its width in average characters.
 SEPARATION, SEPARATION_WIDTH = r"\setlength{\tabcolsep}{3pt}", 2.0
 #: Where a long name may break, after the character; TeX breaks after hyphens by itself.
 BREAKS = re.compile(r"(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])")
@@ -36,13 +36,13 @@ PIECES = re.compile(rf"[{WIDE}]{{1,4}}|[^{WIDE}\s]+")
 
 
 class FitTables(OnOurPages):
-    """Gives the columns of our tables widths for paper, and a smaller font where they need it."""
+    """Sets the widths of our columns, and a smaller font where they need it."""
 
     default_priority = RenderRuns.default_priority + 10
     formats = ("latex",)
 
     def run(self, **kwargs: Any) -> None:
-        """Change each table of ours, which has a class that begins with ``verl-``."""
+        """Change each table of ours."""
         for table in list(self.document.findall(nodes.table)):
             if is_ours(table):
                 self._fit(table)
@@ -65,7 +65,7 @@ class FitTables(OnOurPages):
 
 
 def widths(pieces: list[float], lines: list[float], room: float) -> list[float]:
-    """Widths of columns that share ``room``.
+    """Divide ``room`` among columns.
 
     Args:
         pieces: per column, the widest piece that cannot break.
@@ -73,7 +73,7 @@ def widths(pieces: list[float], lines: list[float], room: float) -> list[float]:
         room: of the whole line, in the same unit.
 
     Returns:
-        No width is below its piece; what is left goes to the columns by what they lack.
+        Widths, none below its piece; the rest of the room is shared in proportion to what each column lacks.
     """
     lacking = [line - piece for piece, line in zip(pieces, lines, strict=True)]
     left = max(0.0, min(room - sum(pieces), sum(lacking)))
@@ -82,20 +82,20 @@ def widths(pieces: list[float], lines: list[float], room: float) -> list[float]:
 
 
 def _width(text: str) -> float:
-    """In average characters of a proportional font, with the space between columns."""
+    """Return the width in average characters of a proportional font, with the space between columns."""
     wide = len(re.findall(f"[{WIDE}]", text))
     return sum(1.5 if char.isupper() else 1.1 for char in text) + 1.1 * wide + SEPARATION_WIDTH
 
 
 def _words(text: str) -> Iterator[str]:
-    """The pieces of a text that stay on one line."""
+    """Yield the pieces of a text that stay on one line."""
     for word in PIECES.findall(text) or [""]:
         for part in re.split(r"(?<=-)", word):
             yield from BREAKS.split(part) if len(word) > SHORT else [part]
 
 
 def _typeset(text: nodes.Text) -> None:
-    """Let long names break, and write the signs that LaTeX's fonts have no character for."""
+    """Let long names break, and write signs that LaTeX's fonts lack."""
     pieces: list[nodes.Node] = []
     for word in re.split(rf"(\s+|{MINUS})", text):
         if word == MINUS:

@@ -1,4 +1,4 @@
-"""Finishing what directives left behind: sections when a page is read, rows when it is written."""
+"""Transforms that finish the work of directives: sections when a page is read, rows when it is written."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ ROWS = 50
 
 
 class SectionsToCaptions(SphinxTransform):
-    """Where no section can stand, in a note or a list, its title becomes the caption of its table.
+    """Replaces a section inside a note or a list by its table, which takes the title as its caption.
 
-    A directive cannot tell: what is around it only the parser knows, and each keeps it elsewhere.
+    A directive cannot do so: only the parser knows what is around it, and each parser keeps that elsewhere.
     """
 
     default_priority = 200
 
     def apply(self, **kwargs: Any) -> None:
-        """Look at each section of ours once."""
+        """Visit each section of ours once."""
         if not VerlDomain.of(self.env).may_show(self.env.docname):
             return
         for section in list(self.document.findall(nodes.section)):
@@ -59,7 +59,7 @@ class SectionsToCaptions(SphinxTransform):
                 self._refuse(table)
 
     def _refuse(self, table: nodes.table) -> None:
-        """Builders of plain text stop at a table inside a table."""
+        """Replace a table inside a table by an error, because plain-text builders cannot write it."""
         directive = table["classes"][0]
         message = f"{directive}: a table cannot stand inside a table; move the directive out of it"
         log_at(f"{table.source}:{table.line}", Code.directive, message, self.config)
@@ -68,7 +68,7 @@ class SectionsToCaptions(SphinxTransform):
 
 
 def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
-    """What a node lies in, from the inside out."""
+    """Yield the parents of a node, from the inside out."""
     parent = node.parent
     while parent is not None:
         yield parent
@@ -76,15 +76,15 @@ def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
 
 
 def ids_of(document: nodes.document) -> set[str]:
-    """Every id of a document."""
+    """Return all ids of a document."""
     return {id_ for node in document.findall(nodes.Element) for id_ in node["ids"]}
 
 
 class OnOurPages(SphinxPostTransform):
-    """A transform that leaves pages alone which show nothing of ours: most pages of a documentation."""
+    """A transform that skips pages with nothing of ours, which most pages of a documentation are."""
 
     def apply(self, **kwargs: Any) -> None:
-        """Transform the page if it can hold a node of ours."""
+        """Transform the page if it can contain a node of ours."""
         if VerlDomain.of(self.env).may_show(self.env.docname):
             super().apply(**kwargs)
 
@@ -167,7 +167,7 @@ class NumberRemarks(JoinedPages):
 
 
 class RenderRuns(JoinedPages):
-    """Fills in the rows.
+    """Makes the rows of runs.
 
     Runs after references are resolved and ``only`` is decided, so that nothing of that walks through
     thousands of cells; and before links are collected for linkcheck (800) and for LaTeX's footnotes (400).

@@ -1,4 +1,4 @@
-"""Computed beside observed: the errors by group, and every case."""
+"""Computed and observed memory: the errors by group, and every case."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ..estimator.backtest import Score, Summary
 
 TABLE_CLASS = "verl-accuracy"
-#: What the outcome of a case says where no figure is compared.
+#: The outcomes of cases without a compared figure.
 _OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran")}
-#: What a verdict says, and whether what happened agrees.
+#: Verdicts, and their agreement with the outcome.
 VERDICTS = {
     "fits": N_("fits"),
     "tight": N_("tight"),
@@ -37,7 +37,7 @@ _LONGEST_SOURCE = 40
 
 
 def summary_rows(summaries: Iterable[Summary]) -> nodes.tgroup:
-    """One group a row."""
+    """Make one row per group."""
     rows = []
     for item in summaries:
         numbers = [plain(item.cases), *map(share, (item.mean, item.median, item.worst, item.inside))]
@@ -56,7 +56,7 @@ def summary_rows(summaries: Iterable[Summary]) -> nodes.tgroup:
 
 
 def verdict_sentence(shares: Mapping[str, tuple[int, int]]) -> nodes.paragraph:
-    """How verdicts and outcomes agree.
+    """Say how many verdicts agree with the outcomes.
 
     Args:
         shares: by outcome, how many verdicts do not contradict it, of how many.
@@ -74,7 +74,7 @@ def verdict_sentence(shares: Mapping[str, tuple[int, int]]) -> nodes.paragraph:
 
 
 def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> nodes.tgroup:
-    """One case a row.
+    """Make one row per case.
 
     Args:
         scores: the cases.
@@ -111,13 +111,13 @@ def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> 
 
 
 def reason(item: Score) -> str:
-    """Why a case does not count; empty for one that does."""
+    """Return why a case does not count; empty if it does."""
     text = item.case.contested or item.case.not_scored or item.error
     return " ".join((text or "").split())
 
 
 def reason_list(reasons: Iterable[str], targets: Mapping[str, nodes.target]) -> nodes.enumerated_list:
-    """Why cases do not count, numbered as their marks are, each behind its target."""
+    """List why cases do not count, each with the target of its marks and their number."""
     items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
     for text in reasons:
         items += nodes.list_item("", recorded("", targets[text], nodes.Text(text)))
@@ -142,7 +142,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _computed(item: Score) -> tuple[float, float, float]:
-    """What is compared and its range, of a case without a figure the peak; zero without an estimate."""
+    """Return the compared figure and its range; the peak if there is no figure, zeros without an estimate."""
     if item.computed is not None and item.low is not None and item.high is not None:
         return item.computed, item.low, item.high
     found = item.estimate
@@ -154,7 +154,7 @@ def _outcome(item: Score) -> str:
 
 
 def _error(item: Score) -> str:
-    """To a tenth of a per cent; in brackets if it does not count."""
+    """Write the error to a tenth of a per cent, in brackets if the case does not count."""
     if item.deviation is None:
         return ""
     text = percent(round(item.deviation, 3) + 0.0)  # no minus before zero
@@ -162,7 +162,7 @@ def _error(item: Score) -> str:
 
 
 def _inside(item: Score) -> str:
-    """Whether it is inside the range, or the verdict; a case that does not count says that instead."""
+    """Say whether the figure is inside the range, or the verdict, or that the case does not count."""
     if item.case.contested:
         return _("contested")
     if item.case.not_scored:
@@ -176,7 +176,7 @@ def _inside(item: Score) -> str:
 
 
 def _case(case: Case) -> list[tuple[str, str | None]]:
-    """The id, which leads to the source; a source without an address is named behind it."""
+    """Return the id as a link to its source; a source without an address is named after it."""
     source = case.source
     if source is None or source.url:
         return [(case.id, source.url if source else None)]

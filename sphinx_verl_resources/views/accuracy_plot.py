@@ -1,4 +1,4 @@
-"""Computed against observed as a drawing, on logarithmic axes."""
+"""A chart of computed against observed memory, on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..estimator.backtest import Score
 
-#: How the points of a group are painted, and the shape of one behind the ``M`` to its middle.
+#: The paint of a group's points, and their path data after the ``M`` to the middle.
 SHAPES = {
     TRAINING: (f'stroke="{PAINTS[Category.WEIGHTS].colour}" stroke-width="8" stroke-linecap="round"', "h0"),
     LOGGED: (f'stroke="{PAINTS[Category.GRADIENTS].colour}" stroke-width="8" stroke-linecap="square"', "h0"),
@@ -31,7 +31,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 42, WIDTH - 12, 28, 400
 
 @dataclass(frozen=True)
 class _Scale:
-    """Bytes to units of the drawing, on both axes from the first mark to the last."""
+    """The map from bytes to units of the drawing, the same on both axes."""
 
     marks: tuple[float, ...]
 
@@ -47,16 +47,16 @@ class _Scale:
 
 
 def plotted(scores: Iterable[Score]) -> list[Score]:
-    """The cases that count and have a computed and an observed value: those of the plot and of its table."""
+    """Return the cases of the plot and its table: those that count, with a computed and an observed value."""
     return [item for item in scores if item.case.is_scored and item.deviation is not None and item.computed]
 
 
 def accuracy_plot(scores: Sequence[Score], title: str) -> Drawing:
-    """A point for each case with its range as an upright line; on the slope both values are the same.
+    """Draw a point for each case, with its range as an upright line; on the slope both values are equal.
 
     Args:
         scores: those of ``plotted``, at least one.
-        title: what it shows.
+        title: the name of the chart.
     """
     sizes = [size for item in scores for size in (item.computed, item.observed, item.low, item.high) if size]
     scale = _Scale(log_marks(min(sizes) / GIB, max(sizes) / GIB))
@@ -82,7 +82,7 @@ def accuracy_plot(scores: Sequence[Score], title: str) -> Drawing:
 
 
 def log_marks(least: float, most: float) -> tuple[float, ...]:
-    """The numbers 1, 2 and 5 times powers of ten, from below the least value to above the largest.
+    """Return 1, 2 and 5 times powers of ten, from below the least value to above the largest.
 
     >>> log_marks(3.2, 71)
     (2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -96,7 +96,7 @@ def log_marks(least: float, most: float) -> tuple[float, ...]:
 
 
 def _axes(scale: _Scale) -> Iterator[str]:
-    """Both axes with their marks, what they mean, and the slope."""
+    """Draw both axes with marks and titles, and the slope."""
     ends = scale.marks[0] * GIB, scale.marks[-1] * GIB
     lines = f"M{_LEFT} {_TOP}V{_BOTTOM}H{_RIGHT}"
     for mark in scale.marks:
@@ -130,7 +130,7 @@ def _count(found: Sequence[Score]) -> str:
 
 
 def _legend(groups: dict[str, list[Score]]) -> list[tuple[str, str]]:
-    """Signs, drawn from (0, 0) on, and what they mean."""
+    """Return signs, drawn from (0, 0) on, and their meanings."""
     middle = BAR // 2
     shapes = [(group, *SHAPES[group]) for group, found in groups.items() if found]
     made = [(path(f"M{middle} {middle}{shape}", paint), _(GROUPS[group])) for group, paint, shape in shapes]

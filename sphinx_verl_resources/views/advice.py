@@ -1,4 +1,4 @@
-"""What the analysis advises: settings, priorities, trade-offs, commands and metrics; and what it assumes."""
+"""The advice of the analysis: settings, priorities, trade-offs, commands and metrics; and its assumptions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 CONFIG_CLASS = "verl-config"
 ANALYSIS_CLASS = "verl-analysis"
-#: How verl is launched.
+#: The command that launches verl.
 LAUNCHER = "python3 -m verl.trainer.main_ppo"
 
 
 def settings_yaml(settings: Mapping[str, Any]) -> nodes.literal_block:
-    """Settings as a file would hold them."""
+    """Write settings as a YAML file."""
     return _code(nested_yaml(settings), "yaml")
 
 
 def settings_command(settings: Mapping[str, Any], keys: Iterable[ConfigKey | None]) -> nodes.literal_block:
-    """Settings as a launch script passes them."""
+    """Write settings as the arguments of a launch script."""
     new = {key.name for key in keys if key and not key.in_yaml}
     return _code(" \\\n    ".join([LAUNCHER, *overrides(settings, new)]), "bash")
 
@@ -46,7 +46,7 @@ def settings_rows(
     keys: Iterable[ConfigKey | None],
     marks: Mapping[str, Sequence[str]],
 ) -> nodes.tgroup:
-    """One key a row, with verl's default and what the key does."""
+    """Make one row per key, with verl's default and the key's effect."""
     rows = []
     for (name, value), key in zip(settings.items(), keys, strict=True):
         rows.append([
@@ -59,7 +59,7 @@ def settings_rows(
 
 
 def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
-    """Everything that the figures assume."""
+    """Make one row per assumption."""
     precision = assumed.precision
     facts = [
         (_("Parameters"), _each(assumed.parameter_bytes, precision), "parameters"),
@@ -130,7 +130,7 @@ def priority_rows(
     outcomes: Sequence[Outcome],
     marks: Mapping[str, Sequence[str]],
 ) -> nodes.tgroup:
-    """The steps in the order of advice, with what each saves on every model."""
+    """Make one row per step, in the order of the advice, with what it saves on each model."""
     headings = [
         _("Priority"),
         _("Step"),
@@ -155,7 +155,7 @@ def priority_rows(
 
 
 def trade_off_rows(items: Iterable[TradeOff], marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
-    """One change a row."""
+    """Make one row per change."""
     rows = [
         [Cell.of(item.change, marks.get(item.name, ())), Cell.of(item.gain), Cell.of(item.cost)]
         for item in items
@@ -164,7 +164,7 @@ def trade_off_rows(items: Iterable[TradeOff], marks: Mapping[str, Sequence[str]]
 
 
 def command_list(commands: Iterable[Command], marks: Mapping[str, Sequence[str]]) -> list[nodes.Element]:
-    """Each command in a block of its own, under what it shows."""
+    """Show each command in a block, below its purpose."""
     result: list[nodes.Element] = []
     for item in commands:
         paragraph = recorded(item.purpose)
@@ -176,7 +176,7 @@ def command_list(commands: Iterable[Command], marks: Mapping[str, Sequence[str]]
 def metric_rows(
     metrics: Iterable[Metric], assumed: Assumptions, marks: Mapping[str, Sequence[str]]
 ) -> nodes.tgroup:
-    """What to watch, one thing a row."""
+    """Make one row per metric."""
     limit = _("Below {share} % of the GPU's memory.").format(share=plain(assumed.memory_limit * 100))
     rows = []
     for item in metrics:

@@ -1,4 +1,4 @@
-"""What readers open if they want to know more: a summary, and content below it."""
+"""Blocks that readers can unfold: a summary, and the content below it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class verl_details(nodes.General, nodes.Element):  # noqa: N801 - docutils names
 
 
 class verl_summary(nodes.General, nodes.TextElement):  # noqa: N801
-    """What stands there in any case, as the text of a paragraph does."""
+    """The visible line of a folded block."""
 
 
 def details(summary: Sequence[nodes.Node], content: Sequence[nodes.Node]) -> verl_details:
-    """A folded block.
+    """Make a folded block.
 
     Args:
         summary: inline nodes.
-        content: what is folded.
+        content: the folded part.
     """
     made = verl_details(classes=[DETAILS_CLASS])
     made += verl_summary("", "", *summary)

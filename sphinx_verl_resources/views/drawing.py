@@ -107,12 +107,12 @@ class verl_chart(nodes.raw):  # noqa: N801 - docutils names nodes in lower case
 
 
 def short(number: float) -> str:
-    """A coordinate, to a tenth."""
+    """Write a coordinate, to a tenth."""
     return f"{number:.1f}".removesuffix(".0")
 
 
 def text(x: float, y: float, content: str, *, anchor: str = "start", bold: bool = False) -> str:
-    """A line of text; ``anchor`` as in SVG."""
+    """Write a line of text; ``anchor`` as in SVG."""
     at = f' x="{short(x)}"' if x else ""
     aligned = f' text-anchor="{anchor}"' if anchor != "start" else ""
     weight = ' font-weight="bold"' if bold else ""
@@ -120,10 +120,10 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", bold: bool 
 
 
 def headings(lines: Iterable[tuple[float, str, str, bool]]) -> str:
-    """Lines above bars: what a bar is on the left, cut if it must be, and how much on the right.
+    """Write the lines above bars: labels on the left, cut where they are too long, and values on the right.
 
     Args:
-        lines: the base of the text, the label, the value, and whether it stands out.
+        lines: for each the base of the text, the label, the value, and whether it is bold.
     """
     left, right = "", ""
     for y, label, value, bold in lines:
@@ -133,18 +133,18 @@ def headings(lines: Iterable[tuple[float, str, str, bool]]) -> str:
 
 
 def bar(start: float, end: float, y: float) -> str:
-    """A bar as a part of the ``d`` of a path that is drawn ``THICK``; never too short to be seen."""
+    """Return a bar as path data, never too short to be seen; ``thick`` gives the path its width."""
     left = round(start)
     return f"M{left} {short(y + BAR / 2)}h{max(round(end) - left, 1)}"
 
 
 def path(d: Sequence[str] | str, attributes: str) -> str:
-    """One element for many shapes; nothing without any."""
+    """Write one element for many shapes; nothing without any."""
     return f'<path {attributes} d="{"".join(d)}"/>' if d else ""
 
 
 def thick(colour: str) -> str:
-    """Attributes that paint bars."""
+    """Return the attributes that paint bars."""
     return f'stroke-width="{BAR}" stroke="{colour}"'
 
 
@@ -159,7 +159,7 @@ def letters(found: Iterable[tuple[Paint, Sequence[tuple[float, float]]]]) -> str
 
 
 def ticks(most: float) -> list[float]:
-    """Round numbers from 0 on, at most six, the last not below ``most``.
+    """Return at most six round numbers from 0 on, the last not below ``most``.
 
     >>> ticks(79.2), ticks(0.31)
     ([0.0, 20.0, 40.0, 60.0, 80.0], [0.0, 0.1, 0.2, 0.3, 0.4])
@@ -171,7 +171,7 @@ def ticks(most: float) -> list[float]:
 
 
 def axis(y: float, marks: Sequence[float], unit: str) -> str:
-    """A line with the numbers of ``marks`` below it, from the left edge to the right one."""
+    """Draw a line from edge to edge, with the numbers of ``marks`` below it."""
     scale = WIDTH / marks[-1]
     lines = "".join(f"M{short(mark * scale)} {short(y)}v5" for mark in marks[1:-1])
     made = path(f"M0 {short(y + 5)}v-5h{WIDTH}v5{lines}", 'fill="none" stroke="currentColor"')
@@ -183,7 +183,7 @@ def axis(y: float, marks: Sequence[float], unit: str) -> str:
 
 
 def text_beside(x: float, label: str) -> str:
-    """The words of an upright line on the first line of the drawing, above it or as near as there is room."""
+    """Write the label of an upright line on the first line of the drawing, as near to it as there is room."""
     half = width_of(label) / 2
     if x + half > WIDTH:
         return text(WIDTH, FONT, label, anchor="end")
@@ -191,14 +191,16 @@ def text_beside(x: float, label: str) -> str:
 
 
 def upright(x: float, tops: Iterable[float]) -> str:
-    """A line across the bars that begin at ``tops``; not across the words between them."""
+    """Draw a line across the bars that begin at ``tops``, but not across the words between them."""
     return path(
         [f"M{short(x)} {short(top - 1)}v{BAR + 3}" for top in tops], 'stroke="currentColor" stroke-width="3"'
     )
 
 
 def flowing(y: float, words: Iterable[str]) -> tuple[list[tuple[float, float]], str, float]:
-    """A legend: where the sign of each entry goes, which is as large as a bar is thick, the words, the end.
+    """Lay out a legend; return the places of the signs, the words as SVG, and the lower edge.
+
+    A sign is as large as a bar is thick.
 
     Args:
         y: its upper edge.
@@ -218,12 +220,12 @@ def flowing(y: float, words: Iterable[str]) -> tuple[list[tuple[float, float]], 
 
 
 def width_of(content: str) -> float:
-    """Units that a line of text may take in a font that is rather wide."""
+    """Return the units that a line of text may take in a rather wide font."""
     return sum(map(_width, content)) * FONT
 
 
 def clip(content: str, room: float) -> str:
-    """A text that takes no more than ``room``, with an ellipsis where something is left out.
+    """Cut a text to ``room`` units, with an ellipsis for what is left out.
 
     >>> clip("actor.use_dynamic_bsz", 100)
     'actor.use_dy…'

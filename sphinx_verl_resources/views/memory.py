@@ -1,4 +1,4 @@
-"""The memory analysis of a model: what it takes, its formulas, the waterfall from all of it to one GPU."""
+"""The memory analysis of a model: its specification, its formulas, and the waterfall down to one GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TABLE_CLASS = "verl-memory"
 SUMMARY_CLASS = "verl-memory-summary"
 _UNUSED = N_("no formula uses it")
-#: UserInput under a summary whose models are not shared alike.
+#: The note below a summary of models with different numbers of GPUs.
 DIFFERENT_GPUS = N_(
     "The models are shared by different numbers of GPUs, so the rows do not compare directly."
 )
@@ -42,19 +42,19 @@ _INSIDE = {
 
 
 def step_title(label: str, gpus: int | None) -> str:
-    """A step with the number of GPUs where that matters: ``FSDP over 8 GPUs``."""
+    """Return a step with its number of GPUs, if it has one: ``FSDP over 8 GPUs``."""
     if gpus is None:
         return label
     return plural("{step} over {count} GPU", "{step} over {count} GPUs", gpus).format(step=label, count=gpus)
 
 
 def bar_label(bar: Bar) -> str:
-    """What a line of the waterfall is called."""
+    """Return the name of a line of the waterfall."""
     return step_title(bar.label, bar.step.gpus) if bar.step else _(bar.label)
 
 
 def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
-    """What the formulas take, and what is stated besides."""
+    """Make one row per quantity of the formulas, and per quantity that is only stated."""
     shape = outcome.shape
     if shape.checkpoint:
         origin, hidden = _("of {checkpoint}").format(checkpoint=shape.checkpoint), ""
@@ -97,7 +97,7 @@ def _joined(*texts: str) -> str:
 
 
 def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.definition_list:
-    """Each component and each step: symbols, numbers put in, result."""
+    """List the formulas of each component and each step."""
     items = formula_items()
     for component in outcome.start.components:
         items += formula_item(
@@ -118,7 +118,7 @@ def _sum(breakdown: Breakdown) -> str:
 
 
 def waterfall_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]], *, with_gib: bool) -> nodes.tgroup:
-    """The waterfall as a table, with running totals and what each step saved."""
+    """Make the waterfall's rows, with running totals and what each step saved."""
     rows: list[list[Cell]] = []
     for bar in outcome.waterfall():
         numbers = [_change(bar.change), gb_number(bar.running)]
@@ -136,7 +136,7 @@ def _change(size: float) -> str:
 
 
 def _detail(bar: Bar) -> str:
-    """What a line is, or does."""
+    """Describe a line: its share of the total, or its effect."""
     if bar.subject == TOTAL:
         return _("everything on one GPU")
     if bar.subject == PER_GPU:
@@ -158,7 +158,7 @@ def _detail(bar: Bar) -> str:
 def summary_rows(
     outcomes: Sequence[Outcome], marks: Mapping[str, Sequence[str]], *, with_gib: bool
 ) -> nodes.tgroup:
-    """One model a row: its total, and what a GPU holds after each step."""
+    """Make one row per model: its total, and the memory of a GPU after each step."""
     steps = outcomes[0].steps if outcomes else ()
     headings = [
         Cell.of(_("Model")),

@@ -1,7 +1,7 @@
-"""Remarks of the analysis: marks where they belong, and the lists that they lead to.
+"""Remarks of the analysis: marks beside figures, and the lists that the marks lead to.
 
-Which remark a page shows first is known when the page is written: ``only`` and what joins pages decide it.
-Until then marks and lists are placeholders, and remarks have names instead of numbers.
+The order of remarks is known when a page is written, because ``only`` and joined pages change it. Until then
+marks and lists are placeholders, and remarks have names instead of numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class verl_remarks(nodes.General, nodes.Element):  # noqa: N801 - docutils names
 def remark_list(
     remarks: Sequence[Remark], verl: VerlState | None, links: Links, more: nodes.Element
 ) -> verl_remarks:
-    """The remarks under a sentence that says what they are, each with its sources, and ``more`` below."""
+    """List remarks with their sources, below a heading; ``more`` ends the list."""
     if verl:
         title = _("Where verl works differently, as of {date}:").format(date=verl.date.isoformat())
     else:
@@ -61,16 +61,16 @@ def _source(source: Source, verl: VerlState | None, links: Links) -> nodes.Node:
 
 
 class Numbering:
-    """The remarks of one page, by the order in which its marks mention them."""
+    """The numbers of a page's remarks, in the order of their marks."""
 
     def __init__(self, taken: Iterable[str]) -> None:
-        """``taken`` are the ids that the page gives to something else."""
+        """Start without numbers; ``taken`` are the ids of other elements on the page."""
         self._taken = set(taken)
         self._numbers: dict[str, int] = {}
         self._listed: set[str] = set()
 
     def mark(self, placeholder: verl_marks) -> None:
-        """Put numbers in the place of a placeholder."""
+        """Replace a placeholder by the numbers of its remarks."""
         references: list[nodes.Node] = []
         for name in placeholder["remarks"]:
             number = self._numbers.setdefault(name, len(self._numbers) + 1)
@@ -80,11 +80,11 @@ class Numbering:
         placeholder.replace_self(references)
 
     def list(self, placeholder: verl_remarks) -> None:
-        """Put the remarks that have a mark, and no place on the page yet, in the place of a placeholder."""
+        """Replace a placeholder by its remarks that have a mark and are not listed yet."""
         title, *paragraphs, more = placeholder.children
         found = dict(zip(placeholder["remarks"], paragraphs, strict=True))
         new = [name for name in self._numbers if name in found and name not in self._listed]
-        # The sentence below stands once on a page, if its link leads anywhere.
+        # Once on a page, and only if its link has a target.
         below = [] if self._listed or not more.astext() else [more]
         self._listed.update(new)
         if not new:

@@ -1,4 +1,4 @@
-"""Sentences of the message catalog as nodes, and what is none: text as it was recorded."""
+"""Translated sentences as nodes, and recorded text that no catalog translates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def fill(message: str, **content: str | nodes.Node | Sequence[nodes.Node]) -> list[nodes.Node]:
-    """A message whose names in braces are replaced by texts or nodes, in the order that its language has."""
+    """Replace the names in braces of a translated message by texts or nodes."""
     made: list[nodes.Node] = []
     text = ""
     for before, name, *_rest in Formatter().parse(message):
@@ -30,12 +30,12 @@ def fill(message: str, **content: str | nodes.Node | Sequence[nodes.Node]) -> li
 
 
 def titled(title: str | nodes.Node, content: str | Sequence[nodes.Node]) -> list[nodes.Node]:
-    """What stands in a list under a title of its own."""
+    """Put a title before the content of a list item."""
     return fill(_("{title}: {text}"), title=title, text=content)
 
 
 def in_a_row(*sentences: str) -> str:
-    """Sentences behind one another."""
+    """Join sentences in the way of the language."""
     text = sentences[0]
     for sentence in sentences[1:]:
         text = _("{sentence} {next}").format(sentence=text, next=sentence)
@@ -43,10 +43,10 @@ def in_a_row(*sentences: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as they stand in a sentence."""
+    """Join names for a sentence."""
     return _(", ").join(names)
 
 
 def recorded(text: str, *content: nodes.Node) -> nodes.paragraph:
-    """A paragraph that the data or a formula gives, and no catalog translates."""
+    """Make a paragraph of recorded text or formulas, which no catalog translates."""
     return nodes.paragraph("", text, *content, translatable=0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: Characters; limits what a column may claim of a page that is 80 to 200 characters wide.
 MIN_WIDTH, MAX_WIDTH = 4, 60
-#: A cell with a long name, which may go on in the next line.
+#: A cell with a long name, which may break over lines.
 PATH_CLASS = "verl-path"
 #: A mark that has no number yet.
 MARK_WIDTH = len(" [00]")
@@ -29,16 +29,16 @@ class verl_marks(nodes.Inline, nodes.Element):  # noqa: N801 - docutils names no
 
 @dataclass
 class Cell:
-    """One cell: pieces of text, each with the address it links to or None, and marks behind them.
+    """A cell: pieces of text, each with the address of its link or None, and marks after them.
 
     Attributes:
         pieces: text and address.
         marks: pairs of a printed mark and the id it refers to on the same page.
         remarks: names of remarks of the analysis, whose marks are numbered when the page is written.
-        links: what leads to other pages, behind the pieces; resolved when all pages have been read.
+        links: links to other pages, after the pieces; resolved when all pages have been read.
         anchor: an id that links can point at.
         classes: for the style sheet.
-        strong: whether it stands out, as a total does.
+        strong: whether its text is bold, as that of a total.
     """
 
     pieces: list[tuple[str, str | None]]
@@ -51,22 +51,22 @@ class Cell:
 
     @classmethod
     def of(cls, text: str, remarks: Sequence[str] = ()) -> Cell:
-        """A cell of plain text."""
+        """Make a cell of plain text."""
         return cls([(text, None)], remarks=remarks)
 
     @classmethod
     def number(cls, text: str) -> Cell:
-        """A cell whose text is a number."""
+        """Make a cell with a number."""
         return cls([(text, None)], classes=("num",))
 
     @property
     def text(self) -> str:
-        """What a reader sees, without marks."""
+        """Return the text of the cell, without marks."""
         return ", ".join([*(text for text, _ in self.pieces), *(link.astext() for link in self.links)])
 
     @property
     def width(self) -> int:
-        """Characters that the cell takes on one line."""
+        """Return the characters that the cell takes on one line."""
         marks = sum(len(mark) + 1 for mark, _ in self.marks)
         text = self.text
         width = len(text) if text.isascii() else column_width(text)
@@ -74,22 +74,21 @@ class Cell:
 
 
 def empty_table(name: str) -> nodes.table:
-    """A table of a class of ours that waits for its rows.
+    """Make a table of our class ``name``, without rows.
 
-    It stands in the page from the start, so that a label before it, its number and its caption work as they
-    do for any other table.
+    It is in the page from the start, so that labels, numbers and captions work as for any other table.
     """
     # In LaTeX a table of any height may break over pages.
     return nodes.table(classes=[name, "longtable", "colwidths-given"])
 
 
 def is_ours(table: nodes.table) -> bool:
-    """Whether a directive of ours made a table."""
+    """Return whether a directive of ours made a table."""
     return any(name.startswith("verl-") for name in table["classes"])
 
 
 def one_cell(*content: nodes.Node) -> nodes.tgroup:
-    """The inside of a table that says why it has no rows."""
+    """Make the inside of a table that says why it has no rows."""
     return nodes.tgroup(
         "",
         nodes.colspec(colwidth=MAX_WIDTH),
@@ -99,7 +98,7 @@ def one_cell(*content: nodes.Node) -> nodes.tgroup:
 
 
 def table_group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]]) -> nodes.tgroup:
-    """Columns with real widths, a header row and a body.
+    """Make the inside of a table: columns with their widths, a header row and a body.
 
     The widths count characters: the text builder wraps at them, LaTeX and browsers divide the line by them.
     """
@@ -116,19 +115,19 @@ def table_group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]]) 
 
 
 def rows_of(group: nodes.tgroup) -> list[nodes.row]:
-    """The rows of a table's body."""
+    """Return the rows of a table's body."""
     bodies = (child for child in group if isinstance(child, nodes.tbody))
     return [row for body in bodies for row in body if isinstance(row, nodes.row)]
 
 
 def add_remarks(element: nodes.Element, remarks: Sequence[str]) -> None:
-    """Put the marks of remarks, still to be numbered, behind what an element holds."""
+    """Append the marks of remarks, which are numbered later."""
     if remarks:
         element += verl_marks("", remarks=list(remarks))
 
 
 def _add_marks(element: nodes.Element, marks: Sequence[tuple[str, str]]) -> None:
-    """Put marks behind what an element holds; without an id one is text between marks."""
+    """Append marks; one without an id is text between marks."""
     for mark, target in marks:
         if target:
             element += nodes.Text(" ")
