@@ -10,8 +10,7 @@ from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.original import analysis_problems
 from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.cli.data import load_all, load_registries, read_snapshot
-from sphinx_verl_resources.estimator.backtest import score
-from sphinx_verl_resources.estimator.boundary import boundaries
+from sphinx_verl_resources.estimator.backtest import boundaries, score
 
 EXAMPLE = "docs/examples/qwen2-5-7b-grpo-2xh100.yaml"
 

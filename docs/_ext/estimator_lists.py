@@ -12,7 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.cli.data import load_registries
-from sphinx_verl_resources.estimator.boundary import boundaries
+from sphinx_verl_resources.estimator.backtest import boundaries
 from sphinx_verl_resources.estimator.constants import CONSTANTS
 from sphinx_verl_resources.estimator.phases import LABELS
 from sphinx_verl_resources.estimator.planner import SAVING, TASKS

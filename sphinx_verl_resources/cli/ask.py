@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..catalog.names import ENGINES, TAGS, TRAIN_BACKENDS
 from ..catalog.run_ids import ID_FORM, is_id
 from ..diagnostics import Location
-from ..estimator.gpus import parse_gpus
+from ..estimator.request import parse_gpus
 from ..intake.draft import TODO, draft_run
 from ..intake.model_names import nearest_model, recorded_models
 from ..settings.overrides import read_overrides

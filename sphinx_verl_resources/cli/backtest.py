@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.cases import CaseEntry, load_cases, with_marks
 from ..diagnostics import Severity
-from ..estimator.backtest import GROUPS, score, summaries, verdict_shares
-from ..estimator.boundary import boundaries
-from ..estimator.record import accuracy_of, accuracy_text
+from ..estimator.backtest import (
+    GROUPS,
+    accuracy_of,
+    accuracy_text,
+    boundaries,
+    score,
+    summaries,
+    verdict_shares,
+)
 from ..estimator.result import gib_value
 from ..views.backtest_text import backtest_text
 from .data import add_data_option, data_snapshot, facts_of, read_file, watched
@@ -23,8 +29,7 @@ if TYPE_CHECKING:
 
     from ..catalog.cases import BrokenCase
     from ..catalog.models.case import Case
-    from ..estimator.backtest import Score, Summary
-    from ..estimator.boundary import Boundary
+    from ..estimator.backtest import Boundary, Score, Summary
 
 NAME = "backtest"
 HELP = "compare estimates with what was observed"

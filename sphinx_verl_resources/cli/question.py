@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from ..catalog.catalog import Registry
 from ..catalog.yaml_data import MAX_BYTES, printable
 from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
-from ..estimator.gpus import parse_gpus
 from ..estimator.hf_config import read_config_json
 from ..estimator.registries import Registries
-from ..estimator.request import Request
+from ..estimator.request import Request, parse_gpus
 from ..estimator.roles import MODEL
 from ..estimator.support import is_harmless
 from ..estimator.versions import CURRENT, version_of

@@ -1,38 +1,45 @@
-"""Computed beside observed: what every case says about the estimator."""
+"""The estimator compared with recorded cases, and the record of its accuracy that follows."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from ..catalog.catalog import Registry
+from ..catalog.models.accuracy import Accuracy
 from ..diagnostics import NoAnswerError, Severity
 from ..i18n import N_
 from ..units import GIB
-from .case import estimate_case
+from .case import estimate_case, request_of
+from .estimate import estimate
 from .ranges import LOGGED, OTHER, TRAINING, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..catalog.models.case import Case
     from .estimate import Estimate
     from .peaks import Verdict
     from .registries import Registries
+    from .request import Request
     from .training import TrainingEstimate
 
-#: Which computed figure an observed one is compared with.
+#: The computed figure that an observed one is compared with.
 Figure = Literal["counter", "peak"]
 
 EASYR1 = "easyr1"
-#: What people call the groups.
+#: Labels of the groups.
 GROUPS: Mapping[str, str] = {
     TRAINING: N_("Fine-tuning, PyTorch's counter"),
     LOGGED: N_("verl's metric"),
     EASYR1: N_("EasyR1, counter not stated"),
     OTHER: N_("Other peaks"),
 }
+_TORCH_COUNTERS = {"torch-allocated", "torch-allocated-with-pool"}
+#: Counters that no computed figure corresponds to.
+_NOT_COMPARED = {"torch-static", "torch-reserved"}
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,9 @@ class Score:
     Attributes:
         case: as recorded.
         estimate: None where there is none.
-        error: why there is none.
+        error: the reason why there is none.
         group: a key of ``GROUPS``.
-        figure: what the observed value is compared with.
+        figure: the computed figure that the observed value is compared with.
         computed: that figure; None where nothing is compared.
         low, high: its range.
         observed: the measured value.
@@ -62,32 +69,64 @@ class Score:
 
     @property
     def deviation(self) -> float | None:
-        """Computed over observed, less one; None where either is missing or no measure."""
+        """Computed over observed, less one; None where either is missing or not finite."""
         if self.computed is None or not self.observed:
             return None
-        found = self.computed / self.observed - 1
-        return found if math.isfinite(found) else None
+        deviation = self.computed / self.observed - 1
+        return deviation if math.isfinite(deviation) else None
 
     @property
     def inside(self) -> bool | None:
-        """Whether the observed value lies in the range; None where there is nothing to compare."""
+        """True if the observed value lies in the range; None where there is nothing to compare."""
         if self.deviation is None or self.low is None or self.high is None or self.observed is None:
             return None
         return self.low <= self.observed <= self.high
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the estimate says that the run fits."""
+        """The verdict of the estimate."""
         return self.estimate.verdict if self.estimate else "unknown"
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the verdict does not contradict what happened; None where nothing happened or is said."""
+        """True if the verdict does not contradict the outcome; None where either is unknown."""
         if self.case.outcome is None or self.verdict == "unknown":
             return None
         if self.case.outcome == "oom":
             return self.verdict != "fits"
         return self.verdict != "does not fit"
+
+
+def score(case: Case, registries: Registries) -> Score:
+    """Estimate one case and compare it with what was observed."""
+    measured = case.measured
+    kind = measured.counter_kind if measured else None
+    figure: Figure = "counter" if _is_training(case) or kind in _TORCH_COUNTERS else "peak"
+    group = group_of(case)
+    try:
+        found = estimate_case(case, registries)
+    except NoAnswerError as error:
+        errors = (item.message for item in error.diagnostics if item.severity is Severity.ERROR)
+        return Score(case, None, "; ".join(errors), group, figure)
+    if not measured or not measured.gib or kind in _NOT_COMPARED:
+        return Score(case, found, "", group, figure)
+    computed, (low, high) = found.peak, (found.low, found.high)
+    if figure == "counter":
+        computed, (low, high) = found.torch_peak, found.torch_peak_range
+    return Score(case, found, "", group, figure, computed, low, high, measured.gib * GIB)
+
+
+def group_of(case: Case) -> str:
+    """Return the group of a case, by what was measured how."""
+    if _is_training(case):
+        return TRAINING
+    if (case.framework or "").lower().startswith("easyr1"):
+        return EASYR1
+    return LOGGED if case.measured and case.measured.counter_kind in _TORCH_COUNTERS else OTHER
+
+
+def _is_training(case: Case) -> bool:
+    return case.training is not None and case.config is None
 
 
 @dataclass(frozen=True)
@@ -96,66 +135,31 @@ class Summary:
 
     Attributes:
         group: a key of ``GROUPS``.
-        cases: how many have a measured value that is compared.
+        cases: the number of cases with a measured value that is compared.
         mean, median, worst: of the absolute relative errors.
         inside: share of the observed values inside their range.
         half_width: median of half the width of the ranges over the computed values.
     """
 
     group: str
-    cases: int
-    mean: float
-    median: float
-    worst: float
-    inside: float
-    half_width: float
-
-
-def score(case: Case, registries: Registries) -> Score:
-    """One case, estimated and compared with what was observed."""
-    group = group_of(case)
-    figure: Figure = "peak"
-    kind = case.measured.counter_kind if case.measured else None
-    if (case.training is not None and case.config is None) or kind in {
-        "torch-allocated",
-        "torch-allocated-with-pool",
-    }:
-        figure = "counter"
-    try:
-        found = estimate_case(case, registries)
-    except NoAnswerError as error:
-        errors = (item.message for item in error.diagnostics if item.severity is Severity.ERROR)
-        return Score(case, None, "; ".join(errors), group, figure)
-    observed = case.measured.gib * GIB if case.measured and case.measured.gib else None
-    if observed is None or kind in {"torch-static", "torch-reserved"}:
-        return Score(case, found, "", group, figure)
-    if figure == "counter":
-        low, high = found.torch_peak_range
-        return Score(case, found, "", group, figure, found.torch_peak, low, high, observed)
-    return Score(case, found, "", group, figure, found.peak, found.low, found.high, observed)
-
-
-def group_of(case: Case) -> str:
-    """The group of a case, by what was measured how."""
-    if case.training is not None and case.config is None:
-        return TRAINING
-    if (case.framework or "").lower().startswith("easyr1"):
-        return EASYR1
-    kind = case.measured.counter_kind if case.measured else None
-    return LOGGED if kind in {"torch-allocated", "torch-allocated-with-pool"} else OTHER
+    cases: int = 1
+    mean: float = 0
+    median: float = 0
+    worst: float = 0
+    inside: float = 0
+    half_width: float = 0
 
 
 def summaries(scores: Iterable[Score]) -> tuple[Summary, ...]:
-    """The errors of each group that has any; cases that are contested or not scored do not count."""
+    """Return the errors of each group that has any; cases that are contested or not scored do not count."""
     compared: dict[str, list[Score]] = {group: [] for group in GROUPS}
     for item in scores:
         if item.case.is_scored and item.deviation is not None:
             compared[item.group].append(item)
-    return tuple(summary(group, found) for group, found in compared.items() if found)
+    return tuple(_summary(group, items) for group, items in compared.items() if items)
 
 
-def summary(group: str, scores: Sequence[Score]) -> Summary:
-    """The errors of some cases with a measured value, at least one."""
+def _summary(group: str, scores: Sequence[Score]) -> Summary:
     errors = [abs(item.deviation or 0) for item in scores]
     widths = [((item.high or 0) - (item.low or 0)) / 2 / item.computed for item in scores if item.computed]
     return Summary(
@@ -170,7 +174,7 @@ def summary(group: str, scores: Sequence[Score]) -> Summary:
 
 
 def verdict_shares(scores: Iterable[Score]) -> dict[str, tuple[int, int]]:
-    """By outcome, ``fits`` and ``oom``: how many verdicts do not contradict it, of how many."""
+    """Return by outcome, ``fits`` and ``oom``, the verdicts that do not contradict it and all verdicts."""
     shares = {"fits": (0, 0), "oom": (0, 0)}
     for item in scores:
         outcome = "fits" if item.case.outcome == "measured" else item.case.outcome
@@ -180,21 +184,51 @@ def verdict_shares(scores: Iterable[Score]) -> dict[str, tuple[int, int]]:
     return shares
 
 
-def ranges_from(scores: Iterable[Score]) -> tuple[Range, ...]:
-    """The ranges that the errors of scored cases give: 90 % prediction intervals of measured over computed.
+# -- the record of accuracy
 
-    Other kinds of runs, of which there are few, take the errors of EasyR1 with their own.
+
+def accuracy_of(
+    cases: Sequence[Case],
+    registries: Registries,
+    watched: Callable[[Sequence[Case]], Iterable[Case]] = iter,
+) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
+    """Score every case with the ranges that the cases themselves give, and return the record of accuracy.
+
+    Args:
+        cases: the observations.
+        registries: the registries; their record of accuracy is not used.
+        watched: hands the cases on and reports progress.
+    """
+    ranges = _ranges_from([score(case, registries) for case in watched(cases)])
+    accuracy = Registry([((name,), _entry(Summary(name), ranges)) for name in ranges], str)
+    refitted = replace(registries, accuracy=accuracy)
+    scores = tuple(score(case, refitted) for case in watched(cases))
+    found = {summary.group: summary for summary in summaries(scores)}
+    names = dict.fromkeys([*found, *ranges])
+    return scores, tuple(_entry(found.get(name, Summary(name)), ranges) for name in names)
+
+
+def _ranges_from(scores: Iterable[Score]) -> dict[str, Range]:
+    """Return the ranges that the errors of scored cases give, in thousandths, rounded outwards.
+
+    They are 90 % prediction intervals of measured over computed. Other kinds of runs, of which there are
+    few, take the errors of EasyR1 with their own.
     """
     ratios: dict[str, list[float]] = {TRAINING: [], LOGGED: [], OTHER: []}
     for item in scores:
         if item.case.is_scored and item.deviation is not None and item.deviation > -1:
             kind = OTHER if item.group == EASYR1 else item.group
             ratios[kind].append(-math.log1p(item.deviation))
-    return tuple(Range(kind, *_interval(found)) for kind, found in ratios.items() if len(found) > 1)
+    ranges = {}
+    for kind, logs in ratios.items():
+        if len(logs) > 1:
+            low, high = _interval(logs)
+            ranges[kind] = Range(kind, max(1, int(low * 1000)) / 1000, -int(-high * 1000 - 0.999) / 1000)
+    return ranges
 
 
 def _interval(logs: Sequence[float]) -> tuple[float, float]:
-    """Both ends of the prediction interval for one more value, from logarithms."""
+    """Return both ends of the prediction interval for one more value, from logarithms."""
     count = len(logs)
     middle, spread = statistics.fmean(logs), statistics.stdev(logs)
     half = _student(count - 1) * spread * math.sqrt(1 + 1 / count)
@@ -214,3 +248,116 @@ def _student(freedom: int) -> float:
     if freedom <= len(_STUDENT):
         return _STUDENT[freedom - 1]
     return statistics.NormalDist().inv_cdf(0.95) * (1 + 1.65 / freedom)
+
+
+def _entry(summary: Summary, ranges: Mapping[str, Range]) -> Accuracy:
+    """Return the record of a group, with figures rounded to three decimals."""
+    fitted = ranges.get(summary.group)
+    return Accuracy(
+        name=summary.group,
+        cases=summary.cases,
+        mean_error=round(summary.mean, 3) + 0.0,
+        median_error=round(summary.median, 3) + 0.0,
+        worst_error=round(summary.worst, 3) + 0.0,
+        inside=round(summary.inside, 3) + 0.0,
+        half_width=round(summary.half_width, 3) + 0.0,
+        low=fitted.low if fitted else None,
+        high=fitted.high if fitted else None,
+    )
+
+
+_HEAD = """\
+# yaml-language-server: $schema=schema/accuracy.json
+# What the cases in cases/ say about the estimator, and the ranges that it prints because of them. Written by
+# `make accuracy`; a test fails when the estimator does worse than this.
+accuracy:
+"""
+
+
+def accuracy_text(entries: Iterable[Accuracy]) -> str:
+    """Return the text of ``accuracy.yaml``, the same on every run."""
+    lines = []
+    for entry in entries:
+        values = {name: value for name, value in entry if value is not None}
+        first, *others = (f"{name}: {value}" for name, value in values.items())
+        lines += [f"  - {first}", *(f"    {line}" for line in others)]
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+# -- the largest batch that ran
+
+#: The scripts that list batch sizes do not record sequence lengths; this case has the same data and limits.
+LENGTHS_OF = "verl-data-gsm8k-qwen2.5-7b-grpo-lora"
+_BATCHES = ("data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size")
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The largest batch that ran, and the largest that is computed to fit.
+
+    Some launch scripts list the batch sizes that were tried. Between the largest that ran and the next one
+    lies a boundary, which an estimate can be compared with.
+
+    Attributes:
+        name: of the search.
+        case: the largest that ran.
+        recorded: its sequences per GPU and micro-batch.
+        computed: the most whose peak is within the GPU's memory.
+        peak: bytes per GPU, computed at the recorded one.
+        capacity: bytes that the GPU offers.
+    """
+
+    name: str
+    case: Case
+    recorded: int
+    computed: int
+    peak: float
+    capacity: float
+
+    @property
+    def deviation(self) -> float:
+        """Computed over recorded, less one."""
+        return self.computed / self.recorded - 1
+
+
+def boundaries(cases: Iterable[Case], registries: Registries) -> tuple[Boundary, ...]:
+    """Return every boundary among the cases, at the lengths of ``LENGTHS_OF``."""
+    known = {case.id: case for case in cases}
+    lengths = known.get(LENGTHS_OF)
+    if lengths is None or lengths.observed_tokens is None:
+        return ()
+    names = ("prompt_length_mean", "response_length_mean")
+    observed = {name: value for name, value in lengths.observed_tokens if name in names and value}
+    ran = [case for case in known.values() if case.boundary and case.outcome == "fits"]
+    return tuple(found for case in ran if (found := _boundary(case, observed, registries)))
+
+
+def _boundary(case: Case, observed: Mapping[str, float], registries: Registries) -> Boundary | None:
+    request = replace(request_of(case), observed=observed)
+    gpus = request.gpus or 1
+    total = request.config.get(_BATCHES[0])
+    if type(total) is not int or total < gpus:
+        return None
+    recorded = total // gpus
+    at_recorded = estimate(_with_batch(request, recorded), registries)
+    capacity = at_recorded.capacity
+    if capacity is None:
+        return None
+    low, high = 0, 8 * recorded
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = estimate(_with_batch(request, middle), registries).peak <= capacity
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return Boundary(case.boundary or case.id, case, recorded, low, at_recorded.peak, capacity)
+
+
+def _with_batch(request: Request, sequences: int) -> Request:
+    """Return the run with other sequences per GPU: one micro-batch holds all of a step's prompts."""
+    total = sequences * (request.gpus or 1)
+    changed = {
+        key: total
+        for key in request.config
+        if key in _BATCHES or key.endswith(("micro_batch_size", "micro_batch_size_per_gpu"))
+    }
+    per_gpu = {key: sequences for key in changed if key.endswith("per_gpu")}
+    return replace(request, config={**request.config, **changed, **per_gpu})

@@ -95,6 +95,20 @@ def request_of_run(run: Run, registries: Registries) -> Request:
     return request if tested else fitted(request, registries)
 
 
+def stated_request(run: Run, registries: Registries) -> Request:
+    """Return a run that records settings as a request; see ``request_of_run``.
+
+    Raises:
+        NoAnswerError: it records none.
+    """
+    if not run.settings:
+        raise NoAnswerError.because(
+            f"the run {run.id!r} records no settings to estimate from",
+            "add them to its file, or name a model and settings instead",
+        )
+    return request_of_run(run, registries)
+
+
 def _version_of_run(run: Run) -> Version:
     """The release that a run names, or that of the day of a tested one, or that of verl's documents."""
     stated = version_of(run.versions.verl) if run.versions else None

@@ -1,4 +1,4 @@
-"""Everything that programs may want to read, as one record."""
+"""Runs with their estimates, GPUs and the record of accuracy, as one record for programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from ..catalog.models.export import Computed, Export, ExportedRun
 from ..catalog.names import SIZES, row_id
 from ..diagnostics import NoAnswerError
-from .questions import RunEstimate
+from .case import stated_request
+from .estimate import estimate
 from .result import gib_value
 from .versions import CURRENT, version_text
 
@@ -22,7 +23,7 @@ FORMAT: Literal[1] = 1
 
 
 def export_of(data: EstimatorContext, extension_version: str) -> Export:
-    """All runs with what is computed of them, the GPUs that they name, and the record of accuracy."""
+    """Return all runs with their estimates, the GPUs that they name, and the record of accuracy."""
     runs = tuple(_run(run, data) for _, run in sorted(data.catalog.runs.items()))
     used = {gpu.name: gpu for run in data.catalog.runs.values() if (gpu := _gpu(run, data))}
     return Export(
@@ -40,7 +41,7 @@ def export_of(data: EstimatorContext, extension_version: str) -> Export:
 def _run(run: Run, data: EstimatorContext) -> ExportedRun:
     computed, reason = None, None
     try:
-        computed = _computed(RunEstimate(run.id).answer(data))
+        computed = _computed(estimate(stated_request(run, data.facts), data.facts))
     except NoAnswerError as error:
         reason = str(error)
     gpu = _gpu(run, data)

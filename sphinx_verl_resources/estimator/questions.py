@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .savings import SavingSteps
     from .versions import Version
 
-_NO_SETTINGS = "add them to its file, or name a model and settings instead"
-
 
 class EstimatorQuery(Query[Answer]):
     """A query that the estimator answers."""
@@ -94,9 +92,10 @@ class RunEstimate(EstimateQuery):
 
     def answer(self, data: EstimatorContext) -> Estimate:
         """See ``estimate``; the run needs settings."""
+        from .case import stated_request
         from .estimate import estimate
 
-        return estimate(_request_of(self.run, data), data.facts)
+        return estimate(stated_request(RecordedRun(self.run).answer(data), data.facts), data.facts)
 
 
 @dataclass(frozen=True)
@@ -135,16 +134,16 @@ class ModelEstimate(EstimateQuery):
 
 @dataclass(frozen=True)
 class Capacity(EstimatorQuery["float | None"]):
-    """What a card offers to programs, in bytes; None if it is not known."""
+    """What a GPU offers to programs, in bytes; None if it is not known."""
 
     gpu: str
 
     def answer(self, data: EstimatorContext) -> float | None:
-        """See ``facts.capacity_of``."""
+        """See ``registries.capacity_of``."""
         from .registries import capacity_of
 
-        card = data.facts.gpus.get(self.gpu)
-        return capacity_of(card) if card else None
+        gpu = data.facts.gpus.get(self.gpu)
+        return capacity_of(gpu) if gpu else None
 
 
 @dataclass(frozen=True)
@@ -196,17 +195,18 @@ class RunSavings(SavingsQuery):
 
     def answer(self, data: EstimatorContext) -> SavingSteps:
         """See ``savings``; the run needs settings."""
+        from .case import stated_request
         from .savings import savings
 
-        return savings(_request_of(self.run, data), data.facts)
+        return savings(stated_request(RecordedRun(self.run).answer(data), data.facts), data.facts)
 
 
 @dataclass(frozen=True)
 class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
-    """Size classes by numbers of GPUs, for one card and task.
+    """Size classes by numbers of GPUs, for one GPU and task.
 
     Attributes:
-        gpu: the card.
+        gpu: its name.
         task: the algorithm.
         sizes: size classes; empty for all that stand for a model.
         counts: numbers of GPUs.
@@ -347,17 +347,3 @@ def _shown(item: Score) -> Any:
         [item.group, item.figure, item.computed, item.low, item.high, item.observed],
         [found.verdict, found.peak, found.low, found.high] if found else None,
     ]
-
-
-def _request_of(name: str, data: EstimatorContext) -> Request:
-    """A recorded run as a request.
-
-    Raises:
-        NoAnswerError: there is no such run, or it has no settings.
-    """
-    from .case import request_of_run
-
-    run = RecordedRun(name).answer(data)
-    if not run.settings:
-        raise NoAnswerError.because(f"the run {name!r} records no settings to estimate from", _NO_SETTINGS)
-    return request_of_run(run, data.facts)

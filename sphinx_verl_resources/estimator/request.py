@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from .versions import Version
 
 
+_COUNT = re.compile(r"[1-9][0-9]{0,5}")
+_COUNT_AND_GPU = re.compile(rf"({_COUNT.pattern})\s*[*x×]\s*([^\s*×].*)")
+_GPU = re.compile(r"[^*×]*[A-Za-z][^*×]*")
+
+
 @dataclass(frozen=True)
 class Request:
     """One question.
@@ -22,8 +28,8 @@ class Request:
         model: Hugging Face name of the checkpoint.
         config: verl's dotted keys; what is not set has verl's default.
         gpus: how many; None takes ``trainer.nnodes × trainer.n_gpus_per_node``.
-        gpu: name of the card.
-        memory_gb: what the card is sold by, where its name is not known.
+        gpu: its name.
+        memory_gb: the nominal memory of a GPU, where its name is not known.
         version: of verl.
         observed: token counts of a real step, named as in the case files: ``prompt_length_mean``,
             ``response_length_mean``, ``prompt_length_max``, ``response_length_max``, ``total_num_tokens``.
@@ -46,6 +52,25 @@ class Request:
     task: str | None = None
     framework: str = "verl"
     partial: bool = False
+
+
+def parse_gpus(text: str) -> tuple[int | None, str | None]:
+    """Return the number and the GPU that a text such as ``8*H100`` names; None for what it leaves out.
+
+    Raises:
+        ValueError: it names neither.
+
+    >>> parse_gpus("8*H100"), parse_gpus("2 x 4090"), parse_gpus("A100 40GB"), parse_gpus("16")
+    ((8, 'H100'), (2, '4090'), (None, 'A100 40GB'), (16, None))
+    """
+    text = text.strip()
+    if both := _COUNT_AND_GPU.fullmatch(text):
+        return int(both[1]), both[2]
+    if _COUNT.fullmatch(text):
+        return int(text), None
+    if _GPU.fullmatch(text):
+        return None, text
+    raise ValueError(f"expected a number and a GPU, as in 8*H100, got {text[:80]!r}")
 
 
 def error_at(key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> Diagnostic:

@@ -11,8 +11,7 @@ from .plain_table import plain_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..estimator.backtest import Score, Summary
-    from ..estimator.boundary import Boundary
+    from ..estimator.backtest import Boundary, Score, Summary
 
 #: What people call the outcomes that a verdict is held against.
 _OUTCOMES = {"fits": "that ran", "oom": "that ran out of memory"}

@@ -419,7 +419,7 @@ def test_gpus_that_are_none(estimate, capsys, text):
     with pytest.raises(SystemExit) as exit_:
         estimate("--model", "Qwen/Qwen2.5-7B", "--gpus", text)
     assert exit_.value.code == 2
-    assert "expected a number and a card, as in 8*H100" in capsys.readouterr().err
+    assert "expected a number and a GPU, as in 8*H100" in capsys.readouterr().err
 
 
 def test_a_version_that_is_none(estimate, capsys):

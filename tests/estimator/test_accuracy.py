@@ -9,10 +9,15 @@ import pytest
 from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.catalog.files import bundled_directory
 from sphinx_verl_resources.cli.data import load_registries, read_snapshot
-from sphinx_verl_resources.estimator.backtest import summaries, verdict_shares
-from sphinx_verl_resources.estimator.boundary import LENGTHS_OF, boundaries
+from sphinx_verl_resources.estimator.backtest import (
+    LENGTHS_OF,
+    accuracy_of,
+    accuracy_text,
+    boundaries,
+    summaries,
+    verdict_shares,
+)
 from sphinx_verl_resources.estimator.ranges import range_of
-from sphinx_verl_resources.estimator.record import accuracy_of, accuracy_text
 
 CASES = [entry.case for entry in load_cases(read_snapshot([]).cases).by_id.values()]
 
