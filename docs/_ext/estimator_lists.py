@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.estimator.backtest import boundaries
 from sphinx_verl_resources.estimator.constants import CONSTANTS
@@ -179,8 +178,8 @@ class Boundaries(EstimatorTable):
     )
 
     def rows(self) -> Iterable[Sequence[str]]:
-        snapshot = self.env.get_domain("verl").snapshot
-        cases = [entry.case for entry in load_cases(snapshot.cases).by_id.values()]
+        records = self.env.get_domain("verl").records
+        cases = [entry.case for entry in records.cases.by_id.values()]
         for item in boundaries(cases, load_registries([])):
             name = item.case.model.rsplit("/", 1)[-1]
             yield (
