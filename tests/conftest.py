@@ -23,8 +23,8 @@ from jinja2 import BytecodeCache
 from jinja2.sandbox import SandboxedEnvironment
 from sphinx.testing.util import SphinxTestApp
 
+from sphinx_verl_resources.catalog.catalog import load_catalog
 from sphinx_verl_resources.catalog.files import bundled_directory, configured_directory, take_snapshot
-from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.catalog.run_text import run_text as canonical_text
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.i18n import use_language

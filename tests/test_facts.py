@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.catalog.cases import load_cases
+from sphinx_verl_resources.catalog.catalog import load_catalog
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
-from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.cli.data import load_all
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.views.settings import nested_yaml

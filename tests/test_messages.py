@@ -38,14 +38,14 @@ class Shape(NamedTuple):
 
 CALLS = {
     "Diagnostic": Shape(1, 2, 3, place=0),
-    "Problem": Shape(2, 3, 4, place=0),
     "OptionError": Shape(1, 0, default="directive"),
     "broken_at": Shape(None, 1, 2, place=0),
-    "problem_at": Shape(3, 4, 5, place=0),
-    "_diagnostic": Shape(3, 4, 5, place=0),
+    "diagnostic": Shape(1, 2, 3),
+    "unreadable": Shape(2, 3, 4),
+    "self._problem": Shape(1, 2, 3, place=0),
     "_unexpected": Shape(None, 1, 2, place=0),
     "log_at": Shape(1, 2, place=0),
-    "Explanation": Shape(None, 2, 3, place=0),
+    "explain": Shape(None, 1, 2, place=0),
     "error_at": Shape(3, 1, 2, place=0, default="wrong_value"),
     "warning_at": Shape(3, 1, 2, place=0, default="wrong_value"),
     "read.error": Shape(3, 1, 2, place=0, default="wrong_value"),

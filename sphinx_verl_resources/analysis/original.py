@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..catalog.names import SHAPE_FIGURES, STATES, TOTAL, figure_parts
-from ..catalog.validation import problem_at
 from ..diagnostics import Code, NoAnswerError, Severity, counted, did_you_mean
 from ..i18n import N_
 from ..units import GB, gb, percent, plain
@@ -158,4 +157,4 @@ def _problem(part: Part, name: str, loc: tuple[str | int, ...], item: Comparison
         hint, code = "remove 'causes' and 'carried'", Code.stale_cause
     else:
         return
-    yield problem_at(part.file, part.document, loc, code, message, hint, severity=Severity.WARNING)
+    yield part.document.diagnostic(loc, code, message, hint, severity=Severity.WARNING)

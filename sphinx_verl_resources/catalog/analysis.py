@@ -29,18 +29,19 @@ from .models.analysis import (
 )
 from .models.base import models_in
 from .registries import load_config_keys, repeated_names
-from .validation import load, problem_at, valid_entries
+from .validation import load, valid_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ..diagnostics import Diagnostic
-    from .catalog import Catalog, Registry
+    from .catalog import Catalog
     from .files import DataFile, Snapshot
     from .models.architecture import Architecture
     from .models.base import NamedRecord
     from .models.config_key import ConfigKey
     from .models.gpu import Gpu
+    from .registries import Registry
     from .yaml_data import Document
 
 
@@ -115,7 +116,7 @@ def load_analysis(snapshot: Snapshot, catalog: Catalog) -> Analysis:
         part = Part(file, document, entries, analysis)
         for section, listed in entries.items():
             names: list[tuple[str, ...]] = [(entry.name,) if entry else () for entry in listed]
-            problems += repeated_names(file, document, section, names, str.casefold)
+            problems += repeated_names(document, section, names, str.casefold)
         problems += check_references(part)
         parts.append(part)
     if parts:
@@ -176,6 +177,6 @@ def _missing(values: dict[str, Any], part: Part) -> Iterator[Diagnostic]:
     for name, info in Assumptions.model_fields.items():
         if name not in values:
             message = f"no file says what 'assumptions.{name}' is"
-            yield problem_at(
-                part.file, part.document, ("assumptions",), Code.missing_key, message, info.description or ""
+            yield part.document.diagnostic(
+                ("assumptions",), Code.missing_key, message, info.description or ""
             )

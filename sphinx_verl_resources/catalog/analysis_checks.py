@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean, nearest, suggest_or
-from .catalog import Registry
+from ..diagnostics import Code, Diagnostic, Severity, did_you_mean, nearest, suggest_or
 from .names import ASSUMED_SUBJECTS, COMPONENTS, REQUIREMENTS, SHAPE_FIGURES, STATES, TOTAL, figure_parts
-from .validation import problem_at
+from .registries import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,11 +36,11 @@ def check_references(part: Part) -> Iterator[Diagnostic]:
                 suggest_or(item.name, names, item.remedy) if item.remedy else did_you_mean(item.name, names)
             )
             message = f"{item.what}: unknown name {item.name!r}"
-            yield problem_at(part.file, part.document, item.loc, item.code, message, hint)
+            yield part.document.diagnostic(item.loc, item.code, message, hint)
     for loc, key in _keys(part):
         found = key_problem(part.analysis.config_keys, key)
         if found:
-            place = Location(part.file.shown, *part.document.key_place(loc))
+            place = part.document.key_place(loc)
             yield Diagnostic(place, Code.config_key, *found, Severity.WARNING)
 
 

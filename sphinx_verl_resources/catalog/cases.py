@@ -30,7 +30,7 @@ class CaseEntry:
 
         Without ``loc``, or where the value is not written out, the place of what is around it.
         """
-        return Location(self.file.shown, *self.document.value_place(loc))
+        return self.document.place(loc)
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,13 @@ def _entry(file: DataFile, item: Item[Case], index: int) -> CaseEntry | BrokenCa
     written = item.document.data.get("id") if isinstance(item.document.data, dict) else None
     name = written if isinstance(written, str) and written else f"case {index + 1}"
     error = next(problem for problem in item.problems if problem.severity is Severity.ERROR)
-    return BrokenCase(name, Location(file.shown, *item.document.value_place(())), error)
+    return BrokenCase(name, item.document.place(()), error)
 
 
 def _repeated(file: DataFile, item: Item[Case], earlier: CaseEntry) -> Item[Case]:
     assert item.record
     message = f"the id {item.record.id!r} is already that of a case at {earlier.place('id')}"
-    place = Location(file.shown, *item.document.value_place(("id",)))
+    place = item.document.place(("id",))
     error = Diagnostic(place, Code.duplicate_name, message, "rename one of the two")
     return replace(item, record=None, problems=(*item.problems, error))
 

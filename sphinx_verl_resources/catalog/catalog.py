@@ -4,62 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..diagnostics import Code, Diagnostic, Severity
+from ..i18n import N_
+from .files import ARCHITECTURES, GPUS
+from .models.run import Run
+from .names import SIZES
+from .registries import load_architectures, load_gpus
+from .run_names import contradictions
+from .validation import load
+from .yaml_data import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ..diagnostics import Diagnostic
+    from .files import DataFile, Snapshot
     from .models.architecture import Architecture
     from .models.gpu import Gpu
-    from .models.run import Run
-
-Entry = TypeVar("Entry")
-
-
-class Registry(Generic[Entry]):
-    """Entries that are found by any of their names; the last to claim a name has it.
-
-    ``key`` turns a name into what is compared, so that spellings can be alike. ``doubtful`` are names of
-    entries that have errors: using one of them is not a mistake of its own.
-    """
-
-    def __init__(
-        self,
-        entries: Iterable[tuple[Iterable[str], Entry]],
-        key: Callable[[str], str],
-        doubtful: Iterable[str] = (),
-    ) -> None:
-        self._key = key
-        self._names: list[str] = []
-        self._entries: dict[str, Entry] = {}
-        self._doubtful = {key(name) for name in doubtful}
-        for names, entry in entries:
-            for name in names:
-                self._names.append(name)
-                self._entries[self._key(name)] = entry
-
-    def __contains__(self, name: str) -> bool:
-        """Whether the name is known, be it as that of an entry with errors."""
-        return self._key(name) in self._entries or self._key(name) in self._doubtful
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter({id(entry): entry for entry in self._entries.values()}.values())
-
-    def get(self, name: str) -> Entry | None:
-        """The entry called ``name``, or None."""
-        return self._entries.get(self._key(name))
-
-    def select(self, names: Iterable[str]) -> tuple[Entry, ...]:
-        """The entries that go by ``names``, each once and in that order; all of them where none is named."""
-        found = [self.get(name) for name in names]
-        chosen = {id(entry): entry for entry in found if entry is not None}
-        return tuple(chosen.values() if found else self)
-
-    @property
-    def names(self) -> list[str]:
-        """Every name and alias as written, for hints."""
-        return self._names
+    from .registries import Registry
+    from .yaml_data import Document
 
 
 @dataclass(frozen=True)
@@ -100,3 +64,86 @@ class Catalog:
         """The newest day on which a run was added, as ``2025-06-12``; empty if none is dated."""
         days = [run.added for run in self.runs.values() if run.added]
         return max(days).isoformat() if days else ""
+
+
+class _Surroundings(NamedTuple):
+    """The context in which a run file is validated: the name of its file, and what it may name."""
+
+    stem: str
+    gpus: Registry[Gpu]
+    architectures: Registry[Architecture]
+
+
+#: Stands for a day where no run says when it was added.
+NEVER = N_("never")
+#: Figures about the data as a whole, for prose that types no number.
+FIGURES: dict[str, Callable[[Catalog], str]] = {
+    "last-updated": lambda catalog: catalog.last_updated or NEVER,
+    "runs": lambda catalog: str(len(catalog.runs)),
+    "tested-runs": lambda catalog: str(sum(run.kind == "tested" for run in catalog.runs.values())),
+    "gpus": lambda catalog: str(len(list(catalog.gpus))),
+    "models": lambda catalog: str(len(list(catalog.architectures))),
+}
+
+
+def load_catalog(
+    snapshot: Snapshot, watched: Callable[[Sequence[DataFile]], Iterable[DataFile]] = iter
+) -> Catalog:
+    """Validate and cross-check all files; never raises on what is in them.
+
+    Args:
+        snapshot: the files.
+        watched: hands the run files on and reports progress.
+    """
+    problems = list(snapshot.problems)
+    gpus = load_gpus(snapshot.registries[GPUS], problems)
+    models = load_architectures(snapshot.registries[ARCHITECTURES], problems)
+    runs: dict[str, Run] = {}
+    documents: dict[str, Document] = {}
+    broken: list[BrokenRun] = []
+    for file in watched(snapshot.runs):
+        stem = printable(file.path.name.removesuffix(".yaml"))
+        run, document, found = load(file, Run, _Surroundings(stem, gpus, models))
+        if run is not None:
+            found += _check_claims(run, document, gpus)
+            if run.id in documents:
+                found.append(_duplicate_id(document, documents[run.id]))
+        problems += found
+        if run is None or any(problem.severity is Severity.ERROR for problem in found):
+            broken.append(BrokenRun(file.shown, _size_of(document)))
+        else:
+            runs[run.id] = run
+            documents[run.id] = document
+    return Catalog(
+        runs=dict(sorted(runs.items())),
+        broken=tuple(broken),
+        gpus=gpus,
+        architectures=models,
+        diagnostics=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
+    )
+
+
+def _check_claims(run: Run, document: Document, gpus: Registry[Gpu]) -> Iterator[Diagnostic]:
+    """Yield what a valid run says that cannot be true together."""
+    if run.kind == "tested":
+        for loc, value in ((("tag",), run.tag), (("gpus", "type"), run.gpus.type), (("infer",), run.infer)):
+            if value is None:
+                message = f"{'.'.join(loc)} is null, but the run counts as tested"
+                remedy = "name it, or say with 'kind: stated' or 'kind: measured' what the row rests on"
+                yield document.diagnostic(loc, Code.untested_claim, message, remedy)
+    for what, in_name, in_row in contradictions(run, gpus):
+        message = f"the {what} is {in_name!r} in the script's name and {in_row!r} in the row"
+        remedy = "correct the row, or link the script that was really run"
+        yield document.diagnostic(("script", "path"), Code.script_name, message, remedy, Severity.WARNING)
+
+
+def _duplicate_id(document: Document, first: Document) -> Diagnostic:
+    message = f"the id {first.data['id']!r} is already recorded at {first.place(('id',))}"
+    remedy = "rename one of the two, in its file name and in its id"
+    return document.diagnostic(("id",), Code.duplicate_id, message, remedy)
+
+
+def _size_of(document: Document) -> str | None:
+    """Return the size class of a file with errors, None where it has none."""
+    size = document.data.get("size") if isinstance(document.data, dict) else None
+    return size if size in SIZES else None

@@ -84,6 +84,16 @@ def _billions(text: str) -> float:
     return float(match[1]) if match else 0.0
 
 
+def size_class(parameters: float) -> str:
+    """Return the size class nearest to a number of parameters, on a scale of ratios.
+
+    >>> size_class(8.2e9), size_class(72.7e9)
+    ('7B', '70B')
+    """
+    nearest = nearest_size(f"{min(max(parameters / 1e9, 0.001), 9999):.3f}B", SIZES)
+    return nearest or SIZES[0]
+
+
 def size_slug(size: str) -> str:
     """The size class as it stands in section ids: ``0.5B`` becomes ``size-0-5b``.
 

@@ -1,16 +1,15 @@
-"""The registries, GPUs, architectures and keys of verl, out of all files that hold a part of them."""
+"""The registries: GPUs, architectures, keys of verl and accuracy, merged from all files that have a part."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..diagnostics import Code
-from .catalog import Registry
 from .models.architecture import Architecture, ArchitectureFile
 from .models.base import NamedRecord
 from .models.gpu import Gpu, GpuFile
 from .names import fold
-from .validation import load, problem_at, valid_entries
+from .validation import load, valid_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +22,51 @@ if TYPE_CHECKING:
     from .yaml_data import Document
 
 Entry = TypeVar("Entry", bound=NamedRecord)
+
+
+class Registry(Generic[Entry]):
+    """Entries that are found by any of their names; the last to claim a name has it.
+
+    ``key`` turns a name into what is compared, so that spellings can be alike. ``doubtful`` are names of
+    entries that have errors: using one of them is not a mistake of its own.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[tuple[Iterable[str], Entry]],
+        key: Callable[[str], str],
+        doubtful: Iterable[str] = (),
+    ) -> None:
+        self._key = key
+        self._names: list[str] = []
+        self._entries: dict[str, Entry] = {}
+        self._doubtful = {key(name) for name in doubtful}
+        for names, entry in entries:
+            for name in names:
+                self._names.append(name)
+                self._entries[self._key(name)] = entry
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the name is known, be it as that of an entry with errors."""
+        return self._key(name) in self._entries or self._key(name) in self._doubtful
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter({id(entry): entry for entry in self._entries.values()}.values())
+
+    def get(self, name: str) -> Entry | None:
+        """The entry called ``name``, or None."""
+        return self._entries.get(self._key(name))
+
+    def select(self, names: Iterable[str]) -> tuple[Entry, ...]:
+        """The entries that go by ``names``, each once and in that order; all of them where none is named."""
+        found = [self.get(name) for name in names]
+        chosen = {id(entry): entry for entry in found if entry is not None}
+        return tuple(chosen.values() if found else self)
+
+    @property
+    def names(self) -> list[str]:
+        """Every name and alias as written, for hints."""
+        return self._names
 
 
 def load_gpus(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Gpu]:
@@ -67,7 +111,7 @@ def _load(
         names = [
             tuple(dict.fromkeys((entry.name, *entry.lookup_names))) if entry else () for entry in entries
         ]
-        problems += [*found, *repeated_names(file, document, field, names, key)]
+        problems += [*found, *repeated_names(document, field, names, key)]
         for entry in entries:
             if entry:
                 collected.add(entry)
@@ -102,7 +146,7 @@ class _Entries(Generic[Entry]):
 
 
 def repeated_names(
-    file: DataFile, document: Document, field: str, entries: list[tuple[str, ...]], same: Callable[[str], str]
+    document: Document, field: str, entries: list[tuple[str, ...]], same: Callable[[str], str]
 ) -> Iterator[Diagnostic]:
     """Names that two entries of one file claim, compared as they are looked up."""
     owners: dict[str, int] = {}
@@ -112,4 +156,4 @@ def repeated_names(
             if owner != index:
                 message = f"{name!r} is also a name of entry {owner + 1} of {field!r}, {entries[owner][0]!r}"
                 hint = "keep it in one of the two"
-                yield problem_at(file, document, (field, index), Code.duplicate_name, message, hint)
+                yield document.diagnostic((field, index), Code.duplicate_name, message, hint)

@@ -38,8 +38,15 @@ _EXPECTED = {
 }
 
 
-def load(file: DataFile, model: type[Model]) -> tuple[Model | None, Document, list[Diagnostic]]:
+def load(
+    file: DataFile, model: type[Model], context: Any = None
+) -> tuple[Model | None, Document, list[Diagnostic]]:
     """Read and validate one file.
+
+    Args:
+        file: the file.
+        model: of its content.
+        context: handed to the validators of the model.
 
     Returns:
         The record (None if it has errors), the document for looking up further places, and all problems.
@@ -48,24 +55,22 @@ def load(file: DataFile, model: type[Model]) -> tuple[Model | None, Document, li
     document, found = _read(file, hint)
     if document.data is None:
         return None, document, found
-    record, details = _validated(document.data, model)
+    record, details = _validated(document.data, model, context)
     details = _without_echoes(details)
-    found += [_translate(file.shown, document, model, detail) for detail in details[:MAX_PROBLEMS]]
+    found += [_translate(document, model, detail) for detail in details[:MAX_PROBLEMS]]
     if len(details) > MAX_PROBLEMS:
         message = f"{len(details) - MAX_PROBLEMS} more problems are not listed"
-        found.append(_diagnostic(file.shown, 1, 1, Code.wrong_value, message, "mend the others first"))
+        place = Location(file.shown, 1, 1)
+        found.append(Diagnostic(place, Code.wrong_value, message, "mend the others first"))
     return (None if found else record), document, found
 
 
 def _read(file: DataFile, hint: str) -> tuple[Document, list[Diagnostic]]:
-    """The document of one file and what is wrong below the schema; ``hint`` is for an empty file."""
-    document = read_yaml(file.content)
-    found = [
-        _diagnostic(file.shown, item.line, item.column, item.code, item.message, item.remedy)
-        for item in document.problems
-    ]
+    """Return the document of one file and what is wrong below the schema; ``hint`` is for an empty file."""
+    document = read_yaml(file.content, file.shown)
+    found = list(document.problems)
     if not found and document.data is None:
-        found.append(_diagnostic(file.shown, 1, 1, Code.file_empty, "the file is empty", hint))
+        found.append(Diagnostic(Location(file.shown, 1, 1), Code.file_empty, "the file is empty", hint))
     return document, found
 
 
@@ -99,28 +104,26 @@ def load_list(file: DataFile, model: type[Model]) -> tuple[tuple[Item[Model], ..
         return (), found
     if not isinstance(document.data, tuple):
         got, _ = _got(document.data, document.source(()), "tuple_type")
-        place = document.value_place(())
-        found.append(_diagnostic(file.shown, *place, Code.wrong_type, f"expected a list, got {got}", hint))
+        found.append(document.diagnostic((), Code.wrong_type, f"expected a list, got {got}", hint))
         return (), found
     documents = [document.item(index) for index in range(len(document.data))]
     if not documents:
         return (), found
     below: list[list[Diagnostic]] = [[] for _ in documents]
     for problem in found:
-        place = problem.place.line, problem.place.column
-        before = [index for index, item in enumerate(documents) if item.value_place(()) <= place]
+        before = [index for index, item in enumerate(documents) if item.place() <= problem.place]
         below[before[-1] if before else 0].append(problem)
-    return tuple(_item(file, item, model, below[index]) for index, item in enumerate(documents)), []
+    return tuple(_item(item, model, below[index]) for index, item in enumerate(documents)), []
 
 
-def _item(file: DataFile, document: Document, model: type[Model], below: list[Diagnostic]) -> Item[Model]:
+def _item(document: Document, model: type[Model], below: list[Diagnostic]) -> Item[Model]:
     """One item; ``below`` is what is wrong with it below the schema."""
     record, details = _validated(document.data, model)
     unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
     if unknown:
         record, others = _validated(_without(document.data, [detail["loc"] for detail in unknown]), model)
         details = _without_echoes([*unknown, *others])
-    problems = [_translate(file.shown, document, model, detail) for detail in details[:MAX_PROBLEMS]]
+    problems = [_translate(document, model, detail) for detail in details[:MAX_PROBLEMS]]
     # Where nothing else is left, a required key is misspelt: then the unknown key is the error.
     if record is not None or len(details) > len(unknown):
         problems = [
@@ -147,23 +150,11 @@ def valid_entries(document: Document, key: str, model: type[Model]) -> tuple[Mod
     return tuple(_validated(entry, model)[0] for entry in data) if isinstance(data, tuple) else ()
 
 
-def _validated(data: Any, model: type[Model]) -> tuple[Model | None, list[ErrorDetails]]:
+def _validated(data: Any, model: type[Model], context: Any = None) -> tuple[Model | None, list[ErrorDetails]]:
     try:
-        return model.model_validate(data), []
+        return model.model_validate(data, context=context), []
     except ValidationError as error:
         return None, error.errors(include_url=False)
-
-
-def problem_at(
-    file: DataFile, document: Document, loc: Loc, code: Code, message: str, remedy: str = "", **more: Any
-) -> Diagnostic:
-    """A problem with the value at ``loc``."""
-    line, column = document.value_place(loc)
-    return Diagnostic(Location(file.shown, line, column), code, message, remedy, **more)
-
-
-def _diagnostic(shown: str, line: int, column: int, code: Code, message: str, hint: str) -> Diagnostic:
-    return Diagnostic(Location(shown, line, column), code, message, hint)
 
 
 def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
@@ -181,19 +172,17 @@ def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
     return [error for error in details if not is_echo(error)]
 
 
-def _translate(shown: str, document: Document, model: type[BaseModel], error: ErrorDetails) -> Diagnostic:
-    """One pydantic error in the words of this project, at the very key or value."""
+def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) -> Diagnostic:
+    """Return one pydantic error in the words of this project, at the very key or value."""
     loc, kind = error["loc"], error["type"]
     if kind == "extra_forbidden":
         key = str(loc[-1])
         hint = did_you_mean(key, _fields_at(model, loc[:-1]))
-        return _diagnostic(shown, *document.key_place(loc), Code.unknown_key, f"unknown key {key!r}", hint)
+        return Diagnostic(document.key_place(loc), Code.unknown_key, f"unknown key {key!r}", hint)
     if kind == "missing":
-        place = document.value_place(loc[:-1])
         where = f" in {_dotted(loc[:-1])!r}" if loc[:-1] else ""
         message = f"the key {loc[-1]!r} is missing{where}"
-        return _diagnostic(shown, *place, Code.missing_key, message, _describe(model, loc))
-    place = document.value_place(loc)
+        return document.diagnostic(loc[:-1], Code.missing_key, message, _describe(model, loc))
     name = _dotted(loc)
     subject = f"{name}: " if name else ""
     if kind in _EXPECTED:
@@ -202,26 +191,24 @@ def _translate(shown: str, document: Document, model: type[BaseModel], error: Er
             hint = f"its keys are {', '.join(_fields_at(model, loc))}"
             hint = "; ".join(filter(None, (hint, _example(model, loc))))
         message = f"{subject}expected {_EXPECTED[kind]}, got {got}"
-        return _diagnostic(shown, *place, Code.wrong_type, message, hint)
+        return document.diagnostic(loc, Code.wrong_type, message, hint)
     if kind == "literal_error":
         value = str(error["input"])
         allowed = _literals(model, loc)
         near = nearest(value, allowed)
         hint = f"did you mean {near!r}? " if near else ""
         hint += f"allowed: {', '.join(allowed)}"
-        return _diagnostic(shown, *place, Code.unknown_value, f"{subject}unknown value {value!r}", hint)
+        return document.diagnostic(loc, Code.unknown_value, f"{subject}unknown value {value!r}", hint)
     if kind in Code.__members__:
         hint = error.get("ctx", {}).get("hint", "")
-        return _diagnostic(shown, *place, Code[kind], f"{subject}{error['msg']}", hint)
-    key_of_mapping = loc[-1] == "[key]" if loc else False
-    if key_of_mapping:
-        place = document.key_place(loc[:-1])
-        subject = f"{_dotted(loc[:-1])}: "
-    value = document.source(loc) if not key_of_mapping else str(error["input"])
+        return document.diagnostic(loc, Code[kind], f"{subject}{error['msg']}", hint)
+    place, value = document.place(loc), document.source(loc)
+    if loc and loc[-1] == "[key]":  # a key of a mapping
+        place, value = document.key_place(loc[:-1]), str(error["input"])
     message = f"{subject}{_constraint(error)}, got {value[:80]!r}"
     is_slug = error.get("ctx", {}).get("pattern") == SLUG
     hint = f"write {slug(value)}" if is_slug and slug(value) else ""
-    return _diagnostic(shown, *place, Code.wrong_value, message, hint)
+    return Diagnostic(place, Code.wrong_value, message, hint)
 
 
 def _got(value: Any, source: str, kind: str) -> tuple[str, str]:

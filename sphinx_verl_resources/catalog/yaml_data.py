@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
-from ..diagnostics import Code
-from .yaml_errors import explain, position
+from ..diagnostics import Code, Diagnostic, Location, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,26 +61,9 @@ _NUMBER = re.compile(
     r"[-+]?(?:0|[1-9][0-9]{0,17})(?P<fraction>\.[0-9]{1,17}(?:[eE][-+]?[0-9]{1,2})?|[eE][-+][0-9]{1,2})?\Z"
 )
 
+_LEVELS = "indent the keys of one level alike, and close each quote and bracket once"
+
 Loc = tuple["str | int", ...]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something wrong in one YAML text; ``line`` and ``column`` count from 1."""
-
-    line: int
-    column: int
-    code: Code
-    message: str
-    remedy: str = ""
-
-
-class _RefusedError(Exception):
-    """Stops reading at the first problem after which nothing sensible follows."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
 
 
 @dataclass
@@ -90,19 +72,21 @@ class Document:
 
     Attributes:
         text: the text itself.
+        shown: its name in messages.
         data: the value; None if it could not be built.
-        problems: everything found wrong below the schema.
+        problems: everything wrong below the schema.
         inside: for one item of a list, the whole document and the item's index.
     """
 
     text: str
+    shown: str = ""
     data: Any = None
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Diagnostic] = field(default_factory=list)
     inside: tuple[Document, int] | None = None
 
     def item(self, index: int) -> Document:
-        """One item of a list as a document of its own; its places are those in the whole text."""
-        return Document(self.text, self.data[index], inside=(self, index))
+        """Return one item of a list as a document of its own; its places are those in the whole text."""
+        return Document(self.text, self.shown, self.data[index], inside=(self, index))
 
     @cached_property
     def _root(self) -> yaml.Node | None:
@@ -111,18 +95,27 @@ class Document:
             return _walk(whole._root, (index,))[1]
         return yaml.compose(self.text, Loader=LOADER)
 
-    def key_place(self, loc: Loc) -> tuple[int, int]:
-        """Line and column of the key (or list item) that ``loc`` ends in."""
-        return _place(_walk(self._root, loc)[0])
+    def key_place(self, loc: Loc) -> Location:
+        """Return the place of the key (or list item) that ``loc`` ends in."""
+        return self._place(_walk(self._root, loc)[0])
 
-    def value_place(self, loc: Loc) -> tuple[int, int]:
-        """Line and column of the value at ``loc``, or of its nearest parent that exists."""
-        return _place(_walk(self._root, loc)[1])
+    def place(self, loc: Loc = ()) -> Location:
+        """Return the place of the value at ``loc``, or of its nearest parent that exists."""
+        return self._place(_walk(self._root, loc)[1])
+
+    def _place(self, node: yaml.Node | None) -> Location:
+        return Location(self.shown, *position(node.start_mark if node else None))
 
     def source(self, loc: Loc) -> str:
-        """The scalar at ``loc`` as it was typed, without quotes; empty for anything else."""
+        """Return the scalar at ``loc`` as it was typed, without quotes; empty for anything else."""
         node = _walk(self._root, loc)[1]
         return node.value if isinstance(node, yaml.ScalarNode) else ""
+
+    def diagnostic(
+        self, loc: Loc, code: Code, message: str, remedy: str = "", severity: Severity = Severity.ERROR
+    ) -> Diagnostic:
+        """Return a diagnostic about the value at ``loc``."""
+        return Diagnostic(self.place(loc), code, message, remedy, severity)
 
 
 def leaves(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
@@ -134,12 +127,21 @@ def leaves(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
         yield from leaves(item, (*loc, key))
 
 
-def read_yaml(content: bytes) -> Document:
-    """Read one file's content; never raises, every problem ends up in the result."""
+def read_yaml(content: bytes, shown: str = "") -> Document:
+    """Read one file's content; never raises, every problem ends up in the result.
+
+    Args:
+        content: the file.
+        shown: its name in messages.
+    """
+
+    def unreadable(line: int, column: int, code: Code, message: str, remedy: str) -> Document:
+        problem = Diagnostic(Location(shown, line, column), code, message, remedy)
+        return Document("", shown, problems=[problem])
+
     if len(content) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES >> 20} MiB and was not read"
-        problem = Problem(1, 1, Code.file_too_large, message, "a run file takes a few kilobytes")
-        return Document("", problems=[problem])
+        return unreadable(1, 1, Code.file_too_large, message, "a run file takes a few kilobytes")
     content = content.removeprefix(codecs.BOM_UTF8)
     try:
         text = content.decode()
@@ -148,159 +150,192 @@ def read_yaml(content: bytes) -> Document:
         before = content[content.rfind(b"\n", 0, error.start) + 1 : error.start]
         column = len(before.decode(errors="replace")) + 1
         message = f"byte 0x{content[error.start]:02x} is not UTF-8"
-        problem = Problem(line, column, Code.encoding, message, "save the file as UTF-8")
-        return Document("", problems=[problem])
-    document = Document(text)
-    document.problems.extend(_forbidden_characters(text))
-    if document.problems:
-        return document
+        return unreadable(line, column, Code.encoding, message, "save the file as UTF-8")
+    problems = list(_forbidden_characters(text, shown))
+    if problems:
+        return Document(text, shown, problems=problems)
+    builder = _Builder(shown)
+    # A document that is no YAML keeps no text, so that nobody composes it to look up a place.
     try:
-        document.data = _build(text, document.problems)
+        return Document(text, shown, builder.build(text), builder.problems)
     except _RefusedError as refused:
-        document.problems.append(refused.problem)
-        document.text = ""  # so that nobody composes it to look up a place
+        return Document("", shown, problems=[*builder.problems, refused.problem])
     except yaml.MarkedYAMLError as error:
-        found = explain(error, text)
-        document.problems.append(
-            Problem(found.line, found.column, Code.yaml_syntax, found.message, found.remedy)
-        )
-        document.text = ""
+        return Document("", shown, problems=[_syntax_problem(error, text, shown)])
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's own scanner, at escapes such as "\U00110000".
         hint = "put text that holds a backslash in single quotes"
-        document.problems.append(Problem(1, 1, Code.yaml_syntax, f"not valid YAML: {error}", hint))
-        document.text = ""
-    return document
+        return unreadable(1, 1, Code.yaml_syntax, f"not valid YAML: {error}", hint)
 
 
-def _forbidden_characters(text: str) -> Iterator[Problem]:
-    """The first forbidden character of each line."""
+def _forbidden_characters(text: str, shown: str) -> Iterator[Diagnostic]:
+    """Yield the first forbidden character of each line."""
     if not FORBIDDEN.search(text):
         return
     lines = enumerate(re.split(r"\r\n|[\r\n]", text), 1)
     found = ((number, match) for number, line in lines if (match := FORBIDDEN.search(line)))
     for number, match in itertools.islice(found, MAX_PROBLEMS):
-        message = f"invisible character U+{ord(match[0]):04X}"
-        yield Problem(number, match.start() + 1, Code.bad_character, message, "delete it")
+        yield _invisible(Location(shown, number, match.start() + 1), match)
 
 
-def _build(text: str, problems: list[Problem]) -> Any:
-    """Turn the events of ``text`` into plain values, without recursion."""
-    documents: list[Any] = []
-    stack: list[_Mapping | _Sequence] = []
-    for event in yaml.parse(text, Loader=LOADER):
-        if isinstance(event, yaml.ScalarEvent):
-            _refuse_decoration(event)
-            value = _scalar(event, problems)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            _refuse_decoration(event)
-            if len(stack) == MAX_DEPTH:
-                _refuse(event, f"nesting of more than {MAX_DEPTH} levels")
-            if stack and isinstance(stack[-1], _Mapping) and stack[-1].expects_key:
-                _refuse(event, "a key that is not plain text")
-            stack.append(_Mapping(problems) if isinstance(event, yaml.MappingStartEvent) else _Sequence())
-            continue
-        elif isinstance(event, yaml.CollectionEndEvent):
-            value = stack.pop().value()
-        elif isinstance(event, yaml.AliasEvent):
-            _refuse(event, f"the alias '*{event.anchor}'")
-        elif isinstance(event, yaml.DocumentStartEvent):
-            if documents:
-                _refuse(event, "a second document in the file")
-            continue
+def _invisible(place: Location, match: re.Match[str]) -> Diagnostic:
+    return Diagnostic(place, Code.bad_character, f"invisible character U+{ord(match[0]):04X}", "delete it")
+
+
+class _RefusedError(Exception):
+    """Stops reading at the first problem after which nothing sensible follows."""
+
+    def __init__(self, problem: Diagnostic) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+@dataclass
+class _Open:
+    """A mapping or list under construction; of a mapping, ``key`` still lacks its value."""
+
+    items: dict[str, Any] | list[Any]
+    key: str | None = None
+
+
+class _Builder:
+    """Turns the events of one text into plain values, without recursion."""
+
+    def __init__(self, shown: str) -> None:
+        self.shown = shown
+        self.problems: list[Diagnostic] = []
+
+    def build(self, text: str) -> Any:
+        documents: list[Any] = []
+        stack: list[_Open] = []
+        for event in yaml.parse(text, Loader=LOADER):
+            if isinstance(event, yaml.ScalarEvent):
+                self._refuse_decoration(event)
+                value = self._scalar(event)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                self._refuse_decoration(event)
+                if len(stack) == MAX_DEPTH:
+                    self._refuse(event, f"nesting of more than {MAX_DEPTH} levels")
+                if stack and isinstance(stack[-1].items, dict) and stack[-1].key is None:
+                    self._refuse(event, "a key that is not plain text")
+                stack.append(_Open({} if isinstance(event, yaml.MappingStartEvent) else []))
+                continue
+            elif isinstance(event, yaml.CollectionEndEvent):
+                items = stack.pop().items
+                value = tuple(items) if isinstance(items, list) else items
+            elif isinstance(event, yaml.AliasEvent):
+                self._refuse(event, f"the alias '*{event.anchor}'")
+            elif isinstance(event, yaml.DocumentStartEvent):
+                if documents:
+                    self._refuse(event, "a second document in the file")
+                continue
+            else:
+                continue
+            if stack:
+                self._add(stack[-1], value, event)
+            else:
+                documents.append(value)
+        return documents[0] if documents else None
+
+    def _add(self, to: _Open, value: Any, event: yaml.Event) -> None:
+        if len(to.items) > MAX_ITEMS:
+            message = f"a list or mapping of more than {MAX_ITEMS:,} items is not read"
+            raise _RefusedError(self._problem(event, Code.file_too_large, message, "split the file"))
+        if isinstance(to.items, list):
+            to.items.append(value)
+        elif to.key is not None:
+            to.items[to.key] = value
+            to.key = None
         else:
-            continue
-        if stack:
-            if len(stack[-1].items) > MAX_ITEMS:
-                _refuse_length(event)
-            stack[-1].add(value, event)
-        else:
-            documents.append(value)
-    return documents[0] if documents else None
-
-
-class _Mapping:
-    """A mapping under construction: keys and values come in turn."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        self.items: dict[str, Any] = {}
-        self.expects_key = True
-        self._key = ""
-        self._problems = problems
-
-    def add(self, value: Any, event: yaml.Event) -> None:
-        if self.expects_key:
             assert isinstance(event, yaml.ScalarEvent)
-            self._key = FORBIDDEN.sub(_escaped, event.value)
-            if self._key == "<<" and event.implicit[0]:
-                _refuse(event, "the merge key '<<'")
-            if self._key in self.items:
-                message = f"the key {self._key!r} stands here a second time"
-                if len(self._problems) < MAX_PROBLEMS:
-                    hint = "keep one of the two"
-                    self._problems.append(Problem(*_start(event), Code.duplicate_key, message, hint))
-        else:
-            self.items[self._key] = value
-        self.expects_key = not self.expects_key
+            to.key = FORBIDDEN.sub(_escaped, event.value)
+            if to.key == "<<" and event.implicit[0]:
+                self._refuse(event, "the merge key '<<'")
+            if to.key in to.items and len(self.problems) < MAX_PROBLEMS:
+                message = f"the key {to.key!r} stands here a second time"
+                self.problems.append(self._problem(event, Code.duplicate_key, message, "keep one of the two"))
 
-    def value(self) -> dict[str, Any]:
-        return self.items
-
-
-class _Sequence:
-    """A list under construction; tuples keep the result immutable."""
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-
-    def add(self, value: Any, event: yaml.Event) -> None:
-        self.items.append(value)
-
-    def value(self) -> tuple[Any, ...]:
-        return tuple(self.items)
-
-
-def _scalar(event: yaml.ScalarEvent, problems: list[Problem]) -> Any:
-    text: str = event.value
-    if not event.implicit[0]:  # quoted, or a block of text
-        match = FORBIDDEN.search(text)
-        if match:  # written as an escape such as "\u202e"
-            if len(problems) < MAX_PROBLEMS:
-                message = f"invisible character U+{ord(match[0]):04X}"
-                problems.append(Problem(*_start(event), Code.bad_character, message, "delete it"))
-            return FORBIDDEN.sub(_escaped, text)
+    def _scalar(self, event: yaml.ScalarEvent) -> Any:
+        text: str = event.value
+        if not event.implicit[0]:  # quoted, or a block of text
+            match = FORBIDDEN.search(text)
+            if match and len(self.problems) < MAX_PROBLEMS:  # written as an escape such as "\u202e"
+                self.problems.append(_invisible(self._place(event), match))
+            return FORBIDDEN.sub(_escaped, text) if match else text
+        if text in _NULL:
+            return None
+        if text in _BOOL:
+            return _BOOL[text]
+        number = _NUMBER.match(text)
+        if number:
+            return float(text) if number["fraction"] else int(text)
         return text
-    if text in _NULL:
-        return None
-    if text in _BOOL:
-        return _BOOL[text]
-    number = _NUMBER.match(text)
-    if number:
-        return float(text) if number["fraction"] else int(text)
-    return text
+
+    def _refuse_decoration(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
+        if event.anchor:
+            self._refuse(event, f"the anchor '&{event.anchor}'")
+        if event.tag:
+            self._refuse(event, f"the tag '{event.tag}'")
+
+    def _refuse(self, event: yaml.Event, what: str) -> NoReturn:
+        remedy = (
+            "write the values out; data files do without anchors, aliases, merge keys, tags "
+            "and second documents"
+        )
+        raise _RefusedError(self._problem(event, Code.yaml_feature, f"{what} is not read", remedy))
+
+    def _problem(self, event: yaml.Event, code: Code, message: str, remedy: str) -> Diagnostic:
+        return Diagnostic(self._place(event), code, message, remedy)
+
+    def _place(self, event: yaml.Event) -> Location:
+        return Location(self.shown, *position(event.start_mark))
 
 
-def _refuse_decoration(event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
-    if event.anchor:
-        _refuse(event, f"the anchor '&{event.anchor}'")
-    if event.tag:
-        _refuse(event, f"the tag '{event.tag}'")
+def _syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagnostic:
+    """Return the likely mistake behind a syntax error.
+
+    The mistake is not always where the parser noticed it. PyYAML and libyaml agree on places and not on
+    wording, so the kinds are told apart by what both say.
+    """
+
+    def explain(place: tuple[int, int], message: str, remedy: str) -> Diagnostic:
+        return Diagnostic(Location(shown, *place), Code.yaml_syntax, message, remedy)
+
+    lines = text.splitlines() or [""]
+    noticed = position(error.problem_mark or error.context_mark)
+    if noticed[0] > len(lines):  # at the end of the text, which people look for on its last line
+        noticed = len(lines), len(lines[-1]) + 1
+    began = position(error.context_mark or error.problem_mark)
+    problem, context = error.problem or "", error.context or ""
+    found = lines[noticed[0] - 1][noticed[1] - 1 : noticed[1]]
+    if found == "\t" or "tab character" in problem:
+        return explain(noticed, "a tab cannot indent YAML", "use spaces")
+    if "escape" in problem or "hexdecimal" in problem or "Unicode character code" in problem:
+        return explain(noticed, "a backslash that means nothing here", "double it, or use single quotes")
+    if "quoted scalar" in context:
+        return explain(began, "the quote that opens here is never closed", "close it")
+    if "flow node" in context:
+        return explain(noticed, "a value is missing before this place", "close every bracket and quote")
+    if "flow" in context:
+        return explain(
+            began, "the bracket that opens here is not closed where it should be", "close it, or add a comma"
+        )
+    if "expected ':'" in problem:
+        return explain(began, "a key without a colon", "write 'key: value', with a space behind the colon")
+    if "values are not allowed" in problem:
+        hint = f"put a space behind each colon, put text that holds ': ' in quotes, {_LEVELS}"
+        return explain(noticed, "a colon where none can stand", hint)
+    if "cannot start any token" in problem:
+        return explain(noticed, f"text cannot begin with {found!r}", "put it in quotes")
+    if "block mapping" in context or "block collection" in context:
+        return explain(noticed, "this does not belong to the keys above it", _LEVELS)
+    message = " ".join(part for part in (problem, context) if part)
+    return explain(noticed, f"not valid YAML: {message}", "")
 
 
-def _refuse(event: yaml.Event, what: str) -> NoReturn:
-    hint = (
-        "write the values out; data files do without anchors, aliases, merge keys, tags and second documents"
-    )
-    raise _RefusedError(Problem(*_start(event), Code.yaml_feature, f"{what} is not read", hint))
-
-
-def _refuse_length(event: yaml.Event) -> NoReturn:
-    message = f"a list or mapping of more than {MAX_ITEMS:,} items is not read"
-    raise _RefusedError(Problem(*_start(event), Code.file_too_large, message, "split the file"))
-
-
-def _start(event: yaml.Event) -> tuple[int, int]:
-    return position(event.start_mark)
+def position(mark: Any) -> tuple[int, int]:
+    """Return line and column, counted from 1, of a mark of PyYAML or libyaml; they share no base class."""
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
 def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node | None]:
@@ -330,7 +365,3 @@ def _look_up(mapping: yaml.MappingNode, name: str) -> tuple[yaml.Node, yaml.Node
             if found:
                 return found
     return None
-
-
-def _place(node: yaml.Node | None) -> tuple[int, int]:
-    return position(node.start_mark if node else None)

@@ -8,7 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING, TypeVar
 
 from ..catalog.names import ENGINES, TAGS, TRAIN_BACKENDS
-from ..catalog.run_ids import ID_FORM, is_id
+from ..catalog.run_names import ID_FORM, is_id
 from ..diagnostics import Location
 from ..estimator.request import parse_gpus
 from ..intake.draft import TODO, draft_run

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ..catalog.analysis import load_analysis
+from ..catalog.catalog import load_catalog
 from ..catalog.files import (
     ACCURACY,
     ARCHITECTURES,
@@ -19,7 +20,6 @@ from ..catalog.files import (
     read_data_file,
     take_snapshot,
 )
-from ..catalog.load import load_catalog
 from ..catalog.registries import load_accuracy, load_architectures, load_config_keys, load_gpus
 from ..catalog.yaml_data import printable
 from ..diagnostics import Location, Severity

@@ -156,10 +156,7 @@ def _run_file(file: DataFile, facts: Registries) -> tuple[list[Answer], list[Dia
         told = found.warnings if found else ()
     except NoAnswerError as error:
         found, told = None, error.diagnostics
-    about = [
-        placed(problem, Location(file.shown, *document.value_place(_loc(problem.place.key))))
-        for problem in told
-    ]
+    about = [placed(problem, document.place(_loc(problem.place.key))) for problem in told]
     return [Answer(run.id, found, "" if found else _text(about))], [*problems, *about]
 
 
@@ -207,7 +204,7 @@ def _place(entry: CaseEntry, problem: Diagnostic) -> Location:
     written = next((name for name in entry.case.config or () if name.lstrip("+") == key), key)
     loc = ("config", written)
     if problem.code is Code.unknown_key:
-        return Location(entry.file.shown, *entry.document.key_place(loc))
+        return entry.document.key_place(loc)
     return entry.place(*loc)
 
 

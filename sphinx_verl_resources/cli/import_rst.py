@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..catalog.catalog import load_catalog
 from ..catalog.files import RUNS, bundled_directory
 from ..catalog.links import is_fixed_ref
-from ..catalog.load import load_catalog
 from ..diagnostics import (
     Code,
     Diagnostic,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from ..catalog.files import RUNS, DataFile, bundled_directory, configured_directory, leads_out, take_snapshot
 from ..catalog.models.run import Run
 from ..catalog.names import ENGINES, KINDS, TAGS, TRAIN_BACKENDS
-from ..catalog.run_ids import ID_FORM, is_id
+from ..catalog.run_names import ID_FORM, is_id
 from ..catalog.run_text import run_text
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..catalog.catalog import Registry
+from ..catalog.registries import Registry
 from ..catalog.yaml_data import MAX_BYTES, printable
 from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
 from ..estimator.hf_config import read_config_json

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.models.hf_config import HfConfig, HfText
-from ..catalog.validation import problem_at
-from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..diagnostics import Code, Diagnostic, Severity
 
 if TYPE_CHECKING:
     from ..catalog.files import DataFile
@@ -74,7 +73,7 @@ class ConfigSource:
 
     def _misspelling(self, name: str, severity: Severity) -> Diagnostic:
         key = self._misspelt[name]
-        location = Location(self.file.shown, *self.document.key_place((*self.text[1], key)))
+        location = self.document.key_place((*self.text[1], key))
         message = f"unknown key {key!r}"
         return Diagnostic(location, Code.unknown_key, message, f"did you mean {name!r}?", severity)
 
@@ -94,13 +93,11 @@ class ConfigSource:
 
     def error(self, loc: Loc, message: str, hint: str, code: Code = Code.wrong_value) -> None:
         """Note what makes the file unusable."""
-        self.problems.append(problem_at(self.file, self.document, loc, code, message, hint))
+        self.problems.append(self.document.diagnostic(loc, code, message, hint))
 
     def warn(self, loc: Loc, message: str, hint: str, code: Code = Code.not_modelled) -> None:
         """Note what makes the result doubtful."""
-        self.problems.append(
-            problem_at(self.file, self.document, loc, code, message, hint, severity=Severity.WARNING)
-        )
+        self.problems.append(self.document.diagnostic(loc, code, message, hint, severity=Severity.WARNING))
 
     @property
     def failed(self) -> bool:

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..catalog.catalog import Registry
     from ..catalog.models.gpu import Gpu
+    from ..catalog.registries import Registry
 
 _MAKERS = ("NVIDIA", "AMD", "Instinct", "Tesla")
 

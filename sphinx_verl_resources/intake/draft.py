@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.names import ENGINES, TRAIN_BACKENDS
-from ..catalog.run_ids import size_class, suggested_id
-from ..catalog.script_names import parse_script_name
+from ..catalog.names import ENGINES, TRAIN_BACKENDS, size_class
+from ..catalog.run_names import parse_script_name, suggested_id
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from ..estimator.parameters import count_parameters
 from ..estimator.versions import CURRENT

@@ -16,7 +16,7 @@ from ..catalog.fields import FIELDS
 from ..catalog.files import DataFile
 from ..catalog.models.run import Run
 from ..catalog.names import SIZES, fold, sizes_hint
-from ..catalog.run_ids import suggested_id
+from ..catalog.run_names import suggested_id
 from ..catalog.run_text import run_text
 from ..catalog.validation import load
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, counted, did_you_mean, one_line

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
-    from ..catalog.catalog import Registry
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.gpu import Gpu
+    from ..catalog.registries import Registry
     from .page_tables import Cell
 
 TODO = "TODO"

@@ -88,7 +88,7 @@ class _Suppressed:
 
     def place(self, *loc: str | int) -> Location:
         """Return the place of one of its values."""
-        return Location(self.file.shown, *self.document.value_place(("exceptions", self.index, *loc)))
+        return self.document.place(("exceptions", self.index, *loc))
 
 
 def apply_suppressions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ..analysis.original import analysis_problems
 from ..catalog.analysis import load_analysis
 from ..catalog.cases import load_cases
+from ..catalog.catalog import load_catalog
 from ..catalog.files import EXCEPTIONS, bundled_directory, read_data_file, take_snapshot
-from ..catalog.load import load_catalog
 from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
 from ..estimator.case import request_of_run
@@ -68,11 +68,11 @@ class SourceFile:
 
     def value_place(self, *loc: str | int, key: str = "") -> Location:
         """Return the place of a value, or of what is around it; ``key`` names the entry that it is about."""
-        return Location(self.shown, *self.document.value_place(loc), key)
+        return replace(self.document.place(loc), key=key)
 
     def key_place(self, *loc: str | int) -> Location:
         """Return the place of the key that ``loc`` ends in."""
-        return Location(self.shown, *self.document.key_place(loc))
+        return self.document.key_place(loc)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class CheckContext:
         own = [(kind, file) for kind, files in kinds for file in files if self.is_checked(file)]
         others = [("exceptions", file) for _directory, file in self.exceptions]
         for kind, file in self.progress([*own, *others], "files checked"):
-            document = read_yaml(file.content)
+            document = read_yaml(file.content, file.shown)
             if document.data is not None:
                 yield SourceFile(file, kind, document)
 

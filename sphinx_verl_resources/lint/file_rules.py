@@ -68,9 +68,11 @@ def unquoted_version(file: SourceFile) -> Iterator[Diagnostic]:
 
 def _is_plain(file: SourceFile, loc: Loc) -> bool:
     """Return whether a text was typed without quotes."""
-    line, column = file.document.value_place(loc)
+    place = file.document.place(loc)
     lines = re.split(r"\r\n|[\r\n]", file.document.text)
-    return line <= len(lines) and lines[line - 1][column - 1 : column] not in ('"', "'", "|", ">")
+    if place.line > len(lines):
+        return False
+    return not lines[place.line - 1].startswith(('"', "'", "|", ">"), place.column - 1)
 
 
 @file_rule(Code.repeated_text, fixable="yes")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ..catalog.yaml_data import LOADER, read_yaml
-from ..catalog.yaml_errors import position
+from ..catalog.yaml_data import LOADER, position, read_yaml
 from ..diagnostics import Code, Location
 from .result import Collector, SettingsText, dotted
 
@@ -32,10 +31,9 @@ def read_yaml_settings(text: str, shown: str) -> SettingsText:
     'run.yaml:2:3'
     """
     collector = Collector()
-    document = read_yaml(text.encode("utf-8", "surrogatepass"))
+    document = read_yaml(text.encode("utf-8", "surrogatepass"), shown)
     for problem in document.problems:
-        place = Location(shown, problem.line, problem.column)
-        collector.fail(place, problem.code, problem.message, problem.remedy)
+        collector.fail(problem.place, problem.code, problem.message, problem.remedy)
     if isinstance(document.data, dict):
         for key, value, place in _leaves(document.data, yaml.compose(document.text, Loader=LOADER), shown):
             collector.add(key, value, place)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
-from ..catalog.figures import FIGURES
+from ..catalog.catalog import FIGURES
 from ..diagnostics import nearest
 from ..estimator.context import EstimatorContext
 from ..query import Answer, Query, digest

@@ -58,7 +58,7 @@ CASES = [
     Case("unknown_model", "model.yaml", {"model": "Qwen/Qwen"}, "4:8", "model: unknown checkpoint"),
     Case("bad_url", "url.yaml", {"contributor": {"name": "A", "url": "ftp://x"}}, "15:8", "contributor.url: "),
     Case("email_address", "mail.yaml", {"contributor": {"name": "a@b.org"}}, "14:9", "contributor.name: "),
-    Case("id_mismatch", "other.yaml", {"id": "another"}, "1:5", "the id 'another' differs from the file name"),
+    Case("id_mismatch", "other.yaml", {"id": "another"}, "1:5", "id: 'another' differs from the file name"),
     Case("duplicate_id", "more/runs/good.yaml", {"id": "good"}, "1:5", "the id 'good' is already recorded at"),
     Case("duplicate_name", "data/gpus.yaml", f"gpus:\n{X % 'X1'}{X % 'X2'}", "3:5", "'Y' is also a name of entry 1"),
     Case("todo", "todo.yaml", {"task": "TODO"}, "5:7", "task: TODO is still to be filled in; "),

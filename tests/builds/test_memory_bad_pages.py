@@ -8,8 +8,8 @@ import pytest
 
 from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.catalog.analysis import load_analysis
+from sphinx_verl_resources.catalog.catalog import load_catalog
 from sphinx_verl_resources.catalog.files import Directory, configured_directory, take_snapshot
-from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.diagnostics import Location, NoAnswerError
 
 SIZES = "3B, 8B, 32B, 0.5B, 1.5B, 7B, 14B, 70B, 122B, 235B, 405B, 671B"

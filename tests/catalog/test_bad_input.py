@@ -129,7 +129,7 @@ CASES = {
     ),
     "id unlike the file name": (
         replaced("id: a", "id: b"),
-        "data/runs/a.yaml:1:5: ERROR: the id 'b' differs from the file name 'a.yaml'; write id: a, or rename the file "
+        "data/runs/a.yaml:1:5: ERROR: id: 'b' differs from the file name 'a.yaml'; write id: a, or rename the file "
         "[verl.id_mismatch]",
     ),
     "id with a dot": (

@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
+from sphinx_verl_resources.catalog.catalog import load_catalog
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
-from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.catalog.schema import schema_texts
 from sphinx_verl_resources.diagnostics import Location
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.cases import BrokenCase, CaseEntry, load_cases, with_marks
+from sphinx_verl_resources.catalog.catalog import load_catalog
 from sphinx_verl_resources.catalog.files import (
     DataFile,
     bundled_directory,
@@ -20,7 +21,6 @@ from sphinx_verl_resources.catalog.files import (
     read_data_file,
     take_snapshot,
 )
-from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.catalog.models.case import Case, counter_kind
 from sphinx_verl_resources.catalog.yaml_data import FORBIDDEN
 from sphinx_verl_resources.diagnostics import Diagnostic, Location, Severity

@@ -13,13 +13,13 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sphinx_verl_resources.catalog.catalog import load_catalog
 from sphinx_verl_resources.catalog.files import (
     Directory,
     bundled_directory,
     configured_directory,
     take_snapshot,
 )
-from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.files import bundled_directory
 from sphinx_verl_resources.catalog.models.base import SLUG
-from sphinx_verl_resources.catalog.run_ids import size_class, suggested_id
+from sphinx_verl_resources.catalog.names import size_class
+from sphinx_verl_resources.catalog.run_names import suggested_id
 from sphinx_verl_resources.catalog.run_text import run_text
 from sphinx_verl_resources.catalog.yaml_data import FORBIDDEN, read_yaml
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog import yaml_data
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, read_yaml
+from sphinx_verl_resources.diagnostics import Location
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,9 @@ def test_scalars(source, value):
 )
 def test_problems_have_a_place(source, expected):
     problems = read_yaml(source.encode()).problems
-    assert [(problem.line, problem.column, problem.code.name) for problem in problems] == [expected]
+    assert [(problem.place.line, problem.place.column, problem.code.name) for problem in problems] == [
+        expected
+    ]
 
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
@@ -80,7 +83,7 @@ def test_problems_have_a_place(source, expected):
 def test_syntax_errors_in_words(source, expected, loader, monkeypatch):
     monkeypatch.setattr(yaml_data, "LOADER", loader)
     (problem,) = read_yaml(source.encode()).problems
-    assert (problem.line, problem.column, problem.message) == expected
+    assert (problem.place.line, problem.place.column, problem.message) == expected
     assert problem.remedy
 
 
@@ -100,31 +103,33 @@ def test_deep_nesting_does_not_overflow():
 
 def test_too_large():
     problems = read_yaml(b"#" * (MAX_BYTES + 1)).problems
-    assert [(problem.line, problem.code.name) for problem in problems] == [(1, "file_too_large")]
+    assert [(problem.place.line, problem.code.name) for problem in problems] == [(1, "file_too_large")]
     assert read_yaml(b"#" * MAX_BYTES).problems == []
 
 
 def test_not_utf8():
     problems = read_yaml(b"a: 1\nb: caf\xe9\n").problems
-    assert [(problem.line, problem.column, problem.code.name) for problem in problems] == [(2, 7, "encoding")]
+    assert [(problem.place.line, problem.place.column, problem.code.name) for problem in problems] == [
+        (2, 7, "encoding")
+    ]
     (problem,) = read_yaml(b"\xef\xbb\xbfa: 1\nb: \xc3\xa4\xff\n").problems
-    assert (problem.line, problem.column, problem.message) == (2, 5, "byte 0xff is not UTF-8")
+    assert (problem.place.line, problem.place.column, problem.message) == (2, 5, "byte 0xff is not UTF-8")
     assert [problem.code.name for problem in read_yaml("a: 1".encode("utf-16")).problems] == ["encoding"]
 
 
 def test_byte_order_mark_and_windows_line_ends():
     document = read_yaml(b"\xef\xbb\xbfa: 1\r\nb:\r\n  c: 2\r\n")
     assert document.data == {"a": 1, "b": {"c": 2}}
-    assert document.value_place(("b", "c")) == (3, 6)
-    assert document.key_place(("a",)) == (1, 1)
+    assert document.place(("b", "c")) == Location("", 3, 6)
+    assert document.key_place(("a",)) == Location("", 1, 1)
 
 
 def test_places_skip_what_is_not_there():
     document = read_yaml(b"a:\n  - b: 1\n  - c: 2\n")
-    assert document.value_place(("a", 1, "c")) == (3, 8)
-    assert document.key_place(("a", 1, "c")) == (3, 5)
-    assert document.value_place(("a", 1, "branch", "missing")) == (3, 5)
-    assert document.value_place(()) == (1, 1)
+    assert document.place(("a", 1, "c")) == Location("", 3, 8)
+    assert document.key_place(("a", 1, "c")) == Location("", 3, 5)
+    assert document.place(("a", 1, "branch", "missing")) == Location("", 3, 5)
+    assert document.place(()) == Location("", 1, 1)
     assert document.source(("a", 1, "c")) == "2"
 
 
@@ -133,7 +138,7 @@ def test_both_parsers_agree(loader, monkeypatch):
     monkeypatch.setattr(yaml_data, "LOADER", loader)
     document = read_yaml(b"a: 1\nb: [x, {c: 0.10}]\nd: >-\n  some\n  text\n")
     assert document.data == {"a": 1, "b": ("x", {"c": 0.1}), "d": "some text"}
-    assert document.value_place(("b", 1, "c")) == (2, 12)
+    assert document.place(("b", 1, "c")) == Location("", 2, 12)
 
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
@@ -141,7 +146,7 @@ def test_both_parsers_agree(loader, monkeypatch):
 def test_escapes_that_are_no_character(escape, loader, monkeypatch):
     monkeypatch.setattr(yaml_data, "LOADER", loader)
     (problem,) = read_yaml(f'b: 1\na: "{escape}"\n'.encode()).problems
-    assert problem.line in {1, 2}
+    assert problem.place.line in {1, 2}
 
 
 plain = st.recursive(

@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
+from sphinx_verl_resources.catalog.catalog import load_catalog
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
-from sphinx_verl_resources.catalog.load import load_catalog
 from sphinx_verl_resources.diagnostics import Location, Severity
 from sphinx_verl_resources.settings.overrides import read_overrides
 from sphinx_verl_resources.settings.read import read_script, read_settings

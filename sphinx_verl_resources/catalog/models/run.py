@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
+from ...diagnostics import suggest_or
 from ..names import SIZES, Engine, Kind, PageColumn, Tag, Train, sizes_hint
-from .base import SLUG, GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, one_line, pattern, problem
+from .base import SLUG, GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, one_line, pattern, problem, slug
 
 _DOTTED = pattern(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, without '+' or '++' before it")
 _VERSION = pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")
@@ -48,6 +58,29 @@ def _size(value: str) -> str:
     return value
 
 
+def _equals_stem(run_id: str, info: ValidationInfo) -> str:
+    if info.context and run_id != info.context.stem:
+        stem = info.context.stem
+        remedy = f"rename both, to {slug(stem)} for example"
+        if re.fullmatch(SLUG, stem):
+            remedy = f"write id: {stem}, or rename the file"
+        raise problem("id_mismatch", f"{run_id!r} differs from the file name {stem + '.yaml'!r}", remedy)
+    return run_id
+
+
+def _entry_of(registry: str, code: str, what: str) -> AfterValidator:
+    """Return a check that a name is in a registry of the context in which a run is validated."""
+
+    def check(name: str, info: ValidationInfo) -> str:
+        entries = getattr(info.context, registry, None)
+        if entries is not None and name not in entries:
+            remedy = suggest_or(name, entries.names, f"add it to {registry}.yaml")
+            raise problem(code, f"unknown {what} {name!r}", remedy)
+        return name
+
+    return AfterValidator(check)
+
+
 _FIGURES = ("gib", "host_ram_gib", "step_seconds", "mfu", "response_tokens")
 
 
@@ -55,7 +88,7 @@ class Gpus(Record):
     """How many GPUs, and which."""
 
     count: int = Field(ge=1, le=100_000, description="Number of GPUs, over all nodes.")
-    type: Text | None = Field(
+    type: Annotated[Text, _entry_of("gpus", "unknown_gpu", "GPU")] | None = Field(
         description="Name or alias of an entry of gpus.yaml; null where the source does not name the GPU.",
         examples=["H100", "H800", "A100", "H20"],
     )
@@ -198,7 +231,7 @@ class Note(Record):
 
 
 def _tested_runs_name_everything(schema: dict[str, Any]) -> None:
-    """What ``load._check_claims`` asks of a tested run, in the words of JSON Schema."""
+    """What ``catalog._check_claims`` asks of a tested run, in the words of JSON Schema."""
     text = {"type": "string"}
     named = {"tag": text, "gpus": {"properties": {"type": text}}, "infer": {"type": "object"}}
     weaker = {"required": ["kind"], "properties": {"kind": {"not": {"const": "tested"}}}}
@@ -210,7 +243,9 @@ class Run(Record):
 
     model_config = ConfigDict(json_schema_extra=_tested_runs_name_everything)
 
-    id: RunId = Field(description="Unique name; equals the file name without .yaml.")
+    id: Annotated[RunId, AfterValidator(_equals_stem)] = Field(
+        description="Unique name; equals the file name without .yaml."
+    )
     size: Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "enum": list(SIZES)})] = (
         Field(description="Size class: the section of the page that shows the run.")
     )
@@ -218,7 +253,7 @@ class Run(Record):
         description="MIN: fits with every memory optimisation on. RECOMMENDED: best throughput. "
         "null where the source claims neither."
     )
-    model: Text = Field(
+    model: Annotated[Text, _entry_of("architectures", "unknown_model", "checkpoint")] = Field(
         description="Checkpoint that the script loads; an entry of architectures.yaml.",
         examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from docutils import nodes
 from sphinx.util.docutils import SphinxRole
 
-from ...catalog.figures import FIGURES, NEVER
+from ...catalog.catalog import FIGURES, NEVER
 from ...diagnostics import NoAnswerError, did_you_mean
 from ...i18n import _
 from ..domain import VerlDomain

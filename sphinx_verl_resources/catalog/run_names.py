@@ -1,22 +1,71 @@
-"""What the name of a launch script says about a run, in the two conventions that verl has had.
+"""The names that go with a run: its id, and what the name of its launch script says about it.
 
-``[model]_[task]_[gpunums]_[device]_[train]_[infer].sh`` is the convention of the hardware page;
-``run_<model>_<train-backend>.sh`` is the one that verl's hook ``check-example-naming`` enforces since
-April 2026. A name that follows neither says nothing.
+verl's scripts have had two conventions. ``[model]_[task]_[gpunums]_[device]_[train]_[infer].sh`` is that of
+the hardware page; ``run_<model>_<train-backend>.sh`` is the one that verl's hook ``check-example-naming``
+enforces since April 2026. A name that follows neither says nothing.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
+from .models.base import FORMS, SLUG, slug
+from .models.run import MAX_ID_LENGTH
 from .names import ENGINES, TRAIN_BACKENDS, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Container, Iterator
 
+    from .models.gpu import Gpu
     from .models.run import Run
+    from .registries import Registry
+
+#: What an id has, for people.
+ID_FORM = f"{FORMS[SLUG]}, at most {MAX_ID_LENGTH}"
+
+
+def is_id(text: str) -> bool:
+    """Whether a run can have this id, and its file this name.
+
+    >>> is_id("a-1"), is_id("../a"), is_id("a" * 81)
+    (True, False, False)
+    """
+    return re.fullmatch(SLUG, text) is not None and len(text) <= MAX_ID_LENGTH
+
+
+def suggested_id(
+    model: str, task: str, gpus: int | None, card: str | None, more: str = "", taken: Container[str] = ()
+) -> str:
+    """The id of a run, made as those of the recorded ones are.
+
+    Args:
+        model: the checkpoint, with or without its owner; a variant such as ``-Instruct`` is left out.
+        task: algorithm and variant.
+        gpus: how many, None where that is not known.
+        card: which, None where that is not known.
+        more: what tells it from another run of the same kind, such as its backend.
+        taken: ids that others have; ``more`` is used, and then a number, until the id is free.
+
+    >>> suggested_id("Qwen/Qwen2.5-7B-Instruct", "GRPO-LoRA", 1, "H100")
+    'qwen2-5-7b-grpo-lora-1xh100'
+    >>> suggested_id("m", "GRPO", 8, None, "megatron", {"m-grpo-8-gpus", "m-grpo-8-gpus-megatron"})
+    'm-grpo-8-gpus-megatron-2'
+    >>> suggested_id("m", "GRPO", None, "H100"), suggested_id("m", "GRPO", None, None)
+    ('m-grpo-h100', 'm-grpo')
+    """
+    name = slug(model.rsplit("/", 1)[-1].removesuffix("-Instruct"))
+    kind = slug(card or "")
+    known = f"{gpus}x{kind}" if kind else f"{gpus}-gpus"
+    ending = slug(f"{task}-{kind if gpus is None else known}")
+    most = MAX_ID_LENGTH
+    first = f"{name[: most - 30 - len(ending)].strip('-') or 'run'}-{ending}"[:most].strip("-")
+    longer = f"{first}-{slug(more)}"[:most].strip("-") if slug(more) else first
+    numbered = (f"{longer[: most - 6].strip('-')}-{number}" for number in count(2))
+    return next(name for name in chain((first, longer), numbered) if name not in taken)
+
 
 _SIZE_TOKEN = re.compile(r"\d+(\.\d+)?b\Z")
 
@@ -56,12 +105,12 @@ def _parse_new(stem: str) -> ScriptName | None:
     return None
 
 
-def contradictions(run: Run, same_gpu: Callable[[str, str], bool]) -> Iterator[tuple[str, str, str]]:
-    """Where the name of the run's script and the row disagree.
+def contradictions(run: Run, gpus: Registry[Gpu]) -> Iterator[tuple[str, str, str]]:
+    """Yield where the name of the run's script and the row disagree.
 
     Args:
         run: the row.
-        same_gpu: tells whether two spellings mean the same card.
+        gpus: tells whether two spellings mean the same GPU.
 
     Yields:
         What is compared, what the script's name says, what the row says.
@@ -75,13 +124,22 @@ def contradictions(run: Run, same_gpu: Callable[[str, str], bool]) -> Iterator[t
         yield "task", said.task, run.task
     if said.count is not None and said.count != run.gpus.count:
         yield "GPU count", str(said.count), str(run.gpus.count)
-    if said.device is not None and run.gpus.type is not None and not same_gpu(said.device, run.gpus.type):
+    if (
+        said.device is not None
+        and run.gpus.type is not None
+        and not _same_gpu(gpus, said.device, run.gpus.type)
+    ):
         yield "GPU", said.device, run.gpus.type
     if said.train != run.train and (said.train, run.train) != ("fsdp", "fsdp2"):
         # verl's scripts called fsdp run either version of it.
         yield "training backend", said.train, run.train
     if said.engine is not None and run.infer is not None and said.engine != run.infer.engine:
         yield "rollout engine", said.engine, run.infer.engine
+
+
+def _same_gpu(gpus: Registry[Gpu], one: str, other: str) -> bool:
+    first = gpus.get(one)
+    return one.casefold() == other.casefold() or (first is not None and first is gpus.get(other))
 
 
 def _same_model(said: str, name: str) -> bool:

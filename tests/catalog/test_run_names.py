@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.catalog.models.run import Run
-from sphinx_verl_resources.catalog.script_names import ScriptName, contradictions, parse_script_name
+from sphinx_verl_resources.catalog.registries import Registry
+from sphinx_verl_resources.catalog.run_names import ScriptName, contradictions, parse_script_name
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def row(script: str, **changes) -> Run:
 
 
 def found(run: Run) -> list[str]:
-    return [what for what, _, _ in contradictions(run, lambda one, other: one.upper() == other.upper())]
+    return [what for what, _, _ in contradictions(run, Registry((), str))]
 
 
 @pytest.mark.parametrize(
