@@ -30,7 +30,7 @@ class Dataset:
     @cached_property
     def catalog(self) -> Catalog:
         """Runs, GPUs and architectures."""
-        from .load import load_catalog
+        from .catalog import load_catalog
 
         return load_catalog(self.snapshot, self._watch)
 
