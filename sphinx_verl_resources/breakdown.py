@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from .i18n import N_
-from .lazy import lazy
 from .units import plain
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Formula:
     constants: tuple[tuple[float, str], ...] = ()
     changes: tuple[Change, ...] = ()
 
-    @lazy
+    @cached_property
     def value(self) -> float:
         """Bytes."""
         size = 1.0

@@ -15,9 +15,7 @@ from sphinx_verl_resources.estimator.backtest import boundaries
 from sphinx_verl_resources.estimator.constants import CONSTANTS
 from sphinx_verl_resources.estimator.phases import LABELS
 from sphinx_verl_resources.estimator.planner import SAVING, TASKS
-from sphinx_verl_resources.estimator.support import modelled_keys
-from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, Behaviour, behaviour, version_text
-from sphinx_verl_resources.estimator.widths import (
+from sphinx_verl_resources.estimator.shape import (
     DENSE,
     EXPERTS,
     EXPERTS_QK_NORM,
@@ -25,6 +23,8 @@ from sphinx_verl_resources.estimator.widths import (
     QK_NORM,
     SYMBOLS,
 )
+from sphinx_verl_resources.estimator.support import modelled_keys
+from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, Behaviour, behaviour, version_text
 from sphinx_verl_resources.units import GIB, MIB, gib, percent, plain
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 

@@ -14,7 +14,7 @@ from ..i18n import N_
 from ..units import GIB
 from .case import estimate_case, request_of
 from .estimate import estimate
-from .ranges import LOGGED, OTHER, TRAINING, Range
+from .peaks import LOGGED, OTHER, TRAINING, Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

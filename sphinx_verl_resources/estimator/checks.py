@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..diagnostics import Code
 from ..units import GIB
 from .engine import cache_tokens
-from .lora import target_names, unknown_targets
+from .parameters import target_names, unknown_targets
 from .request import error_at, warning_at
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .tokens import ranks_of

@@ -1,42 +1,49 @@
-"""One estimate: the peak, its range, the phase that sets it, and what the counters would say."""
+"""One estimate: the peak, its range, the phase that sets it, host memory, and the counters' figures."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..breakdown import Breakdown, Change
 from ..diagnostics import Code
-from .engine import vllm_pool_in_torch_peak
-from .host import host_memory
-from .peaks import Peaks
-from .phases import phases_of
-from .ranges import kind_of
+from . import kinds
+from .allocations import allocate, fixed, size_of
+from .constants import HOST_BASE
+from .engine import sleeping_weights, vllm_pool_in_torch_peak
+from .fsdp import offloads_activations
+from .peaks import LOGGED, OTHER, Peaks, range_of
+from .phases import phases_of, roles_of
 from .resolve import least, resolve
+from .suggestion import suggestions
 from .support import unsupported_keys
+from .tokens import update_tokens
 
 if TYPE_CHECKING:
-    from ..breakdown import Breakdown
     from ..diagnostics import Diagnostic
+    from .allocations import Allocations
+    from .peaks import Range
     from .phases import Phase
-    from .ranges import Range
     from .registries import Registries
     from .request import Request
-    from .settings import Settings
+    from .settings import Role, Settings
     from .shape import Shape
     from .suggestion import Suggestion
+    from .versions import Version
 
 
 @dataclass(frozen=True)
 class Estimate(Peaks):
-    """What a run takes. All sizes are bytes per GPU, on the GPU that is fullest.
+    """The memory of a run of verl. Sizes are bytes per GPU, on the GPU that is fullest.
 
     Attributes:
         shape: of the model.
         settings: verl's, resolved.
-        range: how far measured values lie from computed ones.
+        range: of measured values around computed ones.
         warnings: about the request.
         unsupported: settings that the estimate ignores, each with a reason.
+        elsewhere: the estimate of the same run on another GPU, whose training process is the same.
     """
 
     shape: Shape
@@ -44,11 +51,34 @@ class Estimate(Peaks):
     range: Range
     warnings: tuple[Diagnostic, ...] = ()
     unsupported: tuple[str, ...] = ()
+    elsewhere: Estimate | None = field(default=None, repr=False, compare=False)
+
+    def on_gpu(self, capacity: float) -> Estimate:
+        """Estimate the same run on GPUs that offer ``capacity`` bytes, faster than from its request.
+
+        Only with FSDP: all GPUs are alike there, and only the rollout engine's share depends on the capacity.
+        """
+        if capacity == self.capacity:
+            return self
+        settings = replace(self.settings, capacity=capacity, capacity_known=True)
+        return replace(self, settings=settings, elsewhere=self)
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:  # type: ignore[override]
-        """In the order in which they take turns."""
+        """The phases in the order in which they take turns."""
+        if self.elsewhere:
+            return tuple(phase.on_gpu_of(self.shape, self.settings) for phase in self.elsewhere.phases)
         return phases_of(self.shape, self.settings)
+
+    @cached_property
+    def _least(self) -> tuple[Phase, ...]:
+        """The phases with what is not known as favourable as it may be."""
+        settings = least(self.settings)
+        if settings == self.settings:
+            return self.phases
+        if self.elsewhere:
+            return tuple(phase.on_gpu_of(self.shape, settings) for phase in self.elsewhere._least)
+        return phases_of(self.shape, settings)
 
     @cached_property
     def low(self) -> float:
@@ -59,34 +89,33 @@ class Estimate(Peaks):
 
     @cached_property
     def torch_peak(self) -> float:
-        """What verl prints as ``perf/max_memory_allocated_gb``, in bytes.
+        """The bytes that verl prints as ``perf/max_memory_allocated_gb``.
 
         PyTorch counts the training process. With the rollout engine in it (vLLM before v0.7.1) the pool of
-        the sleeping engine counts too, though its memory is free: the figure can exceed the card.
+        the sleeping engine counts too, though its memory is free: the figure can exceed the GPU's memory.
         """
-        return vllm_pool_in_torch_peak(self.settings) + max(phase.counted for phase in self.phases)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the settings say enough for an estimate that is worth looking at."""
-        return not any(problem.code is Code.missing_key for problem in self.warnings)
+        return vllm_pool_in_torch_peak(self.settings) + super().torch_peak
 
     @property
     def torch_peak_range(self) -> tuple[float, float]:
-        """Both ends of the range of what verl prints, in bytes."""
-        least_logged = vllm_pool_in_torch_peak(self.settings) + max(phase.counted for phase in self._least)
-        return min(self.torch_peak, self.range.low * least_logged), self.range.high * self.torch_peak
+        """Both ends of the range of ``torch_peak``."""
+        least_peak = vllm_pool_in_torch_peak(self.settings) + max(phase.counted for phase in self._least)
+        return min(self.torch_peak, self.range.low * least_peak), self.range.high * self.torch_peak
 
-    @cached_property
-    def _least(self) -> tuple[Phase, ...]:
-        """The phases with what is not known as favourable as it may be."""
-        settings = least(self.settings)
-        return self.phases if settings == self.settings else phases_of(self.shape, settings)
+    @property
+    def is_complete(self) -> bool:
+        """True if the settings say enough for a useful estimate."""
+        return not any(issue.code is Code.missing_key for issue in self.warnings)
 
     @property
     def capacity(self) -> float | None:  # type: ignore[override]
-        """What the GPU offers to programs."""
+        """The bytes that the GPU offers to programs."""
         return self.settings.capacity if self.settings.capacity_known else None
+
+    @property
+    def version(self) -> Version:
+        """The version of verl."""
+        return self.settings.version
 
     @cached_property
     def host(self) -> Breakdown:
@@ -95,21 +124,24 @@ class Estimate(Peaks):
 
     @cached_property
     def suggestion(self) -> Suggestion | None:
-        """The one setting that lowers the binding phase most; None if none does."""
-        from .suggestion import best_relief
+        """The one setting that lowers the peak most; None if none does."""
+        return max(self.suggestions, key=lambda suggestion: suggestion.saves, default=None)
 
-        return best_relief(self)
+    @property
+    def suggestions(self) -> tuple[Suggestion, ...]:
+        """Every single setting that lowers the peak noticeably."""
+        return tuple(suggestions(self.shape, self.settings, self.peak))
 
 
 def estimate(request: Request, registries: Registries) -> Estimate:
-    """The memory of a run of verl.
+    """Estimate the memory of a run of verl.
 
     Args:
         request: model, settings and GPUs.
         registries: the registries.
 
     Raises:
-        NoAnswerError: something in the request leaves no estimate; its diagnostics say what.
+        NoAnswerError: something in the request leaves no estimate.
 
     >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.request import Request
@@ -122,10 +154,51 @@ def estimate(request: Request, registries: Registries) -> Estimate:
     if config is not request.config:
         request = replace(request, config=config)
     shape, settings, warnings = resolve(request, registries)
-    return Estimate(
-        shape,
-        settings,
-        kind_of(shape, settings, registries),
-        warnings,
-        unsupported_keys(request, settings, registries),
+    measured = range_of(LOGGED if _is_like_the_logs(shape, settings) else OTHER, registries)
+    return Estimate(shape, settings, measured, warnings, unsupported_keys(request, settings, registries))
+
+
+def _is_like_the_logs(shape: Shape, settings: Settings) -> bool:
+    architecture = shape.architecture
+    return (
+        settings.actor.backend == "fsdp"
+        and settings.critic is None
+        and settings.rollout.engine == "vllm"
+        and settings.nodes == 1
+        and not architecture.moe
+        and not architecture.vision
+        and not architecture.linear_attention
     )
+
+
+def host_memory(shape: Shape, settings: Settings) -> Breakdown:
+    """Return the host memory of the fullest node. Sizes are bytes per node.
+
+    Offloaded states and activations of every GPU of the node, the reference policy, sleeping weights of the
+    rollout engine where its version keeps them, and the memory of Ray, data and Python.
+    """
+    actors, critics = roles_of(shape, settings)
+    of_gpu: Allocations = ()
+    for stages in (actors, critics):
+        of_gpu += max((role.offloaded() for role in stages), key=size_of, default=())
+    of_gpu += _offloaded_inputs(shape, settings, settings.actor, critic=False)
+    of_gpu += _offloaded_inputs(shape, settings, settings.critic, critic=True) if settings.critic else ()
+    if settings.reference:
+        of_gpu += max((actor.offloaded_reference() for actor in actors), key=size_of)
+    of_gpu += sleeping_weights(shape, settings)
+    per_node = settings.gpus / settings.nodes
+    components = [allocation.component for allocation in of_gpu]
+    if per_node != 1:
+        of_node = Change("×", per_node, "GPUs of the node")
+        components = [component.changed(of_node) for component in components]
+    base = fixed(kinds.HOST_PROCESSES, HOST_BASE.evidence, HOST_BASE.value, "base")
+    return Breakdown((*components, base.component))
+
+
+def _offloaded_inputs(shape: Shape, settings: Settings, role: Role, *, critic: bool) -> Allocations:
+    """Return layer inputs that wait on the host for the backward pass."""
+    if role.backend == "megatron" or not offloads_activations(shape, role):
+        return ()
+    tokens = ("tokens", update_tokens(settings, role))
+    inputs = (tokens, ("hidden size", float(shape.hidden)), ("layers", float(shape.layers)))
+    return (allocate(kinds.OFFLOADED_INPUTS[critic], "exact", inputs, 2),)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError
 from ..units import GIB
-from .cards import on_card
 from .estimate import Estimate, estimate
 from .layouts import fitted
 from .phases import LABELS
@@ -197,7 +196,7 @@ def _on_every_card(
         if known is None:
             known = _estimated(replace(request, config={**added, **request.config}, gpu=name), registries)
             made.append((added, known))
-        yield known if isinstance(known, NoAnswerError) else on_card(known, capacity)
+        yield known if isinstance(known, NoAnswerError) else known.on_gpu(capacity)
 
 
 def _estimated(request: Request, registries: Registries) -> Estimate | NoAnswerError:

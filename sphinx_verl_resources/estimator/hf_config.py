@@ -14,8 +14,7 @@ from ..catalog.validation import load
 from ..diagnostics import Code, Diagnostic, Location, suggest_or
 from .config_source import ConfigSource
 from .conventions import CONVENTIONS, LLAMA, NOT_DENSE, known_type
-from .parameters import count_parameters, mtp_parameters
-from .vision import vision_parameters
+from .parameters import count_parameters, mtp_parameters, vision_parameters
 
 if TYPE_CHECKING:
     from .conventions import Convention

@@ -17,12 +17,19 @@ class Kind(NamedTuple):
     category: Category
 
 
-def _of_roles(key: str, category: Category, actors: str, critics: str) -> tuple[Kind, Kind]:
-    """Make the kinds of the actor and of the critic; index them with "is a critic".
+class RoleKinds(NamedTuple):
+    """The kinds of the actor and of the critic; indexed with "is a critic"."""
+
+    actor: Kind
+    critic: Kind
+
+
+def _of_roles(key: str, category: Category, actors: str, critics: str) -> RoleKinds:
+    """Make the kinds of both roles.
 
     Each label is one translatable text: in many languages "Critic:" does not simply go before a name.
     """
-    return Kind(key, actors, category), Kind(f"critic-{key}", critics, category)
+    return RoleKinds(Kind(key, actors, category), Kind(f"critic-{key}", critics, category))
 
 
 WEIGHTS = _of_roles("weights", Category.WEIGHTS, N_("Weights"), N_("Critic: weights"))

@@ -1,4 +1,4 @@
-"""The weight matrices of a decoder layer, from which counts, adapters and widths all follow.
+"""The weight matrices of a model, from which counts, adapters and widths all follow.
 
 Shapes and names are those of the modelling code in Hugging Face transformers. All sizes count elements.
 """
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..catalog.models.architecture import Architecture, Mla, Moe
+    from ..catalog.models.architecture import Architecture, Mla, Moe, Vision
 
-Allocation = Literal["attention", "mlp", "experts", "router", "shared_experts"]
+Part = Literal["attention", "mlp", "experts", "router", "shared_experts", "vision"]
 
 #: Model types whose modules hold query, key and value, or gate and up, as one matrix.
 _FUSED = frozenset({"phi3"})
@@ -23,17 +23,18 @@ _MLP_NAMES = ("gate_proj", "up_proj", "down_proj")
 
 
 class Matrix(NamedTuple):
-    """One linear map of a layer.
+    """One linear map of a layer or of a vision tower.
 
     Attributes:
-        copies: how many of them a layer has.
+        part: of the layer; the gate of shared experts belongs to them.
+        copies: how many of them the layer or the tower has.
         used: how many of those a token passes through.
     """
 
     name: str
     inputs: int
     outputs: int
-    part: Allocation
+    part: Part
     copies: int = 1
     used: int = 1
 
@@ -44,14 +45,14 @@ class Matrix(NamedTuple):
 
 
 class LayerKind(NamedTuple):
-    """Which of a model's layers: with linear instead of full attention, with experts instead of an MLP."""
+    """A kind of layer: with linear or full attention, with experts or an MLP."""
 
     linear_attention: bool
     experts: bool
 
 
 def layer_kinds(architecture: Architecture) -> tuple[tuple[LayerKind, int], ...]:
-    """The kinds of layers and how many there are of each, in the order in which they first occur.
+    """Return the kinds of layers and their numbers, in the order in which they first occur.
 
     Layers with full attention are every n-th, the n-th being the first of them.
     """
@@ -65,7 +66,7 @@ def layer_kinds(architecture: Architecture) -> tuple[tuple[LayerKind, int], ...]
 def _split(
     architecture: Architecture, start: int, end: int, experts: bool
 ) -> tuple[tuple[LayerKind, int], ...]:
-    """The layers from ``start`` to before ``end`` by attention; arithmetic, however many there are."""
+    """Count the layers from ``start`` to before ``end`` by attention, in constant time."""
     linear = architecture.linear_attention
     interval = linear.full_attention_interval if linear else 1
     full = end // interval - start // interval
@@ -75,7 +76,7 @@ def _split(
 
 
 def layer_matrices(architecture: Architecture, kind: LayerKind) -> tuple[Matrix, ...]:
-    """Every linear map of one layer of a kind."""
+    """Return every linear map of one layer of a kind."""
     attention = _linear_attention if kind.linear_attention else _mla if architecture.mla else _attention
     return (*attention(architecture), *_feed_forward(architecture, kind))
 
@@ -148,14 +149,51 @@ def _feed_forward(architecture: Architecture, kind: LayerKind) -> Iterator[Matri
 
 
 def shared_width(moe: Moe) -> int:
-    """Width of all shared experts together, which are one MLP in the modelling code."""
+    """Return the width of all shared experts together, which are one MLP in the modelling code."""
     return moe.shared_experts * (moe.shared_expert_intermediate_size or moe.moe_intermediate_size)
 
 
 def _gated(
-    names: tuple[str, str, str], hidden: int, width: int, part: Allocation, copies: int, used: int
+    names: tuple[str, str, str], hidden: int, width: int, part: Part, copies: int, used: int
 ) -> Iterator[Matrix]:
     gate, up, down = names
     yield Matrix(gate, hidden, width, part, copies, used)
     yield Matrix(up, hidden, width, part, copies, used)
     yield Matrix(down, width, hidden, part, copies, used)
+
+
+def vision_matrices(vision: Vision) -> Iterator[Matrix]:
+    """Yield every linear map of a vision tower of Qwen; its patch embedding is a convolution.
+
+    Two forms are known: Qwen2.5-VL (no learned positions, gated MLP) and Qwen3-VL (learned positions, plain
+    MLP, intermediate outputs called deepstack).
+    """
+    width, depth, mlp = vision.hidden_size, vision.depth, vision.intermediate_size
+    merged = width * vision.spatial_merge_size**2
+    yield Matrix("qkv", width, 3 * width, "vision", depth)
+    yield Matrix("proj", width, width, "vision", depth)
+    if has_learned_positions(vision):
+        mergers = 1 + (vision.deepstack_layers or 0)
+        yield Matrix("linear_fc1", width, mlp, "vision", depth)
+        yield Matrix("linear_fc2", mlp, width, "vision", depth)
+        yield Matrix("linear_fc1", merged, merged, "vision", mergers)
+        yield Matrix("linear_fc2", merged, vision.out_hidden_size, "vision", mergers)
+    else:
+        yield from _gated(_MLP_NAMES, width, mlp, "vision", depth, 1)
+        yield Matrix("mlp.0", merged, merged, "vision")
+        yield Matrix("mlp.2", merged, vision.out_hidden_size, "vision")
+
+
+def has_learned_positions(vision: Vision) -> bool:
+    """Tell whether the tower has the form of Qwen3-VL."""
+    return vision.num_position_embeddings is not None
+
+
+def model_matrices(architecture: Architecture) -> Iterator[tuple[Matrix, int]]:
+    """Yield every linear map of the layers and of the vision tower, with its number in the whole model."""
+    for kind, number in layer_kinds(architecture):
+        for matrix in layer_matrices(architecture, kind):
+            yield matrix, matrix.copies * number
+    if architecture.vision:
+        for matrix in vision_matrices(architecture.vision):
+            yield matrix, matrix.copies

@@ -1,4 +1,4 @@
-"""What a role that is trained with Megatron holds on the GPU of one pipeline stage, moment by moment.
+"""The memory of a role that is trained with Megatron, on one GPU of a pipeline stage.
 
 Source of the states: ``verl/utils/megatron_utils.py`` at 1dda039b9. Activations are those of the layers of
 transformers, divided as Megatron divides them; its fused kernels keep less. No measurement confirms them.
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy
 from . import kinds
 from .allocations import allocate
 from .constants import EXPERT_IMBALANCE
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from .allocations import Allocation, Allocations
     from .kinds import Kind
     from .parameters import Counts
-    from .settings import Megatron, Role
+    from .settings import Megatron, Role, Settings
     from .shape import Shape
 
 
@@ -48,230 +47,179 @@ class Stage:
     last: bool
 
 
-@dataclass(frozen=True)
 class MegatronRole:
-    """One role on one stage, ready for formulas.
+    """The actor or the critic on one pipeline stage, trained with Megatron.
+
+    The methods that fulfil ``phases.TrainedRole`` are described there. Sizes are bytes per GPU. The gradient
+    buffer is there from the start and takes all gradients, nothing is gathered, and the optimizer is fused.
 
     Attributes:
-        shape: of the model.
-        role: its settings.
-        stage: where it is.
-        replicas: GPUs that the main parameters and moments of dense weights are divided among.
-        expert_replicas: the same for experts.
-        trained: share of the parameters that is trained: 1, or that of the adapters.
-        prefix: before the keys of components, empty for the actor.
+        on_gpu: parameters on one GPU.
+        weights: parameters in 16 bits.
+        gradients: the buffer for gradients in fp32.
+        optimizer: main parameters and both moments, without those of a host optimizer.
     """
 
-    shape: Shape
-    role: Role
-    stage: Stage
-    replicas: int
-    expert_replicas: int
-    trained: float
-    prefix: str = ""
+    def __init__(self, shape: Shape, settings: Settings, role: Role, stage: Stage, *, critic: bool) -> None:
+        self.shape, self.settings, self.role, self.stage, self.critic = shape, settings, role, stage, critic
+        megatron, gpus = role.megatron, settings.gpus
+        self.stage_index, self.has_head = stage.index, stage.last
+        # Context ranks share the states too.
+        self._replicas = max(1, gpus // (megatron.tensor * megatron.pipeline))
+        self._expert_replicas = max(1, gpus // (megatron.pipeline * megatron.expert * megatron.expert_tensor))
+        self._trained = (
+            adapter_count(shape, role.lora_rank, role.targets) / shape.parameters if role.lora_rank else 1.0
+        )
+        self.on_gpu = stage.dense + stage.experts
+        adapters = self._trained if role.lora_rank else 0
+        self.weights = (self._states(kinds.WEIGHTS[critic], self.on_gpu * (1 + adapters), 2),)
+        self.gradients = (self._states(kinds.GRADIENTS[critic], self.on_gpu * self._trained, 4),)
+        self.optimizer = self._optimizer()
+        kept = () if megatron.param_offload else self.weights + self.gradients
+        self.idle = kept + self._kept_optimizer
+
+    def inference(self, tokens: float) -> Allocations:
+        """Return the states and the layer at work."""
+        return self._evaluating() + self._forward(tokens)
+
+    def update(self, tokens: float, micro_batches: int) -> tuple[Allocations, Allocations, Allocations]:
+        """Return loss, backward pass and optimizer step."""
+        states = self.weights + self.gradients + self.optimizer
+        saved = states + self._saved_activations(tokens)
+        return saved, saved + self._working(tokens), states
+
+    def resident_reference(self) -> Allocations:
+        """Return the reference policy unless it is offloaded."""
+        return () if self.settings.reference_offload else self._reference()
+
+    def reference_pass(self, tokens: float, resident: Allocations) -> Allocations:
+        """Return the idle states, a loaded reference policy, and the layer at work."""
+        return self.idle + (() if resident else self._reference()) + self._forward(tokens)
+
+    def weight_sync(self) -> Allocations:
+        """Return the states and the largest tensor."""
+        # Adapters alone are sent without the frozen weights.
+        adapters = self.role.lora_rank and not self.settings.rollout.merge_lora
+        largest = (("vocabulary × hidden", float(self.shape.vocabulary * self.shape.hidden)),)
+        states = self.idle if adapters else self._evaluating()
+        return (*states, allocate(kinds.LARGEST_TENSOR, "exact", largest, 2))
+
+    def offloaded(self) -> Allocations:
+        """Return the states that Megatron offloads, and those of a host optimizer."""
+        megatron = self.role.megatron
+        states: Allocations = self.weights if megatron.param_offload else ()
+        states += self.optimizer if megatron.optimizer_offload else ()
+        if megatron.cpu_optimizer:
+            size = megatron.moment_bytes * megatron.cpu_optimizer
+            count = (("parameters of the rank", self._optimized),)
+            states += (allocate(kinds.HOST_OPTIMIZER[self.critic], "exact", count, size),)
+        return states
+
+    def offloaded_reference(self) -> Allocations:
+        """Return the reference policy if it is offloaded."""
+        return self._reference() if self.settings.reference_offload else ()
+
+    def _reference(self) -> Allocations:
+        return (self._states(kinds.REFERENCE, self.on_gpu, 2),)
 
     @property
-    def critic(self) -> bool:
-        """True for a critic."""
-        return bool(self.prefix)
+    def _kept_optimizer(self) -> Allocations:
+        return () if self.role.megatron.optimizer_offload else self.optimizer
+
+    def _evaluating(self) -> Allocations:
+        """Return the states during a pass without gradients."""
+        gradients = () if self.role.megatron.param_offload else self.gradients
+        return self.weights + gradients + self._kept_optimizer
 
     @property
-    def on_gpu(self) -> float:
-        """Parameters on one GPU."""
-        return self.stage.dense + self.stage.experts
-
-    @property
-    def optimized(self) -> float:
+    def _optimized(self) -> float:
         """Parameters whose main copy and moments this GPU has."""
         if not self.role.megatron.distributed_optimizer:
-            return self.on_gpu * self.trained
-        dense = self.stage.dense / self.replicas
-        return (dense + self.stage.experts / self.expert_replicas) * self.trained
+            return self.on_gpu * self._trained
+        dense = self.stage.dense / self._replicas
+        return (dense + self.stage.experts / self._expert_replicas) * self._trained
 
-    @lazy
-    def idle(self) -> Allocations:
-        """What stays on the GPU while the role does nothing, gradients included."""
-        megatron = self.role.megatron
-        kept = () if megatron.param_offload else self.weights + self.buffer
-        return kept + (() if megatron.optimizer_offload else self.optimizer)
-
-    def evaluating(self) -> Allocations:
-        """The states during a pass without gradients."""
-        megatron = self.role.megatron
-        gradients = () if megatron.param_offload else self.buffer
-        return self.weights + gradients + (() if megatron.optimizer_offload else self.optimizer)
-
-    def updating(self) -> Allocations:
-        """The states during an update: the gradient buffer is there from the start."""
-        return self.weights + self.buffer + self.optimizer
-
-    @lazy
-    def weights(self) -> Allocations:
-        """Parameters in 16 bits."""
-        count = self.on_gpu * (1 + (self.trained if self.role.lora_rank else 0))
-        return (self._states(kinds.WEIGHTS, count, 2),)
-
-    @lazy
-    def buffer(self) -> Allocations:
-        """Gradients in fp32, for which there is room all the time."""
-        return (self._states(kinds.GRADIENTS, self.on_gpu * self.trained, 4),)
-
-    @lazy
-    def optimizer(self) -> Allocations:
-        """Main parameters and both moments; what a host optimizer keeps there is left out."""
+    def _optimizer(self) -> Allocations:
         megatron = self.role.megatron
         size = megatron.moment_bytes * (1 - megatron.cpu_optimizer)
         if not size:
             return ()
+        dense_kind = kinds.OPTIMIZER_STATES[self.critic]
         if not megatron.distributed_optimizer:
-            return (self._states(kinds.OPTIMIZER_STATES, self.on_gpu * self.trained, size),)
-        found = []
-        for kind, count, replicas in (
-            (kinds.OPTIMIZER_STATES, self.stage.dense, self.replicas),
-            (
-                kinds.EXPERT_OPTIMIZER_STATES,
-                self.stage.experts,
-                self.expert_replicas,
-            ),
-        ):
-            if count:
-                found.append(
-                    allocate(
-                        kind[self.critic],
-                        "exact",
-                        (("parameters on the GPU", count * self.trained),),
-                        size,
-                        "bytes",
-                        replicas,
-                        "replicas",
-                    )
-                )
-        return tuple(found)
-
-    def step_buffer(self) -> Allocations:
-        """Its optimizers are fused."""
-        return ()
-
-    @property
-    def gradients(self) -> Allocations:
-        """Their buffer is counted among the states already."""
-        return ()
-
-    def accumulated_gradients(self, *, whole: bool) -> Allocations:
-        """Gradients that earlier micro-batches leave behind: in the buffer."""
-        return ()
-
-    @property
-    def root(self) -> Allocations:
-        """Nothing is gathered."""
-        return ()
-
-    @property
-    def layer(self) -> Allocations:
-        """Nothing is gathered."""
-        return ()
-
-    @property
-    def whole_layers(self) -> Allocations:
-        """Nothing is gathered."""
-        return ()
-
-    @property
-    def stage_index(self) -> int:
-        """Which stage it is."""
-        return self.stage.index
-
-    @property
-    def has_head(self) -> bool:
-        """Whether the vocabulary-wide outputs come out on this stage."""
-        return self.stage.last
-
-    def head_gradient(self) -> Allocations:
-        """It goes into the gradient buffer."""
-        return ()
-
-    def kept(self, tokens: float) -> Allocations:
-        """What forward passes keep for the backward passes of the stage."""
-        shape, stage, megatron = self.shape, self.stage, self.role.megatron
-        flying = ("micro-batches in flight", float(stage.in_flight))
-        if megatron.recompute:
-            groups = -(-stage.layers // megatron.recompute_layers)
-            variables = (
-                ("tokens", tokens),
-                ("hidden size", float(shape.hidden)),
-                ("layers", float(groups)),
-                flying,
-            )
-            size, kind = 2, kinds.LAYER_INPUTS
-        else:
-            variables = (
-                ("tokens", tokens),
-                ("bytes a layer keeps", shape.saved),
-                ("layers", float(stage.layers)),
-                flying,
-            )
-            size, kind = 1, kinds.ACTIVATIONS
-        return (
+            return (self._states(dense_kind, self.on_gpu * self._trained, size),)
+        shared = (
+            (dense_kind, self.stage.dense, self._replicas),
+            (kinds.EXPERT_OPTIMIZER_STATES[self.critic], self.stage.experts, self._expert_replicas),
+        )
+        return tuple(
             allocate(
-                kind[self.critic],
-                "assumed",
-                variables,
+                kind,
+                "exact",
+                (("parameters on the GPU", count * self._trained),),
                 size,
-                "bytes" if size > 1 else "",
-                self._sharing,
-                "TP",
-            ),
+                "bytes",
+                replicas,
+                "replicas",
+            )
+            for kind, count, replicas in shared
+            if count
         )
 
-    def remaining_activations(self, tokens: float, kept: Allocations) -> Allocations:
-        """What is left of it while the last layer is at work."""
-        return kept
+    def _saved_activations(self, tokens: float) -> Allocations:
+        """Return what forward passes save for the backward passes of the stage."""
+        shape, stage, megatron = self.shape, self.stage, self.role.megatron
+        in_flight = ("micro-batches in flight", float(stage.in_flight))
+        if megatron.recompute:
+            groups = -(-stage.layers // megatron.recompute_layers)
+            width, layers = ("hidden size", float(shape.hidden)), ("layers", float(groups))
+            kind, size, unit = kinds.LAYER_INPUTS, 2, "bytes"
+        else:
+            width, layers = ("bytes a layer keeps", shape.saved), ("layers", float(stage.layers))
+            kind, size, unit = kinds.ACTIVATIONS, 1, ""
+        variables = (("tokens", tokens), width, layers, in_flight)
+        return (allocate(kind[self.critic], "assumed", variables, size, unit, self._sequence_shards, "TP"),)
 
-    def working(self, tokens: float) -> Allocations:
-        """What the layer at work in the backward pass has alive."""
-        width = self.shape.working if self.role.megatron.recompute else self.shape.working - self.shape.saved
-        if self.role.megatron.recompute:
-            width *= min(self.role.megatron.recompute_layers, self.stage.layers)
-        return self._layer(tokens, width)
+    def _working(self, tokens: float) -> Allocations:
+        """Return the activations of the layer at work in the backward pass."""
+        megatron = self.role.megatron
+        if not megatron.recompute:
+            return self._at_work(tokens, self.shape.working - self.shape.saved)
+        return self._at_work(tokens, self.shape.working * min(megatron.recompute_layers, self.stage.layers))
 
-    def forward(self, tokens: float) -> Allocations:
-        """What the layer at work has alive without gradients."""
-        return self._layer(tokens, self.shape.forward)
+    def _forward(self, tokens: float) -> Allocations:
+        """Return the activations of the layer at work in a pass without gradients."""
+        return self._at_work(tokens, self.shape.forward)
 
-    def _layer(self, tokens: float, width: float) -> Allocations:
+    def _at_work(self, tokens: float, width: float) -> Allocations:
         variables = (("tokens", tokens), ("bytes of a layer", width))
-        return (allocate(kinds.WORKING_SET[self.critic], "assumed", variables, 1, "", self._sharing, "TP"),)
+        kind = kinds.WORKING_SET[self.critic]
+        return (allocate(kind, "assumed", variables, 1, "", self._sequence_shards, "TP"),)
 
     @property
-    def _sharing(self) -> int:
+    def _sequence_shards(self) -> int:
         return self.role.megatron.tensor if self.role.megatron.sequence_parallel else 1
 
-    def _states(self, kind: tuple[Kind, Kind], count: float, size: float) -> Allocation:
-        symbol = "parameters on the GPU"
-        return allocate(kind[self.critic], "exact", ((symbol, count),), size)
+    def _states(self, kind: Kind, count: float, size: float) -> Allocation:
+        return allocate(kind, "exact", (("parameters on the GPU", count),), size)
 
 
 def megatron_roles(
-    shape: Shape, role: Role, gpus: int, batches: int, prefix: str = ""
+    shape: Shape, settings: Settings, role: Role, micro_batches: int, *, critic: bool = False
 ) -> tuple[MegatronRole, ...]:
-    """The role on each stage that can be the fullest.
+    """Return the role on each stage that can be the fullest.
 
     Args:
         shape: of the model.
+        settings: of the run.
         role: its settings.
-        gpus: how many.
-        batches: micro-batches per optimizer step: no stage has more of them in flight.
-        prefix: before the keys of components; a critic has one, and a head that gives one number.
+        micro_batches: per optimizer step: no stage has more of them in flight.
+        critic: True for a critic, whose head gives one number.
     """
-    megatron = role.megatron
-    if megatron.expert > 1:
+    if role.megatron.expert > 1:
         shape = _uneven(shape)
-    replicas = max(1, gpus // (megatron.tensor * megatron.pipeline))  # context ranks share the states too
-    expert_replicas = max(1, gpus // (megatron.pipeline * megatron.expert * megatron.expert_tensor))
-    trained = adapter_count(shape, role.lora_rank, role.targets) / shape.parameters if role.lora_rank else 1.0
     return tuple(
-        MegatronRole(shape, role, stage, replicas, expert_replicas, trained, prefix)
-        for stage in stages(shape, megatron, batches, critic=bool(prefix))
+        MegatronRole(shape, settings, role, stage, critic=critic)
+        for stage in stages(shape, role.megatron, micro_batches, critic=critic)
     )
 
 

@@ -1,4 +1,4 @@
-"""How many parameters a model has, exactly, from the facts of its config.json.
+"""Exact parameter counts: of a model, of a critic, and of LoRA adapters.
 
 Formulas: the shapes of the weight matrices in Hugging Face transformers. Counts are elements, not bytes.
 """
@@ -7,12 +7,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from .matrices import LayerKind, layer_kinds, layer_matrices
+from .matrices import (
+    LayerKind,
+    has_learned_positions,
+    layer_kinds,
+    layer_matrices,
+    model_matrices,
+    vision_matrices,
+)
 
 if TYPE_CHECKING:
-    from ..catalog.models.architecture import Architecture
+    from ..catalog.models.architecture import Architecture, Vision
+    from .matrices import Matrix
+
+#: The modules that get adapters: names as PEFT matches them, or every linear map.
+Targets = tuple[str, ...] | Literal["all-linear"]
+#: Outside the layers; ``all-linear`` leaves them out.
+_ENDS = ("embed_tokens", "lm_head")
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,7 @@ class Counts:
 
 
 def count_parameters(architecture: Architecture) -> Counts:
-    """All parameters of a model, without layers for multi-token prediction.
+    """Count all parameters of a model, without layers for multi-token prediction.
 
     A vision tower counts with its recorded size.
 
@@ -123,7 +136,7 @@ def _count_layer(architecture: Architecture, kind: LayerKind) -> LayerCount:
 
 
 def _attention_vectors(architecture: Architecture, kind: LayerKind) -> int:
-    """What attention has besides matrices: biases, norms, and the short convolution."""
+    """Count what attention has besides matrices: biases, norms, and the short convolution."""
     linear, mla = architecture.linear_attention, architecture.mla
     if kind.linear_attention and linear:
         key, value = (
@@ -140,7 +153,7 @@ def _attention_vectors(architecture: Architecture, kind: LayerKind) -> int:
 
 
 def critic_parameters(architecture: Architecture) -> int:
-    """Parameters of a critic: the same model with a head that gives one number instead of a vocabulary.
+    """Count the parameters of a critic, whose head gives one number instead of a vocabulary.
 
     The head's own bias, a single parameter, is left out.
 
@@ -154,7 +167,7 @@ def critic_parameters(architecture: Architecture) -> int:
 
 
 def mtp_parameters(architecture: Architecture) -> int:
-    """Parameters of one layer for multi-token prediction: a last layer, a projection and three norms.
+    """Count one layer for multi-token prediction: a last layer, a projection and three norms.
 
     verl loads it for training only where ``model.mtp.enable`` is set.
 
@@ -168,3 +181,81 @@ def mtp_parameters(architecture: Architecture) -> int:
         architecture, LayerKind(linear_attention=False, experts=architecture.moe is not None)
     )
     return layer.total + 2 * hidden * hidden + 3 * hidden
+
+
+def vision_parameters(vision: Vision) -> int:
+    """Count the parameters of a vision tower from its shape; ``vision.parameters`` is not used.
+
+    >>> from sphinx_verl_resources.cli.data import load_paths
+    >>> model = load_paths([]).architectures.get("Qwen/Qwen2.5-VL-7B-Instruct")
+    >>> vision_parameters(model.vision)
+    676550144
+    """
+    width, depth, mlp = vision.hidden_size, vision.depth, vision.intermediate_size
+    merged = width * vision.spatial_merge_size**2
+    matrices = sum(matrix.size * matrix.copies for matrix in vision_matrices(vision))
+    patch = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2 * width
+    merger_biases = merged + vision.out_hidden_size
+    if not has_learned_positions(vision):
+        # Biases of query, key, value, output and the gated MLP, and two norms without bias.
+        vectors = depth * (4 * width + 2 * mlp + width + 2 * width) + merger_biases + width
+        return patch + matrices + vectors
+    deepstack = vision.deepstack_layers or 0
+    positions = (vision.num_position_embeddings or 0) * width
+    # Norms have biases here; that of a deepstack merger works on merged patches.
+    vectors = depth * (4 * width + mlp + width + 4 * width)
+    vectors += merger_biases * (1 + deepstack) + 2 * width + 2 * merged * deepstack
+    return patch + width + positions + matrices + vectors
+
+
+def lora_parameters(architecture: Architecture, rank: int, targets: Targets = "all-linear") -> int:
+    """Count the parameters of all adapters of a rank.
+
+    An adapter of rank r on a matrix from ``in`` to ``out`` has r × (in + out) parameters. As in PEFT,
+    ``all-linear`` takes the linear maps of the vision tower too, and not the output head. Routers, which are
+    linear modules in some versions only, are left out. Experts count, although PEFT does not reach those that
+    are bare tensors (transformers 5 and a few models before it).
+
+    >>> from sphinx_verl_resources.cli.data import load_paths
+    >>> qwen = load_paths([]).architectures.get("Qwen/Qwen2.5-7B")
+    >>> lora_parameters(qwen, 32)
+    80740352
+    >>> lora_parameters(qwen, 16, ("q_proj", "v_proj"))
+    5046272
+    """
+    size = sum(
+        (matrix.inputs + matrix.outputs) * number
+        for matrix, number in model_matrices(architecture)
+        if _is_target(matrix, targets)
+    )
+    ends = 0 if targets == "all-linear" else len(set(targets).intersection(_ENDS))
+    return rank * (size + ends * (architecture.hidden_size + architecture.vocab_size))
+
+
+def target_names(architecture: Architecture) -> tuple[str, ...]:
+    """Return the module names that adapters can be put on, each once.
+
+    >>> from sphinx_verl_resources.cli.data import load_paths
+    >>> target_names(load_paths([]).architectures.get("microsoft/phi-4"))
+    ('qkv_proj', 'o_proj', 'gate_up_proj', 'down_proj', 'embed_tokens', 'lm_head')
+    """
+    names = [matrix.name for matrix, _ in model_matrices(architecture)]
+    return tuple(dict.fromkeys([*names, *_ENDS]))
+
+
+def unknown_targets(architecture: Architecture, targets: Targets) -> tuple[str, ...]:
+    """Return the targets that match no module of the model; ``lora_parameters`` ignores them.
+
+    >>> from sphinx_verl_resources.cli.data import load_paths
+    >>> qwen = load_paths([]).architectures.get("Qwen/Qwen2.5-7B")
+    >>> unknown_targets(qwen, ("q_proj", "query"))
+    ('query',)
+    """
+    known = target_names(architecture)
+    return () if targets == "all-linear" else tuple(name for name in targets if name not in known)
+
+
+def _is_target(matrix: Matrix, targets: Targets) -> bool:
+    if targets == "all-linear":
+        return matrix.part != "router" and matrix.name != "shared_expert_gate"
+    return matrix.name in targets

@@ -8,8 +8,7 @@ from ..units import GIB
 from .versions import version_text
 
 if TYPE_CHECKING:
-    from .estimate import Estimate
-    from .training import TrainingEstimate
+    from .peaks import Peaks
 
 #: The keys of a result, in order.
 FIELDS = (
@@ -35,10 +34,10 @@ FIELDS = (
 )
 
 
-def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any]:
-    """An estimate under the names of ``FIELDS``.
+def result_of(name: str, estimate: Peaks) -> dict[str, Any]:
+    """Return an estimate under the names of ``FIELDS``.
 
-    ``fits`` is None where it is not known, or tight: the capacity lies between both ends of the range.
+    ``fits`` is None where the verdict is "unknown" or "tight".
 
     >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.estimate import estimate
@@ -50,9 +49,7 @@ def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any
     """
     verdict = estimate.verdict
     low, high = estimate.torch_peak_range
-    host = getattr(estimate, "host", None)
-    suggestion = getattr(estimate, "suggestion", None)
-    settings = getattr(estimate, "settings", None)
+    suggestion = estimate.suggestion
     return {
         "id": name,
         "fits": {"fits": True, "does not fit": False}.get(verdict),
@@ -68,7 +65,7 @@ def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any
         "logged_max_allocated_gib": gib_value(estimate.torch_peak),
         "logged_low_gib": gib_value(low),
         "logged_high_gib": gib_value(high),
-        "host_ram_gib_per_node": gib_value(host.total) if host else None,
+        "host_ram_gib_per_node": gib_value(estimate.host.total) if estimate.host else None,
         "phases": [
             {
                 "name": phase.name,
@@ -84,14 +81,14 @@ def result_of(name: str, estimate: Estimate | TrainingEstimate) -> dict[str, Any
             }
             for phase in estimate.phases
         ],
-        "unsupported": list(getattr(estimate, "unsupported", ())),
-        "warnings": [problem.message for problem in getattr(estimate, "warnings", ())],
-        "verl_version": version_text(settings.version) if settings else None,
+        "unsupported": list(estimate.unsupported),
+        "warnings": [problem.message for problem in estimate.warnings],
+        "verl_version": version_text(estimate.version) if estimate.version else None,
     }
 
 
 def failed(name: str, message: str) -> dict[str, Any]:
-    """What stands for a case that cannot be estimated: every field, and why."""
+    """Return every field, empty, for a case that cannot be estimated, and the reason."""
     empty: dict[str, Any] = {
         **dict.fromkeys(FIELDS),
         "id": name,
@@ -103,5 +100,5 @@ def failed(name: str, message: str) -> dict[str, Any]:
 
 
 def gib_value(size: float) -> float:
-    """Bytes in GiB (2^30 bytes), to three decimals."""
+    """Convert bytes to GiB (2^30 bytes), with three decimals."""
     return round(size / GIB, 3)

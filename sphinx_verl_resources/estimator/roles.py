@@ -9,7 +9,7 @@ from .settings import Fsdp, Megatron, MicroBatch, Role
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from .lora import Targets
+    from .parameters import Targets
     from .reader import Reader
     from .settings import Backend
     from .versions import Version

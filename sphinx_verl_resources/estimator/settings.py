@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from .lora import Targets
+    from .parameters import Targets
     from .versions import Version
 
 Backend = Literal["fsdp", "fsdp2", "megatron"]

@@ -14,7 +14,6 @@ from .versions import behaviour
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .estimate import Estimate
     from .settings import MicroBatch, Role, Settings
     from .shape import Shape
 
@@ -27,7 +26,7 @@ class Suggestion:
         setting: as an override of verl, ``key=value``, or several that only work together.
         saves: bytes off the peak.
         peak: bytes that remain.
-        binding: the phase that sets the peak then.
+        peak_phase: the name of the phase that sets the peak then.
     """
 
     setting: str
@@ -36,26 +35,21 @@ class Suggestion:
     peak_phase: str
 
 
-def best_relief(estimate: Estimate) -> Suggestion | None:
-    """The change that lowers the peak most; None if none lowers it by a hundredth.
+def suggestions(shape: Shape, settings: Settings, peak: float) -> Iterator[Suggestion]:
+    """Yield every change of one setting that lowers the peak by more than a hundredth.
 
     >>> from sphinx_verl_resources.cli.data import load_registries
     >>> from sphinx_verl_resources.estimator.estimate import estimate
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
     >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_registries([]))
-    >>> best_relief(found).saves > 0
+    >>> found.suggestion in found.suggestions
     True
     """
-    return max(reliefs(estimate), key=lambda suggestion: suggestion.saves, default=None)
-
-
-def reliefs(estimate: Estimate) -> Iterator[Suggestion]:
-    """Every single change that lowers the peak noticeably, computed anew with it."""
-    for setting, changed in _changes(estimate.shape, estimate.settings):
-        peak_phase = max(phases_of(estimate.shape, changed), key=lambda phase: phase.total)
-        saves = estimate.peak - peak_phase.total
-        if saves > 0.01 * estimate.peak:
+    for setting, changed in _changes(shape, settings):
+        peak_phase = max(phases_of(shape, changed), key=lambda phase: phase.total)
+        saves = peak - peak_phase.total
+        if saves > 0.01 * peak:
             yield Suggestion(setting, saves, peak_phase.total, peak_phase.name)
 
 

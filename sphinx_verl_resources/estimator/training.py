@@ -18,17 +18,17 @@ from .constants import (
     LORA_INPUTS,
     LOSS_HIDDEN,
 )
-from .lora import lora_parameters
-from .peaks import Peaks
-from .phases import Phase
-from .ranges import TRAINING, range_of
+from .parameters import lora_parameters
+from .peaks import TRAINING, Peaks, range_of
+from .phases import phase_of
 from .registries import capacity_of
 from .request import error_at
 
 if TYPE_CHECKING:
     from .allocations import Allocation, Allocations
-    from .lora import Targets
-    from .ranges import Range
+    from .parameters import Targets
+    from .peaks import Range
+    from .phases import Phase
     from .registries import Registries
     from .shape import Shape
 
@@ -78,16 +78,6 @@ class TrainingEstimate(Peaks):
     range: Range
     capacity: float | None
 
-    @property
-    def torch_peak(self) -> float:
-        """PyTorch's ``max_memory_allocated``."""
-        return max(phase.counted for phase in self.phases)
-
-    @property
-    def torch_peak_range(self) -> tuple[float, float]:
-        """Both ends of its range, in bytes."""
-        return self.range.low * self.torch_peak, self.range.high * self.torch_peak
-
 
 def estimate_training(training: Training, registries: Registries) -> TrainingEstimate:
     """The memory of a fine-tuning run.
@@ -115,26 +105,26 @@ def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
     lora, shard = bool(training.lora_rank), training.shard
     trained = shape.parameters
     trained_bytes = training.parameter_bytes
-    resident: Allocations = (sharded(kinds.WEIGHTS[0], shape.parameters, training.parameter_bytes, shard),)
+    resident: Allocations = (sharded(kinds.WEIGHTS.actor, shape.parameters, training.parameter_bytes, shard),)
     if lora:
         trained = lora_parameters(shape.architecture, training.lora_rank, training.targets)
         trained_bytes = 4 if training.autocast else training.parameter_bytes
         resident += (sharded(kinds.ADAPTERS, trained, trained_bytes, shard, "adapters"),)
     symbol = "adapters" if lora else "parameters"
     moments = 2.0 if "8bit" in training.optimizer else 2.0 * trained_bytes
-    resident += (sharded(kinds.OPTIMIZER_STATES[0], trained, moments, shard, symbol),)
-    gradients = sharded(kinds.GRADIENTS[0], trained, trained_bytes, shard, symbol)
+    resident += (sharded(kinds.OPTIMIZER_STATES.actor, trained, moments, shard, symbol),)
+    gradients = sharded(kinds.GRADIENTS.actor, trained, trained_bytes, shard, symbol)
     root: Allocations = ()
     layer: Allocations = ()
     if shard > 1:
         outside_layers = (("parameters outside layers", float(shape.root)),)
-        root = (allocate(kinds.GATHERED_ROOT[0], "measured", outside_layers, 2),)
+        root = (allocate(kinds.GATHERED_ROOT.actor, "measured", outside_layers, 2),)
         one = (("parameters of a layer", float(shape.unit)),)
-        layer = (allocate(kinds.GATHERED_LAYER[0], "measured", one, 2),)
+        layer = (allocate(kinds.GATHERED_LAYER.actor, "measured", one, 2),)
     head: Allocations = ()
     if not lora:
         count = (("parameters of the head", float(shape.head)),)
-        head = (allocate(kinds.HEAD_GRADIENT[0], "measured", count, 2),)
+        head = (allocate(kinds.HEAD_GRADIENT.actor, "measured", count, 2),)
     kept, remaining_activations, working = _activations(shape, training)
     start_or_end = max(remaining_activations, gradients, key=lambda component: component.size)
     moments_of = [
@@ -143,7 +133,7 @@ def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
         ("optimizer-step", (*resident, gradients, *_step(training, trained, trained_bytes, symbol))),
     ]
     runtime_overhead = _beside(training)
-    return tuple(Phase(name, trainer, (), runtime_overhead) for name, trainer in moments_of)
+    return tuple(phase_of(name, trainer, "asleep", (), runtime_overhead) for name, trainer in moments_of)
 
 
 def _activations(shape: Shape, training: Training) -> tuple[Allocation, Allocation, Allocation]:
@@ -159,14 +149,14 @@ def _activations(shape: Shape, training: Training) -> tuple[Allocation, Allocati
         working, saved = working - 8 * shape.hidden, saved - 8 * shape.hidden
     if "compile" in training.kernels:
         saved *= COMPILED.value
-    at_work = per_token(kinds.WORKING_SET[0], "exact", tokens, max(working, saved), "bytes of a layer")
+    at_work = per_token(kinds.WORKING_SET.actor, "exact", tokens, max(working, saved), "bytes of a layer")
     if training.recompute:
         variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), ("layers", layers))
-        kept = allocate(kinds.LAYER_INPUTS[0], "exact", variables, 2)
+        kept = allocate(kinds.LAYER_INPUTS.actor, "exact", variables, 2)
         return kept, kept, at_work
     kept, remaining_activations = (
         allocate(
-            kinds.ACTIVATIONS[0],
+            kinds.ACTIVATIONS.actor,
             "exact",
             (("tokens", tokens), ("bytes a layer keeps", saved), ("layers", count)),
             unit="",
@@ -204,7 +194,7 @@ def _loss(shape: Shape, training: Training) -> Allocations:
 def _step(training: Training, trained: float, size: float, symbol: str) -> Allocations:
     if "foreach" not in training.optimizer:
         return ()
-    return (sharded(kinds.STEP_BUFFER[0], trained, size, training.shard, symbol),)
+    return (sharded(kinds.STEP_BUFFER.actor, trained, size, training.shard, symbol),)
 
 
 def _beside(training: Training) -> Allocations:

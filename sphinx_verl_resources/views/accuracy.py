@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..estimator.backtest import GROUPS
-from ..estimator.ranges import LOGGED
+from ..estimator.peaks import LOGGED
 from ..i18n import N_, _
 from ..units import gib_number, percent, plain, share
 from .runs import NOTES_CLASS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..breakdown import Category
 from ..estimator.backtest import EASYR1, GROUPS
-from ..estimator.ranges import LOGGED, OTHER, TRAINING
+from ..estimator.peaks import LOGGED, OTHER, TRAINING
 from ..i18n import _, plural
 from ..units import GIB, plain, share
 from .drawing import BAR, FONT, LINE, PAINTS, WIDTH, Drawing, flowing, path, text

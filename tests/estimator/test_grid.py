@@ -8,7 +8,6 @@ import pytest
 
 from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.cards import on_card
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.grid import CHOSEN, VERDICTS, Axes, cell_settings, compute_grid
 from sphinx_verl_resources.estimator.layouts import fitted
@@ -88,7 +87,7 @@ def test_equal_cards_share_their_cells(cells):
 def test_what_the_engine_holds_follows_the_card_in_every_phase(config, facts):
     asked = Request("Qwen/Qwen2.5-7B", {"algorithm.adv_estimator": "grpo", **config}, 8, "H100")
     capacity = capacity_of(facts.gpus.get("B200"))
-    moved = on_card(estimate(asked, facts), capacity)
+    moved = estimate(asked, facts).on_gpu(capacity)
     alone = estimate(Request(asked.model, asked.config, 8, "B200"), facts)
     assert moved.capacity == capacity
     assert [(phase.name, phase.total) for phase in moved.phases] == [

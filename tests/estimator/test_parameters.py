@@ -11,22 +11,17 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.models.architecture import LinearAttention, Moe
 from sphinx_verl_resources.cli.data import load_paths
-from sphinx_verl_resources.estimator.kv_cache import (
-    full_attention_layers,
-    kv_cache_bytes_per_token,
-    state_bytes_per_sequence,
-)
-from sphinx_verl_resources.estimator.lora import (
-    adapters,
-    linear_widths,
-    lora_inputs,
+from sphinx_verl_resources.estimator.engine import kv_cache_bytes_per_token
+from sphinx_verl_resources.estimator.matrices import layer_kinds, layer_matrices
+from sphinx_verl_resources.estimator.parameters import (
+    count_parameters,
+    critic_parameters,
     lora_parameters,
+    mtp_parameters,
     target_names,
     unknown_targets,
+    vision_parameters,
 )
-from sphinx_verl_resources.estimator.matrices import layer_kinds, layer_matrices
-from sphinx_verl_resources.estimator.parameters import count_parameters, critic_parameters, mtp_parameters
-from sphinx_verl_resources.estimator.vision import vision_parameters
 
 ARCHITECTURES = load_paths([]).architectures
 ENTRIES = pytest.mark.parametrize("entry", list(ARCHITECTURES), ids=lambda entry: entry.name)
@@ -104,7 +99,8 @@ def test_kinds_are_those_met_layer_by_layer(layers, interval, dense, sparse):
         met[kind] = met.get(kind, 0) + 1
     entry = model("Qwen/Qwen2.5-7B", **changes)
     assert list(layer_kinds(entry)) == list(met.items())
-    assert full_attention_layers(entry) == sum(number for kind, number in met.items() if not kind[0])
+    full = sum(number for kind, number in met.items() if not kind[0])
+    assert kv_cache_bytes_per_token(entry) == 2 * full * entry.num_key_value_heads * entry.head_dim * 2
 
 
 def test_a_model_of_any_size_is_counted_at_once():
@@ -142,15 +138,14 @@ def test_all_linear_is_every_name_but_ends_and_routers(entry):
         for name in target_names(entry)
         if name not in {"lm_head", "embed_tokens", "gate", "shared_expert_gate"}
     )
-    assert adapters(entry, 8, names) == adapters(entry, 8)
-    assert (adapters(entry, 8).vision > 0) == (entry.vision is not None)
-    assert (adapters(entry, 8).experts > 0) == (entry.moe is not None)
-    assert lora_inputs(entry, names) == lora_inputs(entry)
+    assert lora_parameters(entry, 8, names) == lora_parameters(entry, 8)
+    without = entry.model_copy(update={"vision": None})
+    assert (lora_parameters(entry, 8) > lora_parameters(without, 8)) == (entry.vision is not None)
 
 
 def test_a_name_counts_in_the_tower_as_well():
-    found = adapters(model("Qwen/Qwen2.5-VL-7B-Instruct"), 1, ("gate_proj",))
-    assert (found.layers, found.vision) == (28 * (3584 + 18944), 32 * (1280 + 3420))
+    found = lora_parameters(model("Qwen/Qwen2.5-VL-7B-Instruct"), 1, ("gate_proj",))
+    assert found == 28 * (3584 + 18944) + 32 * (1280 + 3420)
 
 
 @pytest.mark.parametrize(
@@ -170,15 +165,6 @@ def test_unknown_targets_are_told_and_passed_over(name, targets, unknown):
         assert lora_parameters(model(name), 8, targets) == lora_parameters(model(name), 8, known)
 
 
-def test_widths_take_experts_that_a_token_passes_through():
-    inputs, outputs = linear_widths(model("Qwen/Qwen3-30B-A3B"))
-    assert inputs == 3 * 2048 + 4096 + 8 * (2 * 2048 + 768)
-    assert outputs == 4096 + 2 * 512 + 2048 + 8 * (2 * 768 + 2048)
-    assert linear_widths(model("Qwen/Qwen2.5-7B"), ()) == (0, 0)
-    # The dense layers of DeepSeek-V3 are narrower than nine experts together.
-    assert lora_inputs(model("deepseek-ai/DeepSeek-V3"), ("down_proj",)) == max(18432, 9 * 2048)
-
-
 @pytest.mark.parametrize(
     ("name", "gpus", "expected"),
     [
@@ -196,14 +182,6 @@ def test_kv_cache(name, gpus, expected):
     assert kv_cache_bytes_per_token(model(name), gpus, element_bytes=1) == expected / 2
 
 
-def test_fixed_state_of_linear_attention():
-    state, convolution = 64 * 128 * 128 * 4, (2 * 16 * 128 + 64 * 128) * 3 * 2
-    hybrid = model("Qwen/Qwen3.5-122B-A10B")
-    assert state_bytes_per_sequence(hybrid) == 36 * (state + convolution)
-    assert state_bytes_per_sequence(hybrid, 4) == 36 * (state + convolution) // 4
-    assert state_bytes_per_sequence(model("Qwen/Qwen2.5-7B")) == 0
-
-
 @ENTRIES
 def test_matrices_are_most_of_a_layer(entry):
     for (kind, _), (layer, _) in zip(layer_kinds(entry), count_parameters(entry).layers, strict=True):
@@ -211,7 +189,7 @@ def test_matrices_are_most_of_a_layer(entry):
         assert 0.999 < matrices / layer.total < 1
 
 
-@pytest.mark.parametrize("module", ["kv_cache", "lora", "parameters", "vision", "hf_config"])
+@pytest.mark.parametrize("module", ["engine", "parameters", "hf_config"])
 def test_examples(module):
     found = doctest.testmod(import_module(f"sphinx_verl_resources.estimator.{module}"))
     assert found.attempted

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import Location, NoAnswerError
 from sphinx_verl_resources.estimator.allocations import size_of
-from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.host import host_memory
+from sphinx_verl_resources.estimator.estimate import estimate, host_memory
 from sphinx_verl_resources.estimator.phases import phases_of, roles_of
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.result import result_of
-from sphinx_verl_resources.estimator.suggestion import reliefs
 from sphinx_verl_resources.estimator.versions import RELEASES
 from sphinx_verl_resources.settings.overrides import read_overrides
 
@@ -167,9 +165,7 @@ def test_more_gpus_never_raise_a_training_state(request):
 def states_of(found):
     """Most bytes of the states of the actor and of the critic on any stage, in the optimizer step."""
     for stages in roles_of(found.shape, found.settings):
-        yield max(
-            (size_of(role.updating() + role.gradients + role.step_buffer()) for role in stages), default=0
-        )
+        yield max((size_of(role.update(tokens=1.0, micro_batches=1)[2]) for role in stages), default=0)
 
 
 def without_carried(found):
@@ -261,14 +257,14 @@ def test_what_saves_memory_never_costs_any(key, request):
 def test_relief_keeps_its_promise(request):
     """Every change, written into the settings, gives a peak that is not above the promised one."""
     found = asked(request)
-    for suggestion in reliefs(found):
+    for suggestion in found.suggestions:
         assert 0 < suggestion.saves <= found.peak
         assert suggestion.peak == pytest.approx(found.peak - suggestion.saves)
         changed = read_overrides(suggestion.setting.split(), Location("relief")).values
         after = asked(replace(request, config={**request.config, **changed}))
         assert after.peak <= suggestion.peak * (1 + 1e-9), suggestion.setting
     best = found.suggestion
-    assert best is None or best.saves == max(suggestion.saves for suggestion in reliefs(found))
+    assert best is None or best.saves == max(suggestion.saves for suggestion in found.suggestions)
 
 
 anything = (

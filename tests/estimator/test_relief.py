@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.estimator.suggestion import reliefs
-
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8}
 
@@ -66,15 +64,15 @@ def test_what_relieves_a_phase(ask, settings, others, phase, setting):
 
 def test_nothing_is_offered_that_saves_next_to_nothing(ask):
     found = ask(FULL)
-    assert all(suggestion.saves > 0.01 * found.peak for suggestion in reliefs(found))
-    assert found.suggestion in list(reliefs(found))
+    assert all(suggestion.saves > 0.01 * found.peak for suggestion in found.suggestions)
+    assert found.suggestion in list(found.suggestions)
 
 
 def test_an_engine_is_not_starved(ask):
     """Less memory for an engine that has just room for its weights and a sequence is no relief."""
     tight = {**FULL, "rollout.gpu_memory_utilization": 0.25, "rollout.tensor_model_parallel_size": 1}
     tight |= {"fsdp.param_offload": True, "fsdp.optimizer_offload": True}
-    offered = [suggestion.setting for suggestion in reliefs(ask(tight))]
+    offered = [suggestion.setting for suggestion in ask(tight).suggestions]
     assert not [setting for setting in offered if "gpu_memory_utilization" in setting]
 
 
@@ -86,26 +84,26 @@ def test_what_is_on_already_is_not_offered(ask):
         "fsdp.optimizer_offload": True,
         "rollout.enforce_eager": True,
     }
-    offered = {suggestion.setting.partition("=")[0] for suggestion in reliefs(ask(settings))}
+    offered = {suggestion.setting.partition("=")[0] for suggestion in ask(settings).suggestions}
     assert not {f"{M}.use_fused_kernels", f"{A}.fsdp_config.param_offload", f"{R}.enforce_eager"} & offered
 
 
 def test_halves_are_never_less_than_a_sequence(ask):
     one = {**FULL, "actor.ppo_max_token_len_per_gpu": 1500, "model.use_fused_kernels": True}
-    assert not [suggestion for suggestion in reliefs(ask(one)) if "max_token_len" in suggestion.setting]
+    assert not [suggestion for suggestion in ask(one).suggestions if "max_token_len" in suggestion.setting]
     fixed = ask({"actor.ppo_micro_batch_size_per_gpu": 1})
-    assert not [suggestion for suggestion in reliefs(fixed) if "micro_batch" in suggestion.setting]
+    assert not [suggestion for suggestion in fixed.suggestions if "micro_batch" in suggestion.setting]
 
 
 def test_fixed_micro_batches_are_halved(ask):
     settings = {"actor.ppo_micro_batch_size_per_gpu": 32, "rollout.log_prob_micro_batch_size_per_gpu": 2}
     settings |= {"rollout.gpu_memory_utilization": 0.3}
-    offered = [suggestion.setting for suggestion in reliefs(ask(settings))]
+    offered = [suggestion.setting for suggestion in ask(settings).suggestions]
     assert f"{A}.ppo_micro_batch_size_per_gpu=16" in offered
 
 
 def test_the_critic_can_be_what_to_change(ask):
     settings = {**FULL, "algorithm.adv_estimator": "gae", "actor.ppo_max_token_len_per_gpu": 1024}
     settings |= {"critic.ppo_infer_max_token_len_per_gpu": 200_000, "data.max_response_length": 8192}
-    offered = {suggestion.setting for suggestion in reliefs(ask(settings))}
+    offered = {suggestion.setting for suggestion in ask(settings).suggestions}
     assert "critic.ppo_infer_max_token_len_per_gpu=100000" in offered
