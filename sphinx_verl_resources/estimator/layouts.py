@@ -45,7 +45,7 @@ _LAYOUTS = sorted(product((1, 2, 4, 8, 16), (1, 2, 4, 8)), key=lambda sizes: (si
 _MOST_TOKENS = 2**18
 #: The longest prompt and response.
 LIMITS = ("data.max_prompt_length", "data.max_response_length")
-_BUDGETS = (
+BUDGETS = (
     f"{ACTOR}.ppo_max_token_len_per_gpu",
     "critic.ppo_max_token_len_per_gpu",
     "critic.ppo_infer_max_token_len_per_gpu",
@@ -86,7 +86,7 @@ def fitted(request: Request, registries: Registries) -> Request:
         config[key] = tensor
     limits = [value(key) for key in LIMITS]
     if value(f"{ACTOR}.use_dynamic_bsz") is True and all(type(item) is int for item in limits):
-        for budget in _BUDGETS:
+        for budget in BUDGETS:
             config.setdefault(budget, sum(limits))
     return replace(request, config=config)
 
@@ -152,7 +152,7 @@ def _with_budgets(asked: Request, registries: Registries) -> Iterator[Request]:
     """
     request = fitted(asked, registries)
     yield request
-    if any(asked.config.get(budget) is not None for budget in _BUDGETS):
+    if any(asked.config.get(budget) is not None for budget in BUDGETS):
         return
     try:
         settings = estimate(request, registries).settings
@@ -163,7 +163,7 @@ def _with_budgets(asked: Request, registries: Registries) -> Iterator[Request]:
     tokens = micro.tokens
     while micro.dynamic and tokens < everything and tokens < _MOST_TOKENS:
         tokens *= 2
-        yield replace(request, config={**request.config, **dict.fromkeys(_BUDGETS, tokens)})
+        yield replace(request, config={**request.config, **dict.fromkeys(BUDGETS, tokens)})
 
 
 def layout_of(found: Estimate) -> str:
