@@ -1,4 +1,4 @@
-"""Estimates of recorded cases, and what is wrong with them."""
+"""Recorded cases and runs as requests to the estimator."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _EARLY: Version = (0, 2, 0)
 
 
 def estimate_case(case: Case, registries: Registries) -> Estimate | TrainingEstimate:
-    """The estimate of one case.
+    """Estimate one case.
 
     Raises:
-        NoAnswerError: what it says leaves no estimate.
+        NoAnswerError: its settings leave no estimate.
     """
     if case.config is not None:
         return estimate(request_of(case), registries)
@@ -39,7 +39,7 @@ def estimate_case(case: Case, registries: Registries) -> Estimate | TrainingEsti
 
 
 def request_of(case: Case) -> Request:
-    """A case as a request. What a source does not state is taken as of the time of the observation."""
+    """Return a case as a request; an unstated version of verl is that of the time of the observation."""
     observed = case.observed_tokens
     config = {key.lstrip("+"): value for key, value in (case.config or {}).items()}
     if case.gpus.nodes:
@@ -71,10 +71,10 @@ def _version(case: Case) -> Version:
 
 
 def request_of_run(run: Run, registries: Registries) -> Request:
-    """A run of the catalog as a request, with the verl of its time.
+    """Return a run of the catalog as a request, with the verl of its time.
 
-    A tested run has all of its settings. Of another the source quotes some: what depends on the number of
-    GPUs is then filled in as a plan would.
+    A tested run has all of its settings. Of another run the source quotes some; those that depend on the
+    number of GPUs are then filled in as a plan does.
     """
     config = dict(run.settings)
     if has_own_rollout_gpus(run):
@@ -110,7 +110,7 @@ def stated_request(run: Run, registries: Registries) -> Request:
 
 
 def _version_of_run(run: Run) -> Version:
-    """The release that a run names, or that of the day of a tested one, or that of verl's documents."""
+    """Return the release that a run names, that of a tested run's day, or that of verl's documents."""
     stated = version_of(run.versions.verl) if run.versions else None
     if stated:
         return stated
@@ -118,15 +118,15 @@ def _version_of_run(run: Run) -> Version:
 
 
 def has_own_rollout_gpus(run: Run) -> bool:
-    """Whether rollout and training are on GPUs of their own, as the name of the task says."""
+    """Tell from the name of the task whether rollout and training use separate GPUs."""
     return any(word in run.task.lower() for word in ("async", "one-step-off", "one step off"))
 
 
 def training_of(case: Case, record: TrainingRecord) -> Training:
-    """The fine-tuning run of a case.
+    """Return the fine-tuning run of a case.
 
     Raises:
-        NoAnswerError: a number is missing that nothing stands in for.
+        NoAnswerError: a required number is missing.
     """
     problems = [
         error_at(f"training.{name}", f"training needs {name}", "give a number", Code.missing_key)

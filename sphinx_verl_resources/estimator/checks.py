@@ -1,4 +1,4 @@
-"""What is wrong with settings beyond single values: what does not go with the model, or with each other."""
+"""Checks of settings against the model and against each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
-    """What does not go together."""
+    """Yield the problems of a model with its settings."""
     actor, critic = settings.actor, settings.critic
     yield from _heads(shape, settings)
     for name, role in ((ACTOR, actor), ("critic", critic)):
@@ -37,7 +37,7 @@ def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
 
 
 def _heads(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
-    """Sizes that attention heads are divided by."""
+    """Check sizes that divide the attention heads."""
     ulysses = "fsdp_config.ulysses_sequence_parallel_size"
     sizes = {
         f"{ROLLOUT}.tensor_model_parallel_size": settings.rollout.tensor,
@@ -55,7 +55,7 @@ def _heads(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
 
 
 def _stages(shape: Shape, megatron: Megatron, prefix: str) -> Iterator[Diagnostic]:
-    """Pipeline stages without layers, or more layers on them than there are."""
+    """Check that every pipeline stage gets layers, and that there are enough."""
     first, last = megatron.first_layers or 0, megatron.last_layers or 0
     between = megatron.pipeline - bool(first) - bool(last)
     left = shape.layers - first - last
@@ -72,7 +72,7 @@ def _experts(shape: Shape, megatron: Megatron, prefix: str) -> Iterator[Diagnost
 
 
 def _targets(shape: Shape, actor: Role) -> Iterator[Diagnostic]:
-    """Targets of adapters that the model does not have."""
+    """Check that the model has the targets of the adapters."""
     for name in unknown_targets(shape.architecture, actor.targets):
         message = f"no module of the model is called {name[:80]!r}; it gets no adapter"
         known = ", ".join(target_names(shape.architecture))
@@ -94,14 +94,14 @@ def _micro_batch(settings: Settings, actor: Role) -> Iterator[Diagnostic]:
 
 
 def _cache(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
-    """An engine that has no room for a single sequence does not start, however much memory is free."""
+    """Check that the KV cache holds one sequence; otherwise the engine does not start."""
     rollout = settings.rollout
     if rollout.engine != "vllm" or not settings.capacity_known:
         return
     room, needed = cache_tokens(shape, settings), float(rollout.model_length or settings.lengths.limit)
-    does = behaviour(settings.version)
-    if not rollout.model_length and not does.engine_in_process and "length" not in settings.unstated:
-        needed = float(shape.architecture.max_position_embeddings)  # what the engine takes if nothing is set
+    traits = behaviour(settings.version)
+    if not rollout.model_length and not traits.engine_in_process and "length" not in settings.unstated:
+        needed = float(shape.architecture.max_position_embeddings)  # the engine's default
     if room < needed:
         budget = settings.capacity * rollout.utilization / GIB
         message = (

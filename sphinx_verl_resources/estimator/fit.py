@@ -1,4 +1,4 @@
-"""Which size class runs on how many GPUs: measured where somebody ran it, else computed."""
+"""Size classes by numbers of GPUs: measured where a tested run is recorded, else computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .planner import TASKS, task_settings
 from .request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
@@ -28,12 +28,12 @@ class FitCell:
     """One size class on one number of GPUs.
 
     Attributes:
-        kind: measured: a tested run. computed: it fits at the upper end of the range. tight: between both
-            ends.
-        gpus: how many.
-        run: the id of the run that was tested.
-        peak, high: computed bytes per GPU and the upper end of their range; None where nothing is computed.
-        layout: the training backend that was computed with.
+        kind: ``measured`` for a tested run; ``computed`` if the high end of the range fits; ``tight`` if only
+            the low end does.
+        gpus: their number.
+        run: the id of the tested run.
+        peak, high: computed bytes per GPU and the high end of their range; None where nothing is computed.
+        layout: the training backend of the computed figures.
     """
 
     kind: FitKind
@@ -55,13 +55,13 @@ def fit_table(
     counts: tuple[int, ...],
     config: Mapping[str, Any],
 ) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
-    """Size classes and their cells, one for each number of GPUs.
+    """Return size classes and their cells, one for each number of GPUs.
 
-    A size class is computed with the model that stands for it, see ``size_models``, and the settings of the
-    task, every memory optimisation on: with FSDP, and where that does not fit with Megatron.
+    A size class is computed with its model, see ``size_models``, and the settings of the task with every
+    memory optimisation on: with FSDP, and where that does not fit with Megatron.
 
     Raises:
-        NoAnswerError: the card, the task or a size class is not known.
+        NoAnswerError: the GPU, the task or a size class is not known.
     """
     if registries.gpus.get(gpu) is None:
         raise NoAnswerError.because(
@@ -87,9 +87,9 @@ def fit_table(
 
 
 def size_models(catalog: Catalog, analysis: Analysis) -> dict[str, str]:
-    """The model that stands for each size class, in ascending order; some have none.
+    """Return the model that represents each size class, in ascending order; some have none.
 
-    It is that of the analysis, or else the one that most tested runs of the size class load.
+    It is the model of the analysis, or else the one that most tested runs of the size class load.
     """
     models: dict[str, str] = {}
     for size in SIZES:
@@ -104,21 +104,18 @@ def size_models(catalog: Catalog, analysis: Analysis) -> dict[str, str]:
 
 
 def _tested(catalog: Catalog, registries: Registries, size: str, gpu: str, task: str) -> dict[int, Run]:
-    """Tested runs of a size class on the same card, by number of GPUs."""
-    card = registries.gpus.get(gpu)
+    """Return the newest tested run of a size class on the same GPU for each number of GPUs."""
+    wanted = registries.gpus.get(gpu)
+    oldest_first = sorted(catalog.runs.values(), key=lambda run: (str(run.added or ""), run.id))
     return {
         run.gpus.count: run
-        for run in _newest_last(catalog.runs.values())
+        for run in oldest_first
         if run.size == size
         and run.kind == "tested"
         and run.gpus.type
-        and registries.gpus.get(run.gpus.type) is card
+        and registries.gpus.get(run.gpus.type) is wanted
         and run.task.casefold() == task.casefold()
     }
-
-
-def _newest_last(runs: Iterable[Run]) -> list[Run]:
-    return sorted(runs, key=lambda run: (str(run.added or ""), run.id))
 
 
 def _cell(registries: Registries, asked: Request, count: int, tested: Mapping[int, Run]) -> FitCell:
@@ -127,13 +124,5 @@ def _cell(registries: Registries, asked: Request, count: int, tested: Mapping[in
     if found is None:
         return FitCell("measured", count, run.id) if run else FitCell("unknown", count)
     best = found[1]
-    kind: FitKind = "measured" if run else _KINDS[best.verdict]
+    kind: FitKind = "measured" if run else "computed" if best.verdict == "fits" else best.verdict
     return FitCell(kind, count, run.id if run else None, best.peak, best.high, layout_of(best))
-
-
-_KINDS: dict[str, FitKind] = {
-    "fits": "computed",
-    "tight": "tight",
-    "does not fit": "does not fit",
-    "unknown": "unknown",
-}

@@ -1,4 +1,4 @@
-"""How a run is laid out over its GPUs: what follows from their number, and Megatron as the other way."""
+"""Layouts of a run over its GPUs: the settings that follow from their number, with FSDP or Megatron."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Share of the rollout engine's budget that its weights may take, so that there is room for the KV cache.
 _WEIGHTS_SHARE = 0.7
 
-#: What saves memory with Megatron, and the strategy itself.
+#: Megatron as the strategy, with its memory optimisations.
 MEGATRON_SAVING: Mapping[str, Any] = {
     f"{ACTOR}.strategy": "megatron",
     **{
@@ -53,10 +53,10 @@ BUDGETS = (
 
 
 def fitted(request: Request, registries: Registries) -> Request:
-    """The request with what depends on the number of GPUs: nodes, and where it is not set the engine's TP.
+    """Return the request with settings that follow from the number of GPUs, where they are not set.
 
-    TP is the smallest power of two that leaves the engine room for a KV cache; token budgets, where a dynamic
-    batch size has none, are the smallest that hold one sequence.
+    These are the number of nodes, the engine's TP, and with a dynamic batch size the token budgets. TP is the
+    smallest power of two that leaves the engine room for a KV cache; a token budget holds one sequence.
     """
     gpus = request.gpus or 8
     config = dict(request.config)
@@ -64,15 +64,15 @@ def fitted(request: Request, registries: Registries) -> Request:
         each = next(size for size in range(min(gpus, 8), 0, -1) if not gpus % size)
         config |= {"trainer.nnodes": gpus // each, "trainer.n_gpus_per_node": each}
     defaults = registries.defaults(request.version)
-    for key in LIMITS:  # they decide most answers, and so are never left unsaid
+    for key in LIMITS:  # they decide most answers, so the plan always names them
         config.setdefault(key, defaults.get(key))
 
     def value(key: str) -> Any:
         return config.get(key, defaults.get(key))
 
     key = f"{ROLLOUT}.tensor_model_parallel_size"
-    shape, card = registries.shape(request.model), registries.gpus.get(request.gpu or "")
-    memory = capacity_of(card) if card else USUAL_CAPACITY
+    shape, gpu = registries.shape(request.model), registries.gpus.get(request.gpu or "")
+    memory = capacity_of(gpu) if gpu else USUAL_CAPACITY
     utilization = value(f"{ROLLOUT}.gpu_memory_utilization")
     if key not in config and shape and isinstance(utilization, int | float):
         room = memory * utilization * _WEIGHTS_SHARE
@@ -92,10 +92,10 @@ def fitted(request: Request, registries: Registries) -> Request:
 
 
 def with_megatron(request: Request, registries: Registries) -> Iterator[Request]:
-    """The same run with Megatron, its memory optimisations on, by growing model-parallel sizes.
+    """Yield the same run with Megatron, its memory optimisations on, by growing model-parallel sizes.
 
-    Sizes that do not divide the GPUs or the heads are left out, and those with more stages than layers;
-    experts are spread as far as the model-parallel size leaves room.
+    Sizes that do not divide the GPUs or the heads are left out, and those with more stages than layers.
+    Experts are spread as far as the model-parallel size leaves room.
     """
     shape, gpus = registries.shape(request.model), request.gpus or 8
     if shape is None:
@@ -121,10 +121,10 @@ def with_megatron(request: Request, registries: Registries) -> Iterator[Request]
 
 
 def best_layout(asked: Request, registries: Registries) -> tuple[Request, Estimate] | None:
-    """The first layout that fits at the upper end of the range, or else the one that takes least.
+    """Return the first layout that fits at the high end of the range, or else the one that takes least.
 
     FSDP is tried first, with growing token budgets where none is set, then Megatron by growing parallel
-    sizes. A training backend that the request names is the only one, and so are parallel sizes. None where
+    sizes. A training backend or parallel sizes that the request names are not changed. Return None where
     nothing can be estimated.
     """
     named = asked.backend or asked.config.get(f"{ACTOR}.strategy") or asked.config.get("model_engine")
@@ -146,7 +146,7 @@ def best_layout(asked: Request, registries: Registries) -> tuple[Request, Estima
 
 
 def _with_budgets(asked: Request, registries: Registries) -> Iterator[Request]:
-    """The request with the smallest token budget, and with twice as many up to a whole mini-batch.
+    """Yield the request with the smallest token budget, then with doubled ones up to a whole mini-batch.
 
     With one micro-batch per mini-batch, verl v0.9 keeps no undivided gradients.
     """
@@ -167,7 +167,7 @@ def _with_budgets(asked: Request, registries: Registries) -> Iterator[Request]:
 
 
 def layout_of(found: Estimate) -> str:
-    """The training backend in a few words: ``FSDP``, or Megatron with its sizes."""
+    """Return the training backend in a few words: ``FSDP``, or Megatron with its sizes."""
     actor = found.settings.actor
     if actor.backend != "megatron":
         return "FSDP2" if actor.backend == "fsdp2" else "FSDP"

@@ -1,4 +1,4 @@
-"""The smallest number of GPUs that a run fits on, and the largest micro-batch that fits on given ones."""
+"""The smallest number of GPUs that a run fits on, and the largest micro-batch that they hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Numbers of GPUs that are tried: powers of two within a node, then whole nodes.
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-#: What the rows tagged MIN have on, as far as it has an effect.
+#: The memory optimisations of runs tagged MIN, as far as they have an effect.
 SAVING: Mapping[str, Any] = {
     f"{MODEL}.enable_gradient_checkpointing": True,
     f"{MODEL}.use_remove_padding": True,
@@ -29,7 +29,7 @@ SAVING: Mapping[str, Any] = {
     "critic.fsdp.param_offload": True,
     "critic.fsdp.optimizer_offload": True,
 }
-#: What a task sets.
+#: Settings of each task.
 TASKS: Mapping[str, Mapping[str, Any]] = {
     "GRPO": {"algorithm.adv_estimator": "grpo", f"{ACTOR}.use_kl_loss": True},
     "GRPO-LoRA": {
@@ -47,7 +47,7 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run a model on.
+    """The GPUs to run a model on.
 
     Attributes:
         gpus: the smallest number that fits; None if none of those tried does.
@@ -68,7 +68,7 @@ class Plan:
 
 
 def task_settings(task: str) -> Mapping[str, Any] | None:
-    """The settings of a task with every memory optimisation on; None for a task that is not known.
+    """Return the settings of a task with every memory optimisation on; None for an unknown task.
 
     >>> task_settings("grpo-lora")["actor_rollout_ref.model.lora_rank"]
     32
@@ -79,10 +79,10 @@ def task_settings(task: str) -> Mapping[str, Any] | None:
 
 
 def plan(request: Request, registries: Registries) -> Plan:
-    """The smallest number of GPUs, or on a given number the largest micro-batch, at the range's upper end.
+    """Find the smallest number of GPUs that fits at the high end of the range, and its largest micro-batch.
 
     Args:
-        request: with a card; ``gpus`` None asks for the number.
+        request: with a GPU; ``gpus`` None asks for the number.
         registries: the registries.
 
     Raises:
@@ -94,7 +94,7 @@ def plan(request: Request, registries: Registries) -> Plan:
     >>> plan(asked, load_registries([])).gpus
     1
     """
-    if not request.gpus:  # what the settings say of them does not hold for the numbers that are tried
+    if not request.gpus:  # the numbers that are tried replace those of the settings
         counted = ("trainer.nnodes", "trainer.n_gpus_per_node")
         free = {key: value for key, value in request.config.items() if key not in counted}
         request = replace(request, config=free)
@@ -102,7 +102,7 @@ def plan(request: Request, registries: Registries) -> Plan:
     layouts = (best_layout(replace(request, gpus=count), registries) for count in counts)
     tried = [layout for layout in layouts if layout is not None]
     if not tried:
-        # Nothing could be estimated; say why on the number asked for, or on one node.
+        # Nothing could be estimated; give the reason for the number asked for, or for one node.
         estimate(fitted(replace(request, gpus=request.gpus or 8), registries), registries)
         raise NoAnswerError
     fits = [pair for pair in tried if pair[1].verdict == "fits"]
@@ -116,7 +116,7 @@ def plan(request: Request, registries: Registries) -> Plan:
 
 
 def largest_micro_batch(request: Request, registries: Registries) -> tuple[int | None, str]:
-    """The largest micro-batch that fits at the upper end of the range, and its unit; found by halving.
+    """Find the largest micro-batch that fits at the high end of the range, and its unit.
 
     Raises:
         NoAnswerError: the request leaves no estimate.

@@ -1,4 +1,4 @@
-"""The question that an estimate answers, and the problems that are found in it."""
+"""The question that an estimate answers, and how its problems are reported."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Request:
 
     Attributes:
         model: Hugging Face name of the checkpoint.
-        config: verl's dotted keys; what is not set has verl's default.
-        gpus: how many; None takes ``trainer.nnodes × trainer.n_gpus_per_node``.
+        config: verl's dotted keys; unset keys have verl's defaults.
+        gpus: their number; None takes ``trainer.nnodes × trainer.n_gpus_per_node``.
         gpu: its name.
         memory_gb: the nominal memory of a GPU, where its name is not known.
         version: of verl.
@@ -37,7 +37,7 @@ class Request:
         engine: the rollout engine where it is known from elsewhere.
         task: the algorithm, where ``algorithm.adv_estimator`` is not set.
         framework: verl or the fork of it that ran.
-        partial: the settings are what a source quotes, and may leave out some that were set.
+        partial: the source quotes only some of the settings.
     """
 
     model: str

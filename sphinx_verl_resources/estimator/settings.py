@@ -1,4 +1,4 @@
-"""What decides memory, resolved: verl's settings with its defaults filled in, as numbers and choices."""
+"""Resolved settings: everything that decides memory, as numbers and choices, with defaults filled in."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Backend = Literal["fsdp", "fsdp2", "megatron"]
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """How a pass cuts its sequences.
+    """The micro-batches of a pass.
 
     Attributes:
-        sequences: per micro-batch and data-parallel rank; None where nothing sets it.
-        dynamic: by tokens instead.
+        sequences: per micro-batch and data-parallel rank; None where it is not set.
+        dynamic: the size is a number of tokens instead.
         tokens: the budget of one GPU if dynamic.
     """
 
@@ -145,9 +145,9 @@ class Lengths:
     """Tokens of a sequence, prompt and response.
 
     Attributes:
-        mean: what a typical one has.
-        longest: what the longest one has.
-        limit: the configured limit of prompt and response, which padding fills up to.
+        mean: of a typical sequence.
+        longest: of the longest sequence.
+        limit: the configured limit of prompt and response; padding fills up to it.
         known: mean and longest are observed.
     """
 
@@ -159,16 +159,15 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that the formulas read.
+    """All settings that the formulas read.
 
     Attributes:
-        capacity: bytes that the GPU offers to programs; of an 80 GB card if it is not known.
-        capacity_known: whether it is.
+        capacity: bytes that the GPU offers to programs; those of an 80 GB GPU if it is not known.
+        capacity_known: the GPU or its memory is named.
         sequences: of one step.
-        unstated: what a source that quotes only some settings leaves open: ``padding``, ``length``,
-            ``recompute``, ``offload``.
+        unstated: settings that a source leaves open: ``padding``, ``length``, ``recompute``, ``offload``.
         reference: there is a reference policy that is not the actor itself.
-        reference_fsdp: its FSDP keys, whatever the actor is trained with.
+        reference_fsdp: its FSDP keys, with any backend of the actor.
         reference_bytes: per parameter of the reference policy in host memory.
         old_log_prob: the actor's log-probs are computed before the update.
         computes_entropy: the update computes the entropy of the logits.

@@ -1,4 +1,4 @@
-"""What changed between releases of verl, as far as memory goes.
+"""Changes between releases of verl that affect memory.
 
 Source of every switch: verl's own history, read at 1dda039b9 (2026-08-22).
 """
@@ -12,7 +12,7 @@ from functools import lru_cache
 #: A release of verl, for example (0, 7, 1).
 Version = tuple[int, int, int]
 
-#: The first day of each release; what is older counts as the first.
+#: The first day of each release; older days count as the first release.
 RELEASES: tuple[tuple[str, Version], ...] = (
     ("2025-04-01", (0, 3, 0)),
     ("2025-06-01", (0, 4, 0)),  # v0.4.0 came on 2025-06-06; its page rows ran on a commit a few days older
@@ -23,20 +23,20 @@ RELEASES: tuple[tuple[str, Version], ...] = (
     ("2026-06-01", (0, 8, 0)),
     ("2026-08-14", (0, 9, 0)),
 )
-#: The newest one known.
+#: The newest release that is known.
 CURRENT: Version = RELEASES[-1][1]
-#: What was read of verl was on its way to this one.
+#: The release that verl's code, as it was read, led to.
 LAST: Version = (0, 10, 0)
-#: Taken for an observation that does not say: with one exception, all public ones are from 2025.
+#: Assumed for observations without a version: with one exception, all public ones are from 2025.
 OBSERVED: Version = (0, 4, 0)
 
-#: Taken for what verl's own documents of August 2026 report without a date: the release that was in use.
+#: Assumed for undated reports in verl's documents of August 2026: the release that was in use.
 DOCUMENTED: Version = (0, 8, 0)
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What a version of verl does.
+    """Traits of a version of verl.
 
     Attributes:
         entropy_always: the update computes the entropy of the logits whether or not it is used.
@@ -75,7 +75,7 @@ class Behaviour:
 
 @lru_cache(maxsize=64)
 def behaviour(version: Version) -> Behaviour:
-    """What a version does.
+    """Return the traits of a version.
 
     >>> behaviour((0, 7, 0)).engine_in_process, behaviour((0, 7, 1)).engine_in_process
     (True, False)
@@ -101,9 +101,9 @@ def behaviour(version: Version) -> Behaviour:
 
 
 def version_of(text: str | None) -> Version | None:
-    """The release that a text names, or whose time a date in it falls into; None if it names neither.
+    """Return the release that a text names by number or date; None if it names neither.
 
-    A number counts if it stands first or after the word verl; that of another package does not.
+    A number counts only at the beginning or after the word verl, because other packages have versions too.
 
     >>> version_of("v0.7.1"), version_of("commit 9f4161e (2025-08-12)"), version_of("vllm 0.8.3")
     ((0, 7, 1), (0, 5, 0), None)
@@ -119,7 +119,7 @@ def version_of(text: str | None) -> Version | None:
 
 
 def version_on(day: str) -> Version:
-    """The release in force on a day, written as 2025-06-12.
+    """Return the newest release on a day, written as 2025-06-12.
 
     >>> version_on("2025-06-12")
     (0, 4, 0)
@@ -129,7 +129,7 @@ def version_on(day: str) -> Version:
 
 
 def version_text(version: Version) -> str:
-    """As verl writes it: ``v0.7.1``.
+    """Write a version as verl does: ``v0.7.1``.
 
     >>> version_text((0, 7, 1))
     'v0.7.1'
