@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,9 @@ from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from conftest import Build
 
 SETTINGS = {
     "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4,
@@ -46,17 +49,63 @@ def estimated(data):
     return of_run_a
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def written() -> Callable[..., str]:
-    """A function: a directive from its name, and lines with its options and text."""
+    """A function: a directive from its name with its argument, and lines with its options and text."""
 
     def in_language(lines: tuple[str, ...], suffix: str = "rst") -> str:
-        name, *rest = lines
+        first, *rest = lines
+        name, _, argument = first.partition(" ")
         if suffix == "md":
-            return "\n".join((f"```{{{name}}}", *rest, "```"))
-        return "\n".join((f".. {name}::", *(f"   {line}" if line else "" for line in rest)))
+            return "\n".join((f"```{{{name}}} {argument}".rstrip(), *rest, "```"))
+        return "\n".join(
+            (f".. {name}:: {argument}".rstrip(), *(f"   {line}" if line else "" for line in rest))
+        )
 
     return in_language
+
+
+@dataclass
+class Together:
+    """Many pages, built once.
+
+    Attributes:
+        build: the one build.
+        problems: what it said, by page and then by line below the title, without the place.
+    """
+
+    build: Build
+    problems: dict[str, dict[int, str]]
+
+
+@pytest.fixture(scope="module")
+def build_together(new_project) -> Callable[..., Together]:
+    """A function that builds many pages at once: their texts by name, ``case-1.rst`` for example."""
+
+    def build(pages: Mapping[str, str], data: Mapping[str, str] | None = None) -> Together:
+        project = new_project("docs").page("Text.")
+        if any(name.endswith(".md") for name in pages):
+            project.conf["extensions"] = ["myst_parser"]
+        if data:
+            project.conf["verl_resources_data"] = ["../data"]
+        for name, text in (data or {}).items():
+            path = project.path.parent / "data" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        for name, text in pages.items():
+            project.page(text, name)
+        found = project.build()
+        problems: dict[str, dict[int, str]] = {name: {} for name in pages}
+        for line in found.warnings:
+            place, _, text = line.replace(f"{project.path}/", "").partition(": ")
+            name, number = place.split(":")
+            head = (project.path / name).read_text("utf-8").index(pages[name])
+            below = (project.path / name).read_text("utf-8")[:head].count("\n")
+            number_below = int(number) - below
+            problems[name][number_below] = "\n".join(filter(None, [problems[name].get(number_below), text]))
+        return Together(found, problems)
+
+    return build
 
 
 @pytest.fixture

@@ -16,85 +16,44 @@ def located(build) -> list[str]:
     return [warning.removeprefix(prefix) for warning in build.warnings]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            ".. verl-runs:: 7X",
-            "verl-runs: there is no size class '7X'; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, "
-            "405B, 671B [verl.unknown_size]",
-        ),
-        (
-            ".. verl-runs:: 7B 7b",
-            "verl-runs: the size class '7B' stands there twice; keep one of the two [verl.directive]",
-        ),
-        (
-            ".. verl-runs::\n   :columns: modle",
-            "verl-runs: :columns: unknown field 'modle'; did you mean 'model'? [verl.directive]",
-        ),
-        (
-            ".. verl-runs::\n   :columns: tag tag",
-            "verl-runs: :columns: the field 'tag' stands there twice; keep one of the two [verl.directive]",
-        ),
-        (".. verl-runs::\n   :sort: gib", "verl-runs: :sort: unknown field 'gib'; "),
-        (
-            ".. verl-runs::\n   :tag: MAX",
-            "verl-runs: :tag: unknown value 'MAX'; allowed: MIN, RECOMMENDED [verl.directive]",
-        ),
-        (
-            ".. verl-runs::\n   :gpu: H1000",
-            "verl-runs: :gpu: unknown value 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.directive]",
-        ),
-        (
-            ".. verl-runs:: ,",
-            "verl-runs: name at least one size class, or leave the argument out [verl.unknown_size]",
-        ),
-        (
-            ".. verl-runs::\n   :columns: settings.",
-            "verl-runs: :columns: settings. needs a key of verl's configuration behind the dot [verl.directive]",
-        ),
-        (
-            ".. verl-runs::\n   :train: fdsp",
-            "verl-runs: :train: unknown value 'fdsp'; did you mean 'fsdp'? [verl.directive]",
-        ),
-        (".. verl-runs::\n   :task: ,", "verl-runs: :task: name at least one value [verl.directive]"),
-        (
-            ".. verl-runs::\n   :colums: tag",
-            "verl-runs: :colums: unknown option; did you mean 'columns'? [verl.directive]",
-        ),
-        (".. verl-runs::\n   :tag:", "verl-runs: :tag: a value is missing; write one [verl.directive]"),
-        (
-            ".. verl-runs::\n   :hide-empty: no",
-            "verl-runs: :hide-empty: takes no value, got 'no'; remove it [verl.directive]",
-        ),
-        (
-            ".. verl-runs::\n   :name: x",
-            "verl-runs: :name: goes with :caption:, where there is one table to give it to [verl.directive]",
-        ),
-        (
-            ".. verl-runs::\n   :tag: MIN\n\n   Text.",
-            "verl-runs: the directive takes options and an argument, and no text; remove the text [verl.directive]",
-        ),
-    ],
-)
-@pytest.mark.parametrize("page", ["index.rst", "other.md"])
-def test_directive(own, data, text, message, page):
-    data.run("a")
-    if page.endswith(".md"):
-        own.conf["extensions"] = ["myst_parser"]
-        own.page("Text.")
-        name, *options = text.removeprefix(".. ").split("\n")
-        directive, _, argument = name.partition("::")
-        lines = [f"```{{{directive}}}{argument}", *(option.strip() for option in options), "```"]
-        text = "\n".join(lines)
-    build = own.page(text, page).build()
-    line = 4 if page == "index.rst" else 7
-    (found,) = located(build)
-    assert found.startswith(f"{page}:{line}: ERROR: {message}"), found
-    assert (
-        message.split(" [verl")[0]
-        in build.soup(page.split(".")[0] + ".html").select_one(".verl-problem").get_text()
-    )
+#: Arguments, options and text of a directive, and how the message about it begins.
+WRONG = [
+    (('verl-runs 7X',), "there is no size class '7X'; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]"),
+    (('verl-runs 7B 7b',), "the size class '7B' stands there twice; keep one of the two [verl.directive]"),
+    (('verl-runs', ':columns: modle'), ":columns: unknown field 'modle'; did you mean 'model'? [verl.directive]"),
+    (('verl-runs', ':columns: tag tag'), ":columns: the field 'tag' stands there twice; keep one of the two [verl.directive]"),
+    (('verl-runs', ':sort: gib'), ":sort: unknown field 'gib'; "),
+    (('verl-runs', ':tag: MAX'), ":tag: unknown value 'MAX'; allowed: MIN, RECOMMENDED [verl.directive]"),
+    (('verl-runs', ':gpu: H1000'), ":gpu: unknown value 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.directive]"),
+    (('verl-runs ,',), 'name at least one size class, or leave the argument out [verl.unknown_size]'),
+    (('verl-runs', ':columns: settings.'), ":columns: settings. needs a key of verl's configuration behind the dot [verl.directive]"),
+    (('verl-runs', ':train: fdsp'), ":train: unknown value 'fdsp'; did you mean 'fsdp'? [verl.directive]"),
+    (('verl-runs', ':task: ,'), ':task: name at least one value [verl.directive]'),
+    (('verl-runs', ':colums: tag'), ":colums: unknown option; did you mean 'columns'? [verl.directive]"),
+    (('verl-runs', ':tag:'), ':tag: a value is missing; write one [verl.directive]'),
+    (('verl-runs', ':hide-empty: no'), ":hide-empty: takes no value, got 'no'; remove it [verl.directive]"),
+    (('verl-runs', ':name: x'), ':name: goes with :caption:, where there is one table to give it to [verl.directive]'),
+    (('verl-runs', ':tag: MIN', '', 'Text.'), 'the directive takes options and an argument, and no text; remove the text [verl.directive]'),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["rst", "md"])
+def wrong(request, build_together, written, make_run_text):
+    """A page for each of ``WRONG``, in either language, built once."""
+    suffix = request.param
+    pages = {f"wrong-{number}.{suffix}": written(lines, suffix) for number, (lines, _) in enumerate(WRONG)}
+    return suffix, build_together(pages, {"runs/a.yaml": make_run_text(id="a")})
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_directive(wrong, number):
+    suffix, together = wrong
+    message = WRONG[number][1]
+    found = together.problems[f"wrong-{number}.{suffix}"]
+    assert list(found) == [1]
+    assert found[1].startswith(f"ERROR: verl-runs: {message}")
+    box = together.build.soup(f"wrong-{number}.html").select_one(".verl-problem")
+    assert message.split(" [verl")[0] in box.get_text()
 
 
 def test_everything_wrong_with_a_directive_at_once(own, data):

@@ -34,24 +34,26 @@ BAD = [
 ]  # fmt: skip
 
 
-def moved(messages: dict[int, str]) -> dict[int, str]:
-    """From lines below that of the directive to lines of the page."""
-    return {6 + line: text for line, text in messages.items()}
+@pytest.fixture(scope="module", params=["rst", "md"])
+def bad(request, build_together, written):
+    """A page for each of ``BAD``, in either language, built once."""
+    suffix = request.param
+    pages = {
+        f"bad-{number}.{suffix}": f"Before.\n\n{written(('verl-memory', *options), suffix)}\n\nAfter.\n"
+        for number, (options, _) in enumerate(BAD)
+    }
+    return suffix, build_together(pages)
 
 
-@pytest.mark.parametrize("suffix", ["rst", "md"])
-@pytest.mark.parametrize(("options", "messages"), BAD)
-def test_bad_options_and_settings(project, suffix, options, messages, written, problems):
-    project.conf.update(extensions=["myst_parser"])
-    text = f"Before.\n\n{written(('verl-memory', *options), suffix)}\n\nAfter.\n"
-    build = project.page(text, f"index.{suffix}").build()
-    shift = -1 if suffix == "md" else 0  # the title takes one line less
-    expected = {line + shift: text for line, text in moved(messages).items()}
-    found = problems(build)
-    assert list(found) == list(expected), build.warnings
-    for line, message in expected.items():
-        assert found[line].startswith(f"ERROR: verl-memory: {message}"), found[line]
-    soup = build.soup()
+@pytest.mark.parametrize("number", range(len(BAD)))
+def test_bad_options_and_settings(bad, number):
+    suffix, together = bad
+    messages = BAD[number][1]
+    found = together.problems[f"bad-{number}.{suffix}"]
+    assert list(found) == [3 + line for line in messages]
+    for line, message in messages.items():
+        assert found[3 + line].startswith(f"ERROR: verl-memory: {message}"), found[3 + line]
+    soup = together.build.soup(f"bad-{number}.html")
     assert len(soup.select(".verl-problem")) == len(messages)
     assert not soup.select("table")
     assert "After." in soup.get_text()
@@ -109,45 +111,39 @@ def test_the_forms_of_the_directive_do_not_mix(project, problems):
     assert found[10].startswith("ERROR: verl-memory: settings go with :model: and :gpus:")
 
 
-@pytest.mark.parametrize(
-    ("argument", "options", "messages"),
-    [
-        ("", (), {0: "say for which GPU, as in :gpu: H100"}),
-        ("7B", (":gpu: H100",), {0: "the directive takes no argument; name the size classes under :sizes:"}),
-        ("", (":gpu: H1000",), {0: ":gpu: there is no GPU 'H1000'; did you mean 'H100'?"}),
-        ("", (":gpu: H100", ":task: GRPOO"), {0: "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"}),
-        ("", (":gpu: H100", ":sizes: 8B"), {0: "there is no size class '8B'; the nearest is 7B"}),
-        ("", (":gpu: H100", ":gpus: 8 8"), {0: ":gpus: 8 stands there twice"}),
-        ("", (":gpu: H100", ":gpus: 8 x"), {0: ":gpus: must be a whole number from 1 to 100,000, got 'x'"}),
-        ("", (":gpu: H100", ":count: 8"), {0: ":count: unknown option"}),
-        ("", (":gpu: H100", "", "trainer.nnodes: [1"), {3: "the bracket that opens here is not closed"}),
-        ("", (":gpu: H100", "", "actor_rollout_ref.rollout.n: five"), {3: "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"}),
-    ],
-)  # fmt: skip
-def test_bad_fit(project, argument, options, messages, written, problems):
-    page = written(("verl-fit", *options)).replace("verl-fit::", f"verl-fit:: {argument}", 1)
-    build = project.page(f"Before.\n\n{page}\n").build()
-    found = problems(build)
-    assert list(found) == list(moved(messages)), build.warnings
-    for line, message in moved(messages).items():
-        assert found[line].startswith(f"ERROR: verl-fit: {message}"), found[line]
-    assert not build.soup().select("table")
+#: Directives with their options, the line below the directive of the one message, and how it begins.
+OTHERS = [
+    (("verl-fit",), 0, "say for which GPU, as in :gpu: H100"),
+    (("verl-fit 7B", ":gpu: H100",), 0, "the directive takes no argument; name the size classes under :sizes:"),
+    (("verl-fit", ":gpu: H1000",), 0, ":gpu: there is no GPU 'H1000'; did you mean 'H100'?"),
+    (("verl-fit", ":gpu: H100", ":task: GRPOO"), 0, "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"),
+    (("verl-fit", ":gpu: H100", ":sizes: 8B"), 0, "there is no size class '8B'; the nearest is 7B"),
+    (("verl-fit", ":gpu: H100", ":gpus: 8 8"), 0, ":gpus: 8 stands there twice"),
+    (("verl-fit", ":gpu: H100", ":gpus: 8 x"), 0, ":gpus: must be a whole number from 1 to 100,000, got 'x'"),
+    (("verl-fit", ":gpu: H100", ":count: 8"), 0, ":count: unknown option"),
+    (("verl-fit", ":gpu: H100", "", "trainer.nnodes: [1"), 3, "the bracket that opens here is not closed"),
+    (("verl-fit", ":gpu: H100", "", "actor_rollout_ref.rollout.n: five"), 3, "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"),
+    (("verl-accuracy", ":group: logs"), 0, ":group: unknown value 'logs'; allowed: training, verl-log, easyr1, other"),
+    (("verl-accuracy", ":group: traning"), 0, ":group: unknown value 'traning'; did you mean 'training'?"),
+    (("verl-accuracy", ":show: all"), 0, ":show: unknown value 'all'; allowed: summary, plot, cases"),
+    (("verl-accuracy", ":show: summary cases", ":name: x"), 0, ":name: is about one table; choose it with :show: summary or :show: cases"),
+    (("verl-accuracy", "", "text"), 0, "the directive takes options and an argument, and no text"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((":group: logs",), ":group: unknown value 'logs'; allowed: training, verl-log, easyr1, other"),
-        ((":group: traning",), ":group: unknown value 'traning'; did you mean 'training'?"),
-        ((":show: all",), ":show: unknown value 'all'; allowed: summary, plot, cases"),
-        ((":show: summary cases", ":name: x"), ":name: is about one table; choose it with :show: summary or :show: cases"),
-        (("", "text"), "the directive takes options and an argument, and no text"),
-    ],
-)  # fmt: skip
-def test_bad_accuracy(project, options, message, written, problems):
-    found = problems(project.page(written(("verl-accuracy", *options))).build())
-    assert list(found) == [4]
-    assert found[4].startswith(f"ERROR: verl-accuracy: {message}")
+@pytest.fixture(scope="module")
+def others(build_together, written):
+    """A page for each of ``OTHERS``, built once."""
+    return build_together({f"other-{number}.rst": written(case[0]) for number, case in enumerate(OTHERS)})
+
+
+@pytest.mark.parametrize("number", range(len(OTHERS)))
+def test_other_directives(others, number):
+    (first, *_), line, message = OTHERS[number]
+    found = others.problems[f"other-{number}.rst"]
+    assert list(found) == [1 + line]
+    assert found[1 + line].startswith(f"ERROR: {first.split()[0]}: {message}")
+    assert not others.build.soup(f"other-{number}.html").select("table")
 
 
 @pytest.mark.parametrize(

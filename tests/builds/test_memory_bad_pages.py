@@ -156,7 +156,7 @@ ZEROS = "parameter_bytes: 0, gradient_bytes: 0, optimizer_moments: 0, activation
         "assumptions: {",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("builder", ["html", "latex"])
+@pytest.mark.parametrize("builder", ["html", pytest.param("latex", marks=pytest.mark.slow)])
 def test_whatever_is_recorded_the_pages_are_built(own, data, text, builder):
     data.write("analysis.yaml", text)
     build = own.page(EVERYTHING).build(builder)
