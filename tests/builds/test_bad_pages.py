@@ -105,6 +105,7 @@ def test_a_directive_that_was_wrong_is_tried_again_when_the_data_change(own, dat
     assert build.warnings == []
 
 
+@pytest.mark.slow
 def test_strict_builds_fail_as_long_as_the_data_are_wrong(own, data):
     data.run("a", tag="X")
     own.page(".. verl-runs:: 3B").build()

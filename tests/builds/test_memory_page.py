@@ -86,6 +86,7 @@ def test_links_of_html_land_and_ids_are_unique(page):
         assert targets <= set(ids)
 
 
+@pytest.mark.slow
 def test_joined_pages_have_each_id_once_and_marks_that_land(page):
     soup = page.build("singlehtml").soup()
     ids = [element["id"] for element in soup.select("[id]") if element["id"].startswith("verl-remark")]
@@ -121,6 +122,7 @@ def test_what_the_prose_says():
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_parallel_builds_are_the_same(many):
     def pages(parallel):
         build = many.build(parallel=parallel, fresh=True)

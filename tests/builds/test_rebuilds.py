@@ -127,6 +127,7 @@ def test_another_builder_writes_what_the_first_has_read(pages, data):
     assert (pages.build("text").out / "seven.txt").stat().st_mtime_ns == before, "and once is enough"
 
 
+@pytest.mark.slow
 def test_files_that_change_while_a_parallel_build_runs(pages, data):
     from sphinx.testing.util import SphinxTestApp
 
@@ -192,6 +193,7 @@ def test_problems_of_data_that_no_page_shows_are_reported_too(pages, data):
     assert pages.build().warnings == []
 
 
+@pytest.mark.slow
 def test_after_a_parallel_build(pages, data):
     assert len(pages.build(parallel=4, fresh=True).read) == 7
     data.run("a7", max_batch=7)

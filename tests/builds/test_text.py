@@ -35,6 +35,7 @@ def tables(text: str) -> list[list[list[str]]]:
     ]
 
 
+@pytest.mark.slow
 def test_many_rows_all_appear_in_parts_of_a_bounded_size(text):
     found = tables(text(2000))
     names = [row[2] for rows in found for row in rows[1:]]

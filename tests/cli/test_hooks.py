@@ -90,6 +90,7 @@ def test_which_files_start_the_hook(hook, path, matches):
     assert bool(re.search(hook["files"], path)) is matches
 
 
+@pytest.mark.slow
 def test_the_hook_in_a_repository(hook, repository, root, make_good_run_text):
     config = yaml.safe_load((root / "docs/examples/pre-commit-config.yaml").read_text("utf-8"))["repos"][0]
     assert config["hooks"][0]["id"] == hook["id"]
@@ -131,6 +132,7 @@ def test_the_hook_sees_what_a_registry_does_to_other_files(hook, repository, mak
     assert "verl.unknown_gpu" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_workflow_runs(root, repository, make_good_run_text):
     workflow = yaml.safe_load((root / "docs/examples/check-data.yml").read_text("utf-8"))
     assert workflow[True], "on:, which YAML 1.1 reads as true"
@@ -166,6 +168,7 @@ def test_the_hook_repairs_where_it_is_asked_to(root, repository, hook, make_good
     assert path.read_text("utf-8") == make_good_run_text(id="a")
 
 
+@pytest.mark.slow
 def test_the_example_of_a_test(root, repository, make_good_run_text):
     example = (root / "docs/examples/test_data.py").read_text("utf-8")
     assert len(example.strip().splitlines()) == 5

@@ -347,6 +347,7 @@ def test_the_estimate_is_that_of_the_file(here, capsys):
     assert found == result_of(run.id, estimate(request_of_run(run, facts), facts))
 
 
+@pytest.mark.slow
 def test_two_at_once(here):
     command = [sys.executable, "-m", "sphinx_verl_resources", "new", "--script", "run.sh", "--gpus", "H100"]
     with_tags = [[*command, "--tag", tag] for tag in ("MIN", "RECOMMENDED") * 2]
@@ -376,6 +377,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_while_writing(data):
     path = data.path / "runs" / "a.yaml"
     path.write_text("old")

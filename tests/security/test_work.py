@@ -146,6 +146,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "before", "repeated"), SHAPES)
 def test_as_much_as_is_read_at_all(data, name, before, repeated):
     """The limit of processor time is far above what any of them takes, and far below what one that grows takes."""

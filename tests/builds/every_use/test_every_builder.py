@@ -36,6 +36,7 @@ def shown(every_use):
     return words_of("\n".join(cells))
 
 
+@pytest.mark.slow
 def test_every_builder_shows_every_cell(every_use, shown):
     for builder, pattern in OUTPUTS.items():
         build = every_use.build(builder, nitpicky=True)
