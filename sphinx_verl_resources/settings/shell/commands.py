@@ -5,23 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .syntax import (
-    Apart,
-    Assignment,
-    Calculation,
-    Case,
-    Chain,
-    Function,
-    Group,
-    If,
-    Loop,
-    Negated,
-    Part,
-    Simple,
-    TooMuchError,
-    Unknown,
-    Word,
-)
+from . import syntax
+from .syntax import Part, TooMuchError, Unknown, Word
 from .words import Scanner
 
 if TYPE_CHECKING:
@@ -61,16 +46,7 @@ def parse(source: Source) -> tuple[Body, list[Diagnostic]]:
     (['Simple', 'If'], [])
     """
     parser = _Parser(source)
-    nodes: list[Node] = []
-    try:
-        while parser.pos < len(source.text):
-            if node := parser.statement(frozenset()):
-                nodes.append(node)
-            else:
-                parser.skip_stray()
-    except TooMuchError as error:
-        parser.fail(parser.pos, str(error), "split the script, or write the settings out")
-    return tuple(nodes), parser.problems
+    return parser.script(), parser.problems
 
 
 class _Parser(Scanner):
@@ -80,27 +56,31 @@ class _Parser(Scanner):
         super().__init__(source)
         self._heredocs: list[tuple[str, bool, int]] = []
 
-    def statement(self, ends: frozenset[str]) -> Node | None:
+    def script(self) -> Body:
+        """Read all commands, and report each word or bracket that closes nothing."""
+        nodes: list[Node] = []
+        try:
+            while self.pos < len(self.text):
+                if node := self._statement():
+                    nodes.append(node)
+                elif word := self._peek():
+                    message = f"{word!r} closes nothing that is open"
+                    self.fail(self.pos, message, "delete it, or open what it should close")
+                    self.pos += len(word)
+        except TooMuchError as error:
+            self.fail(self.pos, str(error), "split the script, or write the settings out")
+        return tuple(nodes)
+
+    def _statement(self) -> Node | None:
         """Read commands that belong together; return None before a word or operator that ends something."""
-        self._skip_separators(ends)
-        at_end = self.pos >= len(self.text) or self._peek() in ends | _ENDS
+        self._skip_separators()
+        at_end = self.pos >= len(self.text) or self._peek() in _ENDS
         return None if at_end else self._chain()
 
-    def skip_stray(self) -> None:
-        """Report a word or bracket that closes nothing, and go on behind it."""
-        if word := self._peek():
-            self.fail(
-                self.pos, f"{word!r} closes nothing that is open", "delete it, or open what it should close"
-            )
-            self.pos += len(word)
-
-    def _body(self, *ends: str) -> Body:
-        """Read commands up to one of the words or operators in ``ends``, which is left to be read."""
-        nodes: list[Node] = []
+    def _body(self) -> Body:
+        """Read commands up to a word or operator that ends something, which is left to be read."""
         with self.deeper():
-            while node := self.statement(frozenset(ends)):
-                nodes.append(node)
-        return tuple(nodes)
+            return tuple(iter(self._statement, None))
 
     def _peek(self) -> str:
         """Return the next reserved word or operator, empty if there is none."""
@@ -116,7 +96,7 @@ class _Parser(Scanner):
         return word
 
     def _expect(self, word: str, opened: int, what: str) -> None:
-        self._skip_separators(frozenset({word}))
+        self._skip_separators()
         if not self._accept(word):
             self.fail(opened, f"{what!r} has no {word!r}", f"add {word!r}")
 
@@ -134,9 +114,9 @@ class _Parser(Scanner):
             self._skip_heredocs()
             self._skip_blanks()
 
-    def _skip_separators(self, ends: frozenset[str]) -> None:
+    def _skip_separators(self) -> None:
         self._skip_lines()
-        while self._peek() in {";", "&"} - ends:
+        while self._peek() in {";", "&"}:
             self.pos += 1
             self._skip_lines()
 
@@ -161,7 +141,7 @@ class _Parser(Scanner):
             self._skip_blanks()
             operator = self._accept("&&", "||")
             if not operator:
-                return Chain(first, tuple(rest)) if rest else first
+                return syntax.Chain(first, tuple(rest)) if rest else first
             self._skip_lines()
             rest.append((operator, self._pipeline()))
 
@@ -176,8 +156,8 @@ class _Parser(Scanner):
             self._skip_lines()
             commands.append(self._command())
             self._skip_blanks()
-        node = Apart(tuple((command,) for command in commands)) if len(commands) > 1 else commands[0]
-        return Negated(node) if negated else node
+        node = syntax.Apart(tuple((command,) for command in commands)) if len(commands) > 1 else commands[0]
+        return syntax.Negated(node) if negated else node
 
     def _command(self) -> Node:
         start = self.pos
@@ -187,7 +167,7 @@ class _Parser(Scanner):
             self.pos = function.end()
             self._skip_lines()
             with self.deeper():
-                return Function(function["name"], self._command())
+                return syntax.Function(function["name"], self._command())
         node: Node
         word = self._peek()
         if word not in _COMPOUND:
@@ -199,9 +179,9 @@ class _Parser(Scanner):
             node = self._case(start)
         elif word in {"{", "("}:
             closing = "}" if word == "{" else ")"
-            body = self._body(closing)
+            body = self._body()
             self._expect(closing, start, word)
-            node = Group(body) if word == "{" else Apart((body,))
+            node = syntax.Group(body) if word == "{" else syntax.Apart((body,))
         else:
             node = self._loop(word, start)
         while self._redirection():
@@ -212,19 +192,19 @@ class _Parser(Scanner):
         branches: list[tuple[Body, Body]] = []
         word = "if"
         while word in {"if", "elif"}:
-            condition = self._body("then")
+            condition = self._body()
             self._expect("then", start, "if")
-            branches.append((condition, self._body("elif", "else", "fi")))
+            branches.append((condition, self._body()))
             word = self._accept("elif", "else")
-        otherwise = self._body("fi") if word == "else" else ()
+        otherwise = self._body() if word == "else" else ()
         self._expect("fi", start, "if")
-        return If(tuple(branches), otherwise, start)
+        return syntax.If(tuple(branches), otherwise, start)
 
     def _loop(self, word: str, start: int) -> Node:
         name = ""
         condition: Body = ()
         if word in {"while", "until"}:
-            condition = self._body("do")
+            condition = self._body()
         else:
             self._skip_blanks()
             if self.text.startswith("((", self.pos):
@@ -234,9 +214,9 @@ class _Parser(Scanner):
                 while self._argument():
                     pass
         self._expect("do", start, word)
-        body = self._body("done")
+        body = self._body()
         self._expect("done", start, word)
-        return Loop(name, condition, body, start)
+        return syntax.Loop(name, condition, body, start)
 
     def _case(self, start: int) -> Node:
         self._skip_blanks()
@@ -246,33 +226,29 @@ class _Parser(Scanner):
         branches: list[tuple[tuple[Word, ...], Body]] = []
         self._skip_lines()
         while self.pos < len(self.text) and self._peek() != "esac":
-            patterns = self._patterns()
-            branches.append((patterns, self._body(";;", ";&", ";;&", "esac")))
+            self._accept("(")
+            patterns: list[Word] = []
+            while not patterns or self._accept("|"):
+                self._skip_blanks()
+                patterns.append(self.word())
+                self._skip_blanks()
+            if not self._accept(")"):
+                self.fail(self.pos, "a pattern of 'case' has no ')' behind it", "add it")
+            branches.append((tuple(patterns), self._body()))
             if not self._accept(";;", ";&", ";;&"):
                 break
             self._skip_lines()
         self._expect("esac", start, "case")
-        return Case(subject, tuple(branches), start)
-
-    def _patterns(self) -> tuple[Word, ...]:
-        self._accept("(")
-        patterns: list[Word] = []
-        while not patterns or self._accept("|"):
-            self._skip_blanks()
-            patterns.append(self.word())
-            self._skip_blanks()
-        if not self._accept(")"):
-            self.fail(self.pos, "a pattern of 'case' has no ')' behind it", "add it")
-        return tuple(patterns)
+        return syntax.Case(subject, tuple(branches), start)
 
     def _calculation(self) -> Node:
         """Read ``(( … ))``."""
         source = self.through(self.pos, self.pos + 1, ")")
-        return Calculation(self.calculation(source[2:-2]))
+        return syntax.Calculation(self.calculation(source[2:-2]))
 
     def _simple(self) -> Node:
         start = self.pos
-        assignments: list[Assignment] = []
+        assignments: list[syntax.Assignment] = []
         words: list[Word] = []
         declares = False
         while True:
@@ -284,7 +260,7 @@ class _Parser(Scanner):
                 continue
             word = self._argument()
             if word is None:
-                return Simple(tuple(assignments), tuple(words), start, declares)
+                return syntax.Simple(tuple(assignments), tuple(words), start, declares)
             words.append(word)
             declares = words[0].plain in DECLARING
             if len(words) == 1 and word.plain == "[[":
@@ -308,13 +284,13 @@ class _Parser(Scanner):
         source = self.through(bracket, bracket + 1, ")")
         return Word((Part(Unknown(source, reason), True),), start)
 
-    def _assignment(self, match: re.Match[str]) -> Assignment:
+    def _assignment(self, match: re.Match[str]) -> syntax.Assignment:
         self.pos = match.end()
         name, appends = match["name"], bool(match["appends"])
         if self.text.startswith("(", self.pos):
-            return Assignment(name, self._array(), appends)
+            return syntax.Assignment(name, self._array(), appends)
         value = self.word()
-        return Assignment(name, None if match["index"] else value, appends)
+        return syntax.Assignment(name, None if match["index"] else value, appends)
 
     def _array(self) -> tuple[Word, ...]:
         start = self.pos
@@ -322,17 +298,16 @@ class _Parser(Scanner):
         items: list[Word] = []
         while True:
             self._skip_lines()
-            if self.text.startswith(")", self.pos):
+            before = self.pos
+            if item := self._argument():
+                items.append(item)
+            elif self.text.startswith(")", before):
                 self.pos += 1
                 return tuple(items)
-            before = self.pos
-            item = self._argument()
-            if item is not None:
-                items.append(item)
-            elif self.pos >= len(self.text):
+            elif before >= len(self.text):
                 self.fail_unclosed(start, "bracket")
                 return tuple(items)
-            if self.pos == before:
+            else:
                 self.fail(before, f"{self.text[before]!r} stands in an array", "put the word in quotes")
                 self.pos += 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .arithmetic import UncountableError, calculate, read_number
 from .syntax import Arithmetic, Parameter, TooMuchError, Unknown, Word
@@ -21,7 +21,7 @@ from .variables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from .syntax import Part
     from .variables import Piece, Text, Value
@@ -38,14 +38,6 @@ _CHANGED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))"
 )
 _STEPPED = re.compile(r"(?:\+\+|--)[ \t]*([A-Za-z_][A-Za-z0-9_]*)")
-
-
-class _Run(NamedTuple):
-    """Pieces that end up in one argument; a run that ``exists`` makes an argument even if it is empty."""
-
-    pieces: Sequence[Piece]
-    at: int
-    exists: bool
 
 
 class Expansion:
@@ -125,34 +117,37 @@ class Expansion:
     def _arguments(self, word: Word) -> Iterator[Argument]:
         pieces: list[Piece] | None = None
         at = word.at
-        for runs in self._runs(word.parts, word.at):
-            for index, run in enumerate(runs):
-                if index and pieces is not None:
-                    yield Argument(self.bounded(pieces), at)
-                    pieces = None
-                if pieces is None and (run.pieces or run.exists):
-                    pieces, at = [], run.at
+        for piece, place in self._pieces(word.parts, word.at):
+            if piece is None:
                 if pieces is not None:
-                    pieces += run.pieces
+                    yield Argument(self.bounded(pieces), at)
+                pieces = None
+                continue
+            if pieces is None:
+                pieces, at = [], place
+            if piece:
+                pieces.append(piece)
         if pieces is not None:
             yield Argument(self.bounded(pieces), at)
 
-    def _runs(self, parts: Iterable[Part], at: int) -> Iterator[list[_Run]]:
-        """Yield the runs of each part: the first continues an argument, each other begins one."""
+    def _pieces(self, parts: Iterable[Part], at: int) -> Iterator[tuple[Piece | None, int]]:
+        """Yield pieces of arguments and their places; None ends an argument, an empty piece begins one."""
         for part in parts:
             content, quoted = part
             value = self._parameter(content) if isinstance(content, Parameter) else self._part(part)
             if isinstance(value, Word):
-                yield [_Run((), at, quoted)]
-                yield from self._runs(value.parts, at)
-            elif isinstance(value, tuple):
-                yield [_Run(value, at, True)] if quoted else _split(value, at)
-            elif quoted and isinstance(content, Parameter) and "*" in {content.name, content.element}:
-                yield [_Run(_spaced(value), at, True)]
-            elif quoted:
-                yield [_Run(word.text, word.at or at, True) for word in value.words]
-            else:
-                yield [run for word in value.words for run in _split(word.text, word.at or at)]
+                if quoted:
+                    yield "", at
+                yield from self._pieces(value.parts, at)
+                continue
+            if quoted and isinstance(content, Parameter) and "*" in {content.name, content.element}:
+                value = _spaced(value)
+            for index, word in enumerate(as_array(value).words):
+                place = word.at or at
+                if index:
+                    yield None, place
+                for piece in ("", *word.text) if quoted else _split(word.text):
+                    yield piece, place
 
     def _part(self, part: Part) -> Text:
         """Fill in a part as text in which nothing is split."""
@@ -164,7 +159,7 @@ class Expansion:
         value = self._parameter(content)
         if isinstance(value, Word):
             return self.text(value)
-        return _spaced(value) if isinstance(value, Array) else value
+        return _spaced(value)
 
     def _parameter(self, parameter: Parameter) -> Word | Value:
         """Return the value of ``$NAME`` or ``${NAME:-operand}``; the operand itself if that is taken."""
@@ -244,22 +239,24 @@ def _length(value: Value | None, parameter: Parameter) -> Text:
     return (Unknown(parameter.source, _unset(parameter.name)) if text is None else str(len(text)),)
 
 
-def _spaced(value: Array) -> Text:
+def _spaced(value: Value) -> Text:
     """Join the words of an array to one text."""
+    if not isinstance(value, Array):
+        return value
     pieces: list[Piece] = []
     for word in value.words:
         pieces += [" ", *word.text]
     return tuple(pieces[1:])
 
 
-def _split(text: Text, at: int) -> list[_Run]:
-    """Split a text at its blanks; an unknown piece counts as one word."""
-    runs: list[list[Piece]] = [[]]
+def _split(text: Text) -> Iterator[Piece | None]:
+    """Yield the pieces of a text, and None for each run of blanks."""
     for piece in text:
         if isinstance(piece, Unknown):
-            runs[-1].append(piece)
+            yield piece
             continue
-        first, *rest = _BLANKS.split(piece)
-        runs[-1] += [first] if first else []
-        runs += [[word] if word else [] for word in rest]
-    return [_Run(pieces, at, False) for pieces in runs]
+        for index, word in enumerate(_BLANKS.split(piece)):
+            if index:
+                yield None
+            if word:
+                yield word

@@ -11,29 +11,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...diagnostics import Code, Diagnostic
+from . import syntax
 from .arithmetic import read_number
 from .commands import parse
 from .expansion import Expansion
-from .syntax import (
-    Apart,
-    Calculation,
-    Case,
-    Chain,
-    Function,
-    Group,
-    If,
-    Loop,
-    Negated,
-    Simple,
-    TooMuchError,
-    Unknown,
-)
+from .syntax import TooMuchError, Unknown
 from .variables import Array, Scope, as_array, is_empty, known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from .syntax import Assignment, Body, Node, Source
+    from .syntax import Body, Node, Source
     from .variables import Argument, Text, Value
 
 #: Commands inside commands, calls of functions included.
@@ -43,14 +31,7 @@ MAX_WORDS = 2_000
 #: The cost of a command, beside the characters that it makes.
 _STEP = 10
 
-_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "-eq": operator.eq,
-    "-ne": operator.ne,
-    "-lt": operator.lt,
-    "-le": operator.le,
-    "-gt": operator.gt,
-    "-ge": operator.ge,
-}
+_COMPARISONS = {f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 _PATTERN_SIGNS = frozenset("*?[")
 
 
@@ -123,32 +104,33 @@ class _Follower:
         return status
 
     def _run(self, node: Node) -> bool | None:
-        if isinstance(node, Simple):
+        if isinstance(node, syntax.Simple):
             self.at = node.at
             return self._simple(node)
-        if isinstance(node, Chain):
+        if isinstance(node, syntax.Chain):
             return self._chain(node)
-        if isinstance(node, Negated):
+        if isinstance(node, syntax.Negated):
             return _negated(self._follow(node.command))
-        if isinstance(node, Group):
+        if isinstance(node, syntax.Group):
             return self.run_all(node.body)
-        if isinstance(node, Calculation):
+        if isinstance(node, syntax.Calculation):
             value = known(self._expansion.calculate(node.inner, "((…))"))
             return None if value is None else value != "0"
-        if isinstance(node, If):
-            self._if(node)
-        elif isinstance(node, Case):
-            self._case(node)
-        elif isinstance(node, Loop):
+        if isinstance(node, syntax.If):
+            conditions = ((self.run_all(condition), body) for condition, body in node.branches)
+            self._choose(conditions, node.otherwise, node.at)
+        elif isinstance(node, syntax.Case):
+            self._choose(self._cases(node), (), node.at)
+        elif isinstance(node, syntax.Loop):
             self._loop(node)
-        elif isinstance(node, Apart):
+        elif isinstance(node, syntax.Apart):
             for body in node.bodies:
                 self._way(body)
-        elif isinstance(node, Function):
+        elif isinstance(node, syntax.Function):
             self._functions[node.name] = node.body
         return None
 
-    def _chain(self, node: Chain) -> bool | None:
+    def _chain(self, node: syntax.Chain) -> bool | None:
         status = self._follow(node.first)
         for sign, command in node.rest:
             if status is not None and status != (sign == "&&"):
@@ -160,35 +142,27 @@ class _Follower:
             status = following if status is not None else None
         return status
 
-    def _if(self, node: If) -> None:
+    def _choose(self, branches: Iterable[tuple[bool | None, Body]], otherwise: Body, at: int) -> None:
+        """Follow each branch that may be taken; the first item of a branch tells whether it is."""
         ways: list[Scope] = []
-        for condition, body in node.branches:
-            status = self.run_all(condition)
-            if status is False:
+        for taken, body in branches:
+            if taken is False:
                 continue
             ways.append(self._way(body))
             # A script that is read to learn what it trains is not one that gives up before.
-            if status and not ways[-1].ended:
+            if taken and not ways[-1].ended:
                 break
         else:
-            ways.append(self._way(node.otherwise))
-        self._scope.join(ways, self._condition(node.at))
+            ways.append(self._way(otherwise))
+        self._scope.join(ways, self._condition(at))
 
-    def _case(self, node: Case) -> None:
+    def _cases(self, node: syntax.Case) -> Iterator[tuple[bool | None, Body]]:
         subject = self._expansion.text(node.word)
-        ways: list[Scope] = []
         for patterns, body in node.branches:
             fits = [_matches(subject, self._expansion.text(pattern)) for pattern in patterns]
-            if all(fit is False for fit in fits):
-                continue
-            ways.append(self._way(body))
-            if True in fits and not ways[-1].ended:
-                break
-        else:
-            ways.append(Scope(self._scope))
-        self._scope.join(ways, self._condition(node.at))
+            yield True in fits or (None if None in fits else False), body
 
-    def _loop(self, node: Loop) -> None:
+    def _loop(self, node: syntax.Loop) -> None:
         """Follow a body that runs any number of times: what it changes is unknown before it, too."""
         why = f"is set in the loop in line {self._source.place(node.at).line}"
         names = {node.name} - {""}
@@ -209,7 +183,7 @@ class _Follower:
         start.join([Scope(start), body], why)
         self._scope.join([Scope(self._scope), start], why)
 
-    def _simple(self, node: Simple) -> bool | None:
+    def _simple(self, node: syntax.Simple) -> bool | None:
         if node.declares or not node.words:
             values = ((assignment.name, self._assigned(assignment)) for assignment in node.assignments)
             # The arguments of a command are all filled in before it does something.
@@ -265,7 +239,7 @@ class _Follower:
             if name.isidentifier():
                 self._expansion.doubt(name, "is set when the script runs")
 
-    def _assigned(self, assignment: Assignment) -> Value:
+    def _assigned(self, assignment: syntax.Assignment) -> Value:
         """Return the value that an assignment gives to its variable."""
         name, word, appends = assignment
         if isinstance(word, tuple):
@@ -316,7 +290,7 @@ def _compare(one: Text, sign: str, other: Text) -> bool | None:
     first, second = (read_number(known(text) or "") for text in (one, other))
     if sign not in _COMPARISONS or first is None or second is None:
         return None
-    return _COMPARISONS[sign](first, second)
+    return bool(_COMPARISONS[sign](first, second))
 
 
 def _matches(text: Text, pattern: Text) -> bool | None:

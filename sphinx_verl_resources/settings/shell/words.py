@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 25
 
 #: Runs of characters without a special meaning in a word, between quotes, behind ``${NAME:-``, in ``$((``.
+_WITH_SIGNS = re.compile(r"(?:[^\s\\'\"$`]|[^\S \t\n])+")
 _UNQUOTED = re.compile(r"(?:[^\s;&|<>()\\'\"$`]|[^\S \t\n])+")
 _DOUBLE_QUOTED = re.compile(r"[^\"\\$`]+")
 _OPERAND = re.compile(r"[^}\\'\"$`]+")
@@ -32,7 +33,6 @@ _BRACES = re.compile(
 
 #: What separates words: blanks, ends of lines, and comments.
 _BETWEEN = re.compile(r"(?:[ \t\n]|\\\n|#[^\n]*)*")
-_METACHARACTER = re.compile(r"[;&|<>()]")
 
 _NO_BRACKETS = re.compile(r"[^\\'\"$`(){}#]+")
 _CLOSING = {"(": ")", "{": "}", "`": "`", '"': '"'}
@@ -53,21 +53,17 @@ def split_words(source: Source) -> tuple[list[Word], list[Diagnostic]]:
     r"""Split a text that holds no commands: ends of lines are blanks, and brackets and signs are text.
 
     >>> [part.content for word in split_words(Source("a=f(1) # one\nb='2 3'"))[0] for part in word.parts]
-    ['a=f', '(', '1', ')', 'b=', '2 3']
+    ['a=f(1)', 'b=', '2 3']
     """
-    scanner, text = Scanner(source), source.text
+    scanner = Scanner(source)
     words: list[Word] = []
     while True:
-        scanner.pos = _BETWEEN.match(text, scanner.pos).end()  # type: ignore[union-attr]  # It may be empty.
-        start = scanner.pos
-        parts = list(scanner.word().parts)
-        while _METACHARACTER.match(text, scanner.pos):
-            parts.append(Part(text[scanner.pos], False))
-            scanner.pos += 1
-            parts += scanner.word().parts
-        if parts:
-            words.append(Word(tuple(parts), start))
-        elif scanner.pos >= len(text):
+        if between := _BETWEEN.match(scanner.text, scanner.pos):
+            scanner.pos = between.end()
+        word = scanner.word(_WITH_SIGNS)
+        if word.parts:
+            words.append(word)
+        elif scanner.pos >= len(scanner.text):
             return words, scanner.problems
 
 
@@ -81,10 +77,10 @@ class Scanner:
         self.depth = depth
         self.problems: list[Diagnostic] = []
 
-    def word(self) -> Word:
-        """Read the word at ``pos``; it has no parts if none begins there."""
+    def word(self, run: re.Pattern[str] = _UNQUOTED) -> Word:
+        """Read the word at ``pos``, which is made of ``run`` and expansions; it may have no parts."""
         start = self.pos
-        return Word(self._parts(_UNQUOTED, quoted=False), start)
+        return Word(self._parts(run, quoted=False), start)
 
     def calculation(self, text: str) -> Word:
         """Read the inside of ``$(( … ))``, in which only expansions mean something."""
