@@ -11,7 +11,7 @@ from ..query import Answer, Query, digest, plain
 if TYPE_CHECKING:
     from ..catalog.dataset import Dataset
     from ..catalog.models.analysis import Assumptions, Cause, Configuration, Remark, VerlState
-    from ..catalog.models.config_key import ConfigKey
+    from ..catalog.models.registries import ConfigKey
     from .analysis import Outcome
     from .original import Comparison
     from .requirements import JudgedClaim
@@ -193,7 +193,7 @@ class KeyProblem(AnalysisQuery["tuple[str, str] | None"]):
 
     def answer(self, data: Dataset) -> tuple[str, str] | None:
         """Message and hint, or None."""
-        from ..catalog.analysis_checks import key_problem
+        from ..catalog.analysis import key_problem
 
         return key_problem(data.analysis.config_keys, self.key)
 

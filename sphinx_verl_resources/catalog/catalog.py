@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .files import DataFile, Snapshot
     from .models.architecture import Architecture
-    from .models.gpu import Gpu
+    from .models.registries import Gpu
     from .registries import Registry
     from .yaml_data import Document
 

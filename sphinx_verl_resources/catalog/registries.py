@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..diagnostics import Code
 from .models.architecture import Architecture, ArchitectureFile
 from .models.base import NamedRecord
-from .models.gpu import Gpu, GpuFile
+from .models.registries import Gpu, GpuFile
 from .names import fold
 from .validation import load, valid_entries
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     from ..diagnostics import Diagnostic
     from .files import DataFile
-    from .models.accuracy import Accuracy
     from .models.base import Record
-    from .models.config_key import ConfigKey
+    from .models.registries import Accuracy, ConfigKey
     from .yaml_data import Document
 
 Entry = TypeVar("Entry", bound=NamedRecord)
@@ -81,14 +80,14 @@ def load_architectures(files: Iterable[DataFile], problems: list[Diagnostic]) ->
 
 def load_config_keys(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[ConfigKey]:
     """The keys of verl's configuration."""
-    from .models.config_key import ConfigKey, ConfigKeyFile
+    from .models.registries import ConfigKey, ConfigKeyFile
 
     return _load(files, problems, ConfigKeyFile, ConfigKey, str)
 
 
 def load_accuracy(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Accuracy]:
     """How well the estimator does, by group of cases."""
-    from .models.accuracy import Accuracy, AccuracyFile
+    from .models.registries import Accuracy, AccuracyFile
 
     return _load(files, problems, AccuracyFile, Accuracy, str)
 

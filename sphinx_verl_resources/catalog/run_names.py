@@ -19,7 +19,7 @@ from .names import ENGINES, TRAIN_BACKENDS, fold
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    from .models.gpu import Gpu
+    from .models.registries import Gpu
     from .models.run import Run
     from .registries import Registry
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .models.accuracy import AccuracyFile
 from .models.analysis import AnalysisFile
 from .models.architecture import ArchitectureFile
 from .models.case import CaseFile
-from .models.config_key import ConfigKeyFile
-from .models.exceptions import ExceptionsFile
 from .models.export import Export
-from .models.gpu import GpuFile
+from .models.registries import AccuracyFile, ConfigKeyFile, ExceptionsFile, GpuFile
 from .models.run import Run
 
 if TYPE_CHECKING:

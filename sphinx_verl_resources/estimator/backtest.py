@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from ..catalog.models.accuracy import Accuracy
+from ..catalog.models.registries import Accuracy
 from ..catalog.registries import Registry
 from ..diagnostics import NoAnswerError, Severity
 from ..i18n import N_

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.models.hf_config import HfConfig, HfText
+from ..catalog.models.architecture import HfConfig, HfText
 from ..diagnostics import Code, Diagnostic, Severity
 
 if TYPE_CHECKING:

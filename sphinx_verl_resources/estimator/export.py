@@ -13,7 +13,7 @@ from .result import gib_value
 from .versions import CURRENT, version_text
 
 if TYPE_CHECKING:
-    from ..catalog.models.gpu import Gpu
+    from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
     from .context import EstimatorContext
     from .estimate import Estimate

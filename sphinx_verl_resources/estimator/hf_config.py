@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..catalog.files import DataFile
-from ..catalog.models.architecture import Architecture, LinearAttention, Mla, Moe, Vision
-from ..catalog.models.hf_config import HfConfig
+from ..catalog.models.architecture import Architecture, HfConfig, LinearAttention, Mla, Moe, Vision
 from ..catalog.validation import load
 from ..diagnostics import Code, Diagnostic, Location, suggest_or
 from .config_source import ConfigSource

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
     from ..catalog.files import Snapshot
-    from ..catalog.models.accuracy import Accuracy
     from ..catalog.models.architecture import Architecture
-    from ..catalog.models.config_key import ConfigKey
-    from ..catalog.models.gpu import Gpu
+    from ..catalog.models.registries import Accuracy, ConfigKey, Gpu
     from ..catalog.registries import Registry
     from ..diagnostics import Diagnostic
     from .shape import Shape

@@ -32,7 +32,7 @@ from .versions import CURRENT, LAST, behaviour, version_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..catalog.models.gpu import Gpu
+    from ..catalog.models.registries import Gpu
     from ..diagnostics import Diagnostic
     from .registries import Registries
     from .request import Request

@@ -12,7 +12,7 @@ from .versions import behaviour
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..catalog.models.config_key import ConfigKey
+    from ..catalog.models.registries import ConfigKey
     from .registries import Registries
     from .request import Request
     from .settings import Settings

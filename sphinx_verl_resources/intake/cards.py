@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..catalog.models.gpu import Gpu
+    from ..catalog.models.registries import Gpu
     from ..catalog.registries import Registry
 
 _MAKERS = ("NVIDIA", "AMD", "Instinct", "Tesla")

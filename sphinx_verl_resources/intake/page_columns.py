@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from ..catalog.models.architecture import Architecture
-    from ..catalog.models.gpu import Gpu
+    from ..catalog.models.registries import Gpu
     from ..catalog.registries import Registry
     from .page_tables import Cell
 

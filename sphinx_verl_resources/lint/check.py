@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..catalog.models.exceptions import ExceptionsFile
+from ..catalog.models.registries import ExceptionsFile
 from ..catalog.validation import load
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from . import data_rules, file_rules, registry_rules, run_rules
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from ..catalog.files import DataFile, Directory
-    from ..catalog.models.exceptions import Suppression
+    from ..catalog.models.registries import Suppression
     from ..catalog.yaml_data import Document
     from .context import CheckContext
 

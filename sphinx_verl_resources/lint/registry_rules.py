@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..catalog.models.architecture import Architecture
 from ..catalog.models.base import NamedRecord
-from ..catalog.models.gpu import Gpu
+from ..catalog.models.registries import Gpu
 from ..catalog.validation import valid_entries
 from ..diagnostics import Code
 from ..estimator.parameters import count_parameters

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..catalog.catalog import BrokenRun
     from ..catalog.files import Snapshot
     from ..catalog.models.architecture import Architecture
-    from ..catalog.models.gpu import Gpu
+    from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
     from ..catalog.selection import RunQuery
     from .config import VerlConfig

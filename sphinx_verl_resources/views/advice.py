@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..analysis.analysis import Outcome
     from ..catalog.models.analysis import Assumptions, Command, Metric, Priority, TradeOff
-    from ..catalog.models.config_key import ConfigKey
+    from ..catalog.models.registries import ConfigKey
 
 CONFIG_CLASS = "verl-config"
 ANALYSIS_CLASS = "verl-analysis"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..catalog.models.architecture import Architecture
-    from ..catalog.models.gpu import Gpu
+    from ..catalog.models.registries import Gpu
 
 GPUS_CLASS = "verl-gpus"
 MODELS_CLASS = "verl-models"

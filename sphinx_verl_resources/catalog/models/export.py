@@ -7,9 +7,8 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from ..names import Kind
-from .accuracy import Accuracy
 from .base import Record
-from .gpu import Gpu
+from .registries import Accuracy, Gpu
 from .run import Run
 
 

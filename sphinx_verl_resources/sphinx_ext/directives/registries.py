@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ...catalog.models.architecture import Architecture
-    from ...catalog.models.gpu import Gpu
+    from ...catalog.models.registries import Gpu
 
 
 class RegistryDirective(VerlDirective):

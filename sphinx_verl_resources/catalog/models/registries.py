@@ -1,0 +1,197 @@
+"""The entries of the registries beside the architectures: GPUs, keys of verl, accuracy, exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from ...codes import Code, Origin
+from ...diagnostics import did_you_mean
+from .base import NamedRecord, Prose, Record, Text, no_todo, problem, some_distinct
+
+
+class OtherReading(Record):
+    """A further total that was seen for the same card."""
+
+    memory_mib: int = Field(ge=1, le=100_000_000, description="Total in MiB (2^20 bytes).")
+    note: Prose | None = Field(None, description="Where or when it was seen.")
+
+
+class Gpu(NamedRecord):
+    """One card."""
+
+    name_fields = ("name", "aliases")
+
+    name: Text = Field(description="The name that pages show.")
+    vendor: Literal["nvidia", "amd", "huawei", "intel"] = Field(description="Maker of the card.")
+    memory_gb: int = Field(ge=1, le=100_000, description="The figure the product is sold by.")
+    memory_mib: int = Field(
+        ge=1, le=100_000_000, description="Total in MiB (2^20 bytes) as the driver reports it."
+    )
+    kind: Literal["reading", "derived", "nominal"] = Field(
+        description="reading: seen in a driver's output. derived: taken from a card with the same memory. "
+        "nominal: the product's figure, no reading known."
+    )
+    cuda_total_gib: float | None = Field(
+        None, gt=0, le=100_000, description="Total that CUDA offers to a process, in GiB (2^30 bytes)."
+    )
+    aliases: tuple[Text, ...] = Field(
+        (), description="Other spellings; case, spaces and hyphens do not matter."
+    )
+    other_readings: tuple[OtherReading, ...] = Field((), description="Other totals seen for the same card.")
+    note: Prose | None = Field(None, description="What a reader should know about these figures.")
+
+
+class GpuFile(Record):
+    """The file ``gpus.yaml``."""
+
+    gpus: tuple[Gpu, ...] = Field(
+        description="The cards; an entry replaces one of the same name read before."
+    )
+
+
+Phase = Literal[
+    "rollout", "weight-sync", "old-log-prob", "ref-log-prob", "update", "optimizer-step", "checkpoint"
+]
+KeyType = Literal["bool", "int", "float", "str", "list", "dict", "str or list"]
+#: A default: whatever YAML can say.
+Default = Annotated[Any, WithJsonSchema({})]
+
+
+class DefaultChange(Record):
+    """A default that is in force from one release on."""
+
+    since: Text = Field(description="Release, or the month of the first page rows.")
+    default: Default = Field(description="The default from then on.")
+
+
+class Variant(Record):
+    """The same key where another training backend reads it."""
+
+    backend: Text = Field(description="The backend.")
+    type: KeyType = Field(description="Type of the value.")
+    default: Default = Field(description="Default.")
+    phases: tuple[Phase, ...] = Field(description="Phases whose peak the key can change.")
+    effect: Prose = Field(description="What the key does to memory.")
+    host_memory: bool = Field(False, description="It costs or saves host memory.")
+    since: Text | None = Field(None, description="First release that has it.")
+
+
+class ConfigKey(NamedRecord):
+    """One key."""
+
+    name_fields = ("name",)
+
+    name: Text = Field(description="The dotted key.")
+    group: Literal["scale", "model", "actor", "fsdp", "megatron", "ref", "rollout", "critic"] = Field(
+        description="What it belongs to."
+    )
+    type: KeyType = Field(description="Type of the value.")
+    default: Default = Field(description="Default in the composed configuration.")
+    in_yaml: bool = Field(
+        True, description="false: only a dataclass has the field; to be set with a plus before it."
+    )
+    dataclass_default: Default = Field(
+        None, description="Default of the dataclass, where it differs from the composed configuration."
+    )
+    phases: tuple[Phase, ...] = Field(
+        description="Phases whose peak on the GPU the key can change; none: it changes no peak."
+    )
+    effect: Prose = Field(description="What the key does to memory.")
+    backends: tuple[Text, ...] = Field((), description="Training backends that read it; none named: all.")
+    host_memory: bool = Field(False, description="It costs or saves host memory.")
+    status: Literal["active", "deprecated", "moved", "no-op", "no-op with trainer.use_v1"] = Field(
+        description="deprecated: still accepted. moved: an old name. no-op: accepted, without effect."
+    )
+    moved_to: Text | None = Field(None, description="The name to use instead.")
+    moved_from: Text | None = Field(None, description="The name that it had before.")
+    since: Text | None = Field(None, description="First release that has it; absent: older than v0.4.0.")
+    note: Prose | None = Field(None, description="What else to know.")
+    default_changes: tuple[DefaultChange, ...] = Field((), description="Defaults over time, oldest first.")
+    rows_ran_with: Mapping[str, Default] = Field(
+        default_factory=dict, description="Defaults when the published rows were measured, by commit."
+    )
+    variants: tuple[Variant, ...] = Field((), description="Other meanings under other backends.")
+
+
+class ConfigKeyFile(Record):
+    """The file ``config_keys.yaml``."""
+
+    config_keys: tuple[ConfigKey, ...] = Field(
+        description="The keys; an entry replaces one of the same name read before."
+    )
+
+
+class Accuracy(NamedRecord):
+    """The errors of one group of cases, and the range that follows from them."""
+
+    name_fields = ("name",)
+
+    name: Text = Field(description="The group of cases.")
+    cases: int = Field(ge=1, description="Cases with a measured value that is compared.")
+    mean_error: float = Field(ge=0, description="Mean of the absolute relative errors; 0.05 is 5 %.")
+    median_error: float = Field(ge=0, description="Their median.")
+    worst_error: float = Field(ge=0, description="The largest of them.")
+    inside: float = Field(ge=0, le=1, description="Share of the measured values inside their range.")
+    half_width: float = Field(
+        ge=0, description="Median of half the width of a range over the computed value."
+    )
+    low: float | None = Field(
+        None, gt=0, le=1, description="What a computed value is multiplied by for the lower end of its range."
+    )
+    high: float | None = Field(None, ge=1, description="The same for the upper end.")
+
+
+class AccuracyFile(Record):
+    """The file ``accuracy.yaml``."""
+
+    accuracy: tuple[Accuracy, ...] = Field(
+        description="The groups; an entry replaces one of the same name read before."
+    )
+
+
+#: What can stand in the way of a command that writes run files is not about data.
+_CODES = tuple(code.name for code in Code if code.origin is not Origin.INTAKE)
+#: The words of the shortest reason that says something.
+_WORDS = 4
+
+
+def _code(name: str) -> str:
+    if name not in _CODES:
+        raise problem("unknown_value", f"there is no code {name[:80]!r}", did_you_mean(name, _CODES))
+    return name
+
+
+def _reason(text: str) -> str:
+    no_todo(text)
+    if len(text.split()) < _WORDS or not text.rstrip().endswith((".", "!", "?")):
+        hint = "say why the data are right as they are"
+        raise problem("wrong_value", "expected a sentence with a full stop", hint)
+    return text
+
+
+class Suppression(Record):
+    """One kind of warning, where it is excused, and why."""
+
+    code: Annotated[str, AfterValidator(_code), WithJsonSchema({"type": "string", "enum": list(_CODES)})] = (
+        Field(description="The code of the warning, without ``verl.`` before it.")
+    )
+    files: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] = Field(
+        description="The files, seen from the data directory: runs/a.yaml."
+    )
+    names: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] | None = Field(
+        None, description="The entries of these files that are meant; absent: all of them."
+    )
+    reason: Annotated[Prose, AfterValidator(_reason)] = Field(
+        description="Why the data are right as they are: a sentence."
+    )
+
+
+class ExceptionsFile(Record):
+    """The file ``exceptions.yaml``."""
+
+    exceptions: tuple[Suppression, ...] = Field(
+        description="The exceptions; one that excuses nothing any more is an error."
+    )
