@@ -1,4 +1,4 @@
-"""Scripts written in the style of verl's tuning scripts, from the verified facts about each of them."""
+"""Scripts written in the style of verl's tuning scripts, from what each of them sets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.cli.data import load_paths
 
 _WORDS = {True: "True", False: "False", None: "null"}
 #: What all of them pass besides what the facts list.
@@ -20,10 +21,7 @@ _ALWAYS = {
 
 @pytest.fixture(scope="module")
 def described(root):
-    path = root.parent / "shared" / "facts" / "tuning_scripts.yaml"
-    if not path.is_file():
-        pytest.skip("the fact files are not beside this checkout")
-    return yaml.safe_load(path.read_text("utf-8"))["scripts"]
+    return yaml.safe_load((root / "tests/intake/tuning_scripts.yaml").read_text("utf-8"))["scripts"]
 
 
 #: What the facts say of a setting that has to be given; it is the path of an adapter.
@@ -105,3 +103,12 @@ def test_settings_read_are_those_recorded(described, style, tmp_path, monkeypatc
         if row:
             assert (run["size"], run["task"]) == (row["size"], row["task"])
             assert f"{run['gpus']['count']}*{run['gpus']['type']}" == row["resource"]
+
+
+def test_recorded_runs_have_the_settings_of_their_scripts(described):
+    scripts = {fact["script"]: fact["set"] for fact in described}
+    runs = load_paths([]).runs.values()
+    tested = [run for run in runs if run.kind == "tested" and run.script and run.script.path in scripts]
+    assert len(tested) == 12
+    for run in tested:
+        assert dict(run.settings) == scripts[run.script.path], run.id
