@@ -43,7 +43,7 @@ class StepTaken:
         name: its name for programs.
         label: its name for people.
         gpus: the number of GPUs, if it shares something among them.
-        text: what it does, in a sentence.
+        text: its effect, in a sentence.
         changed: the components that it makes smaller.
     """
 
@@ -132,7 +132,7 @@ class Outcome:
         """Return the memory of one GPU after the step of this name; None: after the last.
 
         Raises:
-            NoAnswerError: the chain does not hold the step.
+            NoAnswerError: the chain does not have the step.
         """
         if step is None:
             return self.steps[-1].after if self.steps else self.start

@@ -1,4 +1,4 @@
-"""The model that an analysis is about: found by name, as the few numbers that the formulas use."""
+"""The model of an analysis, as the few numbers that the formulas use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ModelShape:
 
     @property
     def stated_hidden_size(self) -> float:
-        """Return the hidden size by the rule that the analysis states and does not keep to."""
+        """Return the hidden size by the rule that the document states and does not follow."""
         return math.sqrt(self.parameters / (12 * self.layers))
 
 
@@ -103,7 +103,7 @@ def _of_specification(analysis: Analysis, spec: Specification, assumed: Assumpti
         entry = analysis.architectures.get(spec.model)
         if entry is None:
             raise NoAnswerError.because(
-                f"{spec.name} stands for {spec.model!r}, which is not in architectures.yaml", "add it"
+                f"{spec.model!r}, the model of {spec.name}, is not in architectures.yaml", "add it"
             )
         return _of_architecture(entry, spec.name, gpus, spec.model)
     hidden_size = spec.hidden_size or 0

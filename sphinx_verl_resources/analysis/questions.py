@@ -24,7 +24,7 @@ class AnalysisQuery(Query[Answer]):
 
 
 class RecordsQuery(AnalysisQuery[Answer]):
-    """A query whose answer is made of records and results, of which pages show every field."""
+    """A query whose answer holds records and results; pages show every field of them."""
 
     def fingerprint(self, answer: Any) -> str:
         """Return a digest of all fields."""
@@ -36,14 +36,14 @@ class FilesWithErrors(AnalysisQuery[tuple[str, ...]]):
     """The files of the analysis that have errors, as messages show them."""
 
     def answer(self, data: Dataset) -> tuple[str, ...]:
-        """In the order of their paths."""
-        found = (item for item in data.analysis.diagnostics if item.severity is Severity.ERROR)
-        return tuple(dict.fromkeys(item.place.path for item in found))
+        """Return the paths in their order."""
+        errors = (item for item in data.analysis.diagnostics if item.severity is Severity.ERROR)
+        return tuple(dict.fromkeys(item.place.path for item in errors))
 
 
 @dataclass(frozen=True)
 class Memory(RecordsQuery["Outcome"]):
-    """Components and chain of one model; None stands for what is recorded."""
+    """Components and chain of one model; None: as recorded."""
 
     name: str
     gpus: int | None = None
@@ -52,7 +52,7 @@ class Memory(RecordsQuery["Outcome"]):
     steps: tuple[str, ...] | None = None
 
     def answer(self, data: Dataset) -> Outcome:
-        """See ``analysis.analyse``."""
+        """Return the outcome of ``analysis.analyse``."""
         from .analysis import analyse
 
         return analyse(
@@ -67,12 +67,12 @@ class Memory(RecordsQuery["Outcome"]):
 
 @dataclass(frozen=True)
 class Value(AnalysisQuery[str]):
-    """One figure, named in words."""
+    """One figure by its name."""
 
     text: str
 
     def answer(self, data: Dataset) -> str:
-        """See ``values.value_text``."""
+        """Return the text of ``values.value_text``."""
         from .values import value_text
 
         return value_text(data.analysis, self.text)
@@ -80,32 +80,32 @@ class Value(AnalysisQuery[str]):
 
 @dataclass(frozen=True)
 class Names(AnalysisQuery[tuple[str, ...]]):
-    """The names in a section of the analysis: of its steps, of the models that it records something of."""
+    """The names in a section of the analysis: of steps, or of models."""
 
     section: str
 
     def answer(self, data: Dataset) -> tuple[str, ...]:
-        """In the order of the record."""
+        """Return them in the order of the record."""
         return tuple(getattr(data.analysis, self.section))
 
 
 @dataclass(frozen=True)
 class IsName(AnalysisQuery[bool]):
-    """Whether a text is the name of a specification, as a whole."""
+    """The question whether the whole of a text is the name of a specification."""
 
     text: str
 
     def answer(self, data: Dataset) -> bool:
-        """Whatever the case."""
+        """Return whether there is one, in any case of letters."""
         return self.text.casefold() in {name.casefold() for name in data.analysis.specifications}
 
 
 @dataclass(frozen=True)
 class OwnModels(AnalysisQuery[tuple[str, ...]]):
-    """The models that the analysis gives figures of its own, and takes from no checkpoint."""
+    """The models whose figures are given by the analysis, and not by a checkpoint."""
 
     def answer(self, data: Dataset) -> tuple[str, ...]:
-        """In the order of the record."""
+        """Return them in the order of the record."""
         return tuple(name for name, entry in data.analysis.specifications.items() if entry.model is None)
 
 
@@ -114,7 +114,7 @@ class SharingSteps(AnalysisQuery[tuple[str, ...]]):
     """The steps that share something among the GPUs."""
 
     def answer(self, data: Dataset) -> tuple[str, ...]:
-        """In the order of the record."""
+        """Return them in the order of the record."""
         return tuple(name for name, step in data.analysis.steps.items() if step.divide_by == "gpus")
 
 
@@ -125,16 +125,16 @@ class Entries(RecordsQuery[tuple[Any, ...]]):
     section: str
 
     def answer(self, data: Dataset) -> tuple[Any, ...]:
-        """In the order of the record."""
+        """Return them in the order of the record."""
         return tuple(getattr(data.analysis, self.section).values())
 
 
 @dataclass(frozen=True)
 class Assumed(RecordsQuery["Assumptions"]):
-    """What every figure assumes."""
+    """The assumptions of every figure."""
 
     def answer(self, data: Dataset) -> Assumptions:
-        """As recorded."""
+        """Return the recorded assumptions."""
         from .model_shape import assumptions_of
 
         return assumptions_of(data.analysis)
@@ -142,29 +142,29 @@ class Assumed(RecordsQuery["Assumptions"]):
 
 @dataclass(frozen=True)
 class AsPrinted(RecordsQuery["tuple[tuple[Comparison, ...], tuple[Cause, ...]]"]):
-    """Every figure that was printed of one model, and the causes that they name."""
+    """The figures of the original document for one model, and the causes that they name."""
 
     name: str
 
     def answer(self, data: Dataset) -> tuple[tuple[Comparison, ...], tuple[Cause, ...]]:
-        """See ``original.compare``."""
+        """Return the result of ``original.compare``, with the causes."""
         from .model_shape import entry_of
         from .original import analysis_behind, compare
 
-        printed = entry_of(data.analysis, "printed", self.name)
-        found = compare(analysis_behind(data.analysis, printed), printed)
-        named = {code for item in found for code in (*item.causes, *item.carried)}
-        return found, tuple(cause for code, cause in data.analysis.causes.items() if code in named)
+        original = entry_of(data.analysis, "printed", self.name)
+        figures = compare(analysis_behind(data.analysis, original), original)
+        named = {code for item in figures for code in (*item.causes, *item.carried)}
+        return figures, tuple(cause for code, cause in data.analysis.causes.items() if code in named)
 
 
 @dataclass(frozen=True)
 class Required(RecordsQuery["tuple[JudgedClaim, ...]"]):
-    """What the requirement lists claim about one model, judged."""
+    """The judged claims of the requirement lists about one model."""
 
     name: str
 
     def answer(self, data: Dataset) -> tuple[JudgedClaim, ...]:
-        """See ``requirements.judge``."""
+        """Return the claims from ``requirements.judge``."""
         from .model_shape import entry_of
         from .requirements import judge
 
@@ -173,12 +173,12 @@ class Required(RecordsQuery["tuple[JudgedClaim, ...]"]):
 
 @dataclass(frozen=True)
 class Configured(RecordsQuery["tuple[Configuration, tuple[ConfigKey | None, ...]]"]):
-    """The settings recommended for one model, and what is known of each key."""
+    """The recommended settings for one model, and the known facts of each key."""
 
     name: str
 
     def answer(self, data: Dataset) -> tuple[Configuration, tuple[ConfigKey | None, ...]]:
-        """The record, and an entry or None for each of its keys."""
+        """Return the record, and an entry or None for each of its keys."""
         from .model_shape import entry_of
 
         record = entry_of(data.analysis, "configurations", self.name)
@@ -187,12 +187,12 @@ class Configured(RecordsQuery["tuple[Configuration, tuple[ConfigKey | None, ...]
 
 @dataclass(frozen=True)
 class KeyProblem(AnalysisQuery["tuple[str, str] | None"]):
-    """What is wrong with a key of verl's configuration."""
+    """The problem of a key of verl's configuration, if it has one."""
 
     key: str
 
     def answer(self, data: Dataset) -> tuple[str, str] | None:
-        """Message and hint, or None."""
+        """Return message and remedy, or None."""
         from ..catalog.analysis import key_problem
 
         return key_problem(data.analysis.config_keys, self.key)
@@ -200,12 +200,12 @@ class KeyProblem(AnalysisQuery["tuple[str, str] | None"]):
 
 @dataclass(frozen=True)
 class RemarksOn(RecordsQuery["tuple[tuple[Remark, ...], VerlState | None]"]):
-    """Where verl works differently from what is said about any of ``subjects``, and as of when."""
+    """The remarks about any of ``subjects``, and the state of verl that they describe."""
 
     subjects: tuple[str, ...]
 
     def answer(self, data: Dataset) -> tuple[tuple[Remark, ...], VerlState | None]:
-        """In the order of the record."""
+        """Return them in the order of the record."""
         wanted = set(self.subjects)
-        found = (remark for remark in data.analysis.remarks.values() if wanted.intersection(remark.about))
-        return tuple(found), data.analysis.verl
+        remarks = (item for item in data.analysis.remarks.values() if wanted.intersection(item.about))
+        return tuple(remarks), data.analysis.verl

@@ -13,7 +13,7 @@ from .analysis import analyse
 from .model_shape import assumptions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ..catalog.analysis import Analysis
     from ..catalog.models.analysis import Claim, Requirement
@@ -88,41 +88,38 @@ def judge(analysis: Analysis, requirement: Requirement) -> tuple[JudgedClaim, ..
     Raises:
         NoAnswerError: the model or a GPU is not known.
     """
-    name = requirement.name
     minimum = {claim.gpus: claim.count for claim in requirement.claims if claim.level == "minimum"}
     return tuple(
-        judged
+        _judge(analysis, requirement.name, claim, gpu_name, minimum.get(claim.gpus))
         for claim in requirement.claims
-        for judged in _judge(analysis, name, claim, minimum.get(claim.gpus))
+        for gpu_name in claim.gpus
     )
 
 
-def _judge(analysis: Analysis, name: str, claim: Claim, minimum: int | None) -> Iterator[JudgedClaim]:
+def _judge(analysis: Analysis, name: str, claim: Claim, gpu_name: str, minimum: int | None) -> JudgedClaim:
+    gpu = analysis.gpus.get(gpu_name)
+    if gpu is None:
+        message = f"the requirements of {name!r} name an unknown GPU {gpu_name!r}"
+        raise NoAnswerError.because(message, "add it to gpus.yaml")
     share = assumptions_of(analysis).memory_limit
-    total = analyse(analysis, name).start.total
-    for gpu_name in claim.gpus:
-        gpu = analysis.gpus.get(gpu_name)
-        if gpu is None:
-            message = f"the requirements of {name!r} name an unknown GPU {gpu_name!r}"
-            raise NoAnswerError.because(message, "add it to gpus.yaml")
-        limit = share * gpu.memory_mib * MIB
-        smallest = smallest_count(analysis, name, limit)
-        yield JudgedClaim(
-            level=claim.level,
-            claim=claim.text,
-            unknown=claim.unknown,
-            count=claim.count,
-            gpu=gpu.name,
-            limit=limit,
-            per_gpu=_per_gpu(analysis, name, claim.count),
-            per_gpu_at_smallest=_per_gpu(analysis, name, smallest) if smallest else None,
-            per_gpu_below=_per_gpu(analysis, name, smallest // 2) if smallest and smallest > 1 else None,
-            undivided=undivided(analysis, name),
-            smallest=smallest,
-            pooled=power_of_two(total / limit),
-            original_chain=original_count(analysis, name, share * gpu.memory_gb * GB),
-            minimum=minimum,
-        )
+    limit = share * gpu.memory_mib * MIB
+    smallest = smallest_count(analysis, name, limit)
+    return JudgedClaim(
+        level=claim.level,
+        claim=claim.text,
+        unknown=claim.unknown,
+        count=claim.count,
+        gpu=gpu.name,
+        limit=limit,
+        per_gpu=_per_gpu(analysis, name, claim.count),
+        per_gpu_at_smallest=_per_gpu(analysis, name, smallest) if smallest else None,
+        per_gpu_below=_per_gpu(analysis, name, smallest // 2) if smallest and smallest > 1 else None,
+        undivided=undivided(analysis, name),
+        smallest=smallest,
+        pooled=power_of_two(analyse(analysis, name).start.total / limit),
+        original_chain=original_count(analysis, name, share * gpu.memory_gb * GB),
+        minimum=minimum,
+    )
 
 
 def _per_gpu(analysis: Analysis, name: str, gpus: int) -> float:

@@ -46,7 +46,7 @@ OPTIONS = {
     "batch-size": r"batch(?: size)? ([0-9]+)",
     "sequence-length": r"sequence(?: length)? ([0-9]+)",
 }
-#: Words behind a figure: its unit, or that the original document's figure is meant.
+#: Words after a figure: its unit, or that the original document's figure is meant.
 IN_GIB, IN_GB, PRINTED = fold("in GiB"), fold("in GB"), "printed"
 EXAMPLES = "for example '8B, after FSDP', '3B, KV cache' or 'batch size'"
 
@@ -66,8 +66,8 @@ class Figure(NamedTuple):
 def value_text(analysis: Analysis, text: str) -> str:
     """Return the figure that ``text`` names, with its unit.
 
-    The text is an assumption, or a model and a figure with commas between its parts. Options can stand
-    between these two (``8B, 16 GPUs, after FSDP``), and ``in GiB`` or ``printed`` behind them.
+    The text is an assumption, or a model and a figure, separated by a comma. Options go between the two
+    (``8B, 16 GPUs, after FSDP``), and ``in GiB`` or ``printed`` after them.
 
     Raises:
         NoAnswerError: the text names no known figure.
@@ -84,7 +84,7 @@ def value_text(analysis: Analysis, text: str) -> str:
     figure = _find_figure(analysis, figures[0])
     if PRINTED in words:
         if options or IN_GIB in words:
-            message = "what was printed does not depend on options, and is in GB"
+            message = "a printed figure does not depend on options, and is in GB"
             raise NoAnswerError.because(message, "leave them out")
         return _original(analysis, name, figures[0], figure)
     if figure.name in PROPERTIES and IN_GIB in words:
@@ -130,7 +130,7 @@ def _options(parts: list[str]) -> tuple[dict[str, int], list[str]]:
             rest.append(part)
             continue
         if name in options:
-            raise NoAnswerError.because(f"{part!r}: said twice", "keep one of the two")
+            raise NoAnswerError.because(f"{part!r}: given twice", "keep one of the two")
         if len(match[1]) > 20 or not 1 <= int(match[1]) <= LIMITS[name]:
             raise NoAnswerError.because(f"{part[:40]!r}: must be from 1 to {LIMITS[name]:,}")
         options[name] = int(match[1])
@@ -142,7 +142,9 @@ def _find_figure(analysis: Analysis, text: str) -> Figure:
         if fold(name) == fold(text):
             return figure
     if fold(text) in map(fold, ASSUMPTIONS):
-        raise NoAnswerError.because(f"{text!r} stands alone, without a model", "leave the model out")
+        raise NoAnswerError.because(
+            f"{text!r} is an assumption and belongs to no model", "leave the model out"
+        )
     after = re.search(r"\b(?:after|saved by) (.+)", text, re.IGNORECASE)
     steps = {fold(name): step.label for step in analysis.steps.values() for name in (step.name, step.label)}
     if after and fold(after[1]) not in steps:
@@ -155,14 +157,14 @@ def _find_figure(analysis: Analysis, text: str) -> Figure:
 def _figures(analysis: Analysis) -> dict[str, Figure]:
     """Return all figures of a model by each of their names."""
     sizes = {**SIZES, **{key: key for key in SIZES.values()}}
-    found = {PER_GPU: Figure(TOTAL, ""), **{name: Figure(name) for name in PROPERTIES}}
-    found |= {name: Figure(key) for name, key in sizes.items()}
+    figures = {PER_GPU: Figure(TOTAL, ""), **{name: Figure(name) for name in PROPERTIES}}
+    figures |= {name: Figure(key) for name, key in sizes.items()}
     for step in analysis.steps.values():
         for label in (step.label, step.name):
-            found[f"saved by {label}"] = Figure(SAVED, step.name)
-            found[f"after {label}"] = Figure(TOTAL, step.name)
-            found |= {f"{name} after {label}": Figure(key, step.name) for name, key in sizes.items()}
-    return found
+            figures[f"saved by {label}"] = Figure(SAVED, step.name)
+            figures[f"after {label}"] = Figure(TOTAL, step.name)
+            figures |= {f"{name} after {label}": Figure(key, step.name) for name, key in sizes.items()}
+    return figures
 
 
 def _size(outcome: Outcome, figure: Figure) -> float:

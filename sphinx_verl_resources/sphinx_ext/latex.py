@@ -29,7 +29,7 @@ SEPARATION, SEPARATION_WIDTH = r"\setlength{\tabcolsep}{3pt}", 2.0
 BREAKS = re.compile(r"(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])")
 #: Words up to this long stay in one piece.
 SHORT = 10
-#: Chinese, Japanese and Korean characters: twice as wide as others, and a line may break behind each.
+#: Chinese, Japanese and Korean characters: twice as wide as others, and a line may break after each.
 WIDE = "\u1100-\u115f\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
 #: A few of them are a word, which reads better in one piece.
 PIECES = re.compile(rf"[{WIDE}]{{1,4}}|[^{WIDE}\s]+")
@@ -127,7 +127,7 @@ class TypesetFormulas(OnOurPages):
 
 def tex(formula: str) -> str:
     """Return a formula of words, numbers and signs as TeX."""
-    found = re.sub(r"[^\W\d_]+(?: [^\W\d_]+)*", lambda match: rf"\text{{{match[0]}}}", formula)
-    found = re.sub(r"(?<=\d),(?=\d)", "{,}", found)
-    found = re.sub(r"(?<=\d) (?=\\text)", r"\\ ", found)
-    return found.replace("×", r"\times").replace("÷", r"\div")
+    code = re.sub(r"[^\W\d_]+(?: [^\W\d_]+)*", lambda match: rf"\text{{{match[0]}}}", formula)
+    code = re.sub(r"(?<=\d),(?=\d)", "{,}", code)
+    code = re.sub(r"(?<=\d) (?=\\text)", r"\\ ", code)
+    return code.replace("×", r"\times").replace("÷", r"\div")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-#: Before the rows of runs are made, through which nothing else should have to walk.
+#: Before the rows of runs are made, so that these transforms need not walk through them.
 BEFORE_ROWS = 290
 #: Rows of one table in plain text. With 10 or 25 it takes as long, with 100 a tenth longer.
 ROWS = 50
@@ -47,7 +47,7 @@ class SectionsToCaptions(SphinxTransform):
             around = next(parent for parent in ancestors(section) if not isinstance(parent, addnodes.only))
             if size is None or isinstance(around, (nodes.document, nodes.section)):
                 continue
-            # What comes first takes the id of the section over, and an index entry cannot carry it.
+            # The first node gets the id of the section, and an index entry cannot have one.
             content = sorted(section.children[1:], key=lambda node: isinstance(node, addnodes.index))
             for node in content:
                 if isinstance(node, nodes.table):
@@ -61,7 +61,7 @@ class SectionsToCaptions(SphinxTransform):
     def _refuse(self, table: nodes.table) -> None:
         """Replace a table inside a table by an error, because plain-text builders cannot write it."""
         directive = table["classes"][0]
-        message = f"{directive}: a table cannot stand inside a table; move the directive out of it"
+        message = f"{directive}: a table cannot be inside a table; move the directive out of it"
         log_at(f"{table.source}:{table.line}", Code.directive, message, self.config)
         paragraph = nodes.paragraph("", message)
         table.replace_self(nodes.error("", paragraph, classes=["verl-problem"]))

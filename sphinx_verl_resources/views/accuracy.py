@@ -62,14 +62,14 @@ def verdict_sentence(shares: Mapping[str, tuple[int, int]]) -> nodes.paragraph:
         shares: by outcome, how many verdicts do not contradict it, of how many.
     """
     agreed, ran = shares["fits"]
-    found, failed = shares["oom"]
+    foreseen, failed = shares["oom"]
     parts = [_("Errors are absolute, relative to what was observed.")]
     if ran:
         text = _("Of {cases} cases that ran, {number} are said not to fit.")
         parts.append(text.format(cases=ran, number=ran - agreed))
     if failed:
         text = _("Of {cases} cases that ran out of memory, {number} are said not to fit or to be tight.")
-        parts.append(text.format(cases=failed, number=found))
+        parts.append(text.format(cases=failed, number=foreseen))
     return nodes.paragraph("", in_a_row(*parts), classes=["verl-legend"])
 
 
@@ -145,8 +145,8 @@ def _computed(item: Score) -> tuple[float, float, float]:
     """Return the compared figure and its range; the peak if there is no figure, zeros without an estimate."""
     if item.computed is not None and item.low is not None and item.high is not None:
         return item.computed, item.low, item.high
-    found = item.estimate
-    return (found.peak, found.low, found.high) if found else (0.0, 0.0, 0.0)
+    estimate = item.estimate
+    return (estimate.peak, estimate.low, estimate.high) if estimate else (0.0, 0.0, 0.0)
 
 
 def _outcome(item: Score) -> str:

@@ -27,7 +27,7 @@ def details(summary: Sequence[nodes.Node], content: Sequence[nodes.Node]) -> ver
         summary: inline nodes.
         content: the folded part.
     """
-    made = verl_details(classes=[DETAILS_CLASS])
-    made += verl_summary("", "", *summary)
-    made += list(content)
-    return made
+    block = verl_details(classes=[DETAILS_CLASS])
+    block += verl_summary("", "", *summary)
+    block += list(content)
+    return block

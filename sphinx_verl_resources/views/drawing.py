@@ -148,14 +148,14 @@ def thick(colour: str) -> str:
     return f'stroke-width="{BAR}" stroke="{colour}"'
 
 
-def letters(found: Iterable[tuple[Paint, Sequence[tuple[float, float]]]]) -> str:
+def letters(paints: Iterable[tuple[Paint, Sequence[tuple[float, float]]]]) -> str:
     """Write the letter of each paint at its places, each the middle of a piece of a bar."""
-    made = ""
-    for paint, places in found:
+    svg = ""
+    for paint, places in paints:
         if places:
             xs, ys = (" ".join(map(short, numbers)) for numbers in zip(*places, strict=True))
-            made += f'<text x="{xs}" y="{ys}" fill="{paint.ink}">{paint.letter * len(places)}</text>'
-    return f'<g text-anchor="middle" font-size="13">{made}</g>' if made else ""
+            svg += f'<text x="{xs}" y="{ys}" fill="{paint.ink}">{paint.letter * len(places)}</text>'
+    return f'<g text-anchor="middle" font-size="13">{svg}</g>' if svg else ""
 
 
 def ticks(most: float) -> list[float]:
@@ -174,12 +174,12 @@ def axis(y: float, marks: Sequence[float], unit: str) -> str:
     """Draw a line from edge to edge, with the numbers of ``marks`` below it."""
     scale = WIDTH / marks[-1]
     lines = "".join(f"M{short(mark * scale)} {short(y)}v5" for mark in marks[1:-1])
-    made = path(f"M0 {short(y + 5)}v-5h{WIDTH}v5{lines}", 'fill="none" stroke="currentColor"')
+    svg = path(f"M0 {short(y + 5)}v-5h{WIDTH}v5{lines}", 'fill="none" stroke="currentColor"')
     for mark in marks:
         anchor = "start" if mark == 0 else "end" if mark == marks[-1] else "middle"
         number = plain(mark)
-        made += text(mark * scale, y + LINE, f"{number} {unit}" if anchor == "end" else number, anchor=anchor)
-    return made
+        svg += text(mark * scale, y + LINE, f"{number} {unit}" if anchor == "end" else number, anchor=anchor)
+    return svg
 
 
 def text_beside(x: float, label: str) -> str:
@@ -207,16 +207,16 @@ def flowing(y: float, words: Iterable[str]) -> tuple[list[tuple[float, float]], 
         words: of each entry.
     """
     places: list[tuple[float, float]] = []
-    made, x = "", 0.0
+    svg, x = "", 0.0
     for entry in words:
         shown = clip(entry, WIDTH - LINE - 4)
         needed = LINE + 4 + width_of(shown)
         if x and x + needed > WIDTH:
             x, y = 0.0, y + LINE + 2
         places.append((round(x), y))
-        made += text(round(x) + LINE + 2, y + 13, shown)
+        svg += text(round(x) + LINE + 2, y + 13, shown)
         x += needed + FONT
-    return places, made, y + LINE
+    return places, svg, y + LINE
 
 
 def width_of(content: str) -> float:

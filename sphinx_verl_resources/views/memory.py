@@ -28,7 +28,7 @@ _UNUSED = N_("no formula uses it")
 DIFFERENT_GPUS = N_(
     "The models are shared by different numbers of GPUs, so the rows do not compare directly."
 )
-#: The rule for the hidden size that the analysis states and does not keep to.
+#: The rule for the hidden size that the document states and does not follow.
 STATED_HIDDEN_SIZE = "sqrt(parameters / (12 × layers))"
 #: The components inside a sentence.
 _INSIDE = {

@@ -82,8 +82,8 @@ class Numbering:
     def list(self, placeholder: verl_remarks) -> None:
         """Replace a placeholder by its remarks that have a mark and are not listed yet."""
         title, *paragraphs, more = placeholder.children
-        found = dict(zip(placeholder["remarks"], paragraphs, strict=True))
-        new = [name for name in self._numbers if name in found and name not in self._listed]
+        texts = dict(zip(placeholder["remarks"], paragraphs, strict=True))
+        new = [name for name in self._numbers if name in texts and name not in self._listed]
         # Once on a page, and only if its link has a target.
         below = [] if self._listed or not more.astext() else [more]
         self._listed.update(new)
@@ -94,7 +94,7 @@ class Numbering:
         if self._numbers[new[0]] > 1:
             items["start"] = self._numbers[new[0]]
         for name in new:
-            paragraph = found[name].deepcopy()
+            paragraph = texts[name].deepcopy()
             paragraph.insert(0, nodes.target("", "", ids=[self._anchor(name)]))
             items += nodes.list_item("", paragraph)
         items.source, items.line = placeholder.source, placeholder.line

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 def fill(message: str, **content: str | nodes.Node | Sequence[nodes.Node]) -> list[nodes.Node]:
     """Replace the names in braces of a translated message by texts or nodes."""
-    made: list[nodes.Node] = []
+    pieces: list[nodes.Node] = []
     text = ""
     for before, name, *_rest in Formatter().parse(message):
         text += before
-        found = content[name] if name else ""
-        if isinstance(found, str):
-            text += found
+        value = content[name] if name else ""
+        if isinstance(value, str):
+            text += value
             continue
-        made += [nodes.Text(text)] if text else []
-        made += [found] if isinstance(found, nodes.Node) else found
+        pieces += [nodes.Text(text)] if text else []
+        pieces += [value] if isinstance(value, nodes.Node) else value
         text = ""
-    return [*made, nodes.Text(text)] if text else made
+    return [*pieces, nodes.Text(text)] if text else pieces
 
 
 def titled(title: str | nodes.Node, content: str | Sequence[nodes.Node]) -> list[nodes.Node]:

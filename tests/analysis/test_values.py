@@ -74,7 +74,7 @@ def test_value(analysis, text, value):
         ("8B, 16 GPUs", "name one figure, got none"),
         ("8B, 0 GPUs, per GPU", "'0 GPUs': must be from 1 to 100,000"),
         ("8B, 999999999999 GPUs, per GPU", "'999999999999 GPUs': must be from 1 to 100,000"),
-        ("8B, 8 GPUs, 16 GPUs, per GPU", "'16 GPUs': said twice"),
+        ("8B, 8 GPUs, 16 GPUs, per GPU", "'16 GPUs': given twice"),
         ("8B, 16 GPUs, per GPU, printed", "does not depend on options"),
         ("7B, total, printed", "nothing is recorded under 'printed' for '7B'; allowed: 3B, 8B, 32B"),
         ("3B, KV cache after FSDP, printed", "was not printed for 3B"),
@@ -82,7 +82,7 @@ def test_value(analysis, text, value):
         ("3B, checkpoint", "'checkpoint' is not recorded for 3B"),
         ("8B, 16 GPUs, total", "the number of GPUs does not change 'total'"),
         ("8B, hidden size, in GiB", "'hidden size' is no size, so it has no unit"),
-        ("8B, batch size", "'batch size' stands alone, without a model"),
+        ("8B, batch size", "'batch size' is an assumption and belongs to no model"),
         ("8B, layers after FSDP", "there is no figure 'layers after FSDP'; write a part"),
     ],
 )

@@ -255,11 +255,11 @@ def test_a_table_inside_a_table(own, data, builder):
     data.run("a")
     build = own.page(".. list-table::\n\n   * - .. verl-runs:: 7B\n").build(builder)
     assert located(build) == [
-        "index.rst:6: ERROR: verl-runs: a table cannot stand inside a table; move the directive out of it "
+        "index.rst:6: ERROR: verl-runs: a table cannot be inside a table; move the directive out of it "
         "[verl.directive]"
     ]
     if builder == "html":
-        assert "cannot stand inside a table" in build.soup().select_one(".verl-problem").get_text()
+        assert "cannot be inside a table" in build.soup().select_one(".verl-problem").get_text()
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_no_table_inside_a_table(project):
     page = ".. list-table::\n\n   * - .. verl-memory-summary::\n     - x\n"
     build = project.page(page).build("text")
     assert [line.replace(f"{project.path}/", "") for line in build.warnings] == [
-        "index.rst:6: ERROR: verl-memory-summary: a table cannot stand inside a table; move the directive out of it "
+        "index.rst:6: ERROR: verl-memory-summary: a table cannot be inside a table; move the directive out of it "
         "[verl.directive]"
     ]
 
