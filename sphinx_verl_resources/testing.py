@@ -33,6 +33,10 @@ def _problems(path: str | os.PathLike[str]) -> tuple[Diagnostic, ...]:
     import os
 
     from .cli.data import load_check_context
+    from .cli.terminal import UsageError
     from .lint.check import check_data
 
-    return check_data(load_check_context([os.fspath(path)])).problems
+    try:
+        return check_data(load_check_context([os.fspath(path)])).problems
+    except UsageError as error:
+        raise NotADirectoryError(str(error)) from None

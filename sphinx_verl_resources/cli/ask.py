@@ -14,6 +14,7 @@ from ..estimator.request import parse_gpus
 from ..intake.draft import TODO, draft_run
 from ..intake.model_names import nearest_model, recorded_models
 from ..settings.overrides import read_overrides
+from .terminal import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ class Terminal:
                 return None
             try:
                 return check(text)
-            except (ValueError, OSError) as error:
+            except (UsageError, ValueError) as error:
                 self.say(f"  {error}\n", end="")
         raise NoAnswerError
 

@@ -19,9 +19,9 @@ from ..estimator.backtest import (
 )
 from ..estimator.result import gib_value
 from ..views.backtest_text import backtest_text
-from .data import add_data_option, data_snapshot, facts_of, read_file, watched
-from .result import add_result_options, write_result
-from .terminal import report
+from .data import add_data_option, data_snapshot, registries_of
+from .files import add_result_options, read_file, write_result
+from .terminal import UsageError, report, show_progress
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +48,7 @@ Exit codes: 0 good, 1 a case is broken or a scored one has no estimate, 2 could 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument(
         "paths", nargs="*", metavar="CASES.yaml", help="files of cases; default: the recorded ones"
     )
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compute, compare and print."""
     snapshot = data_snapshot(options.data)
-    facts, problems = facts_of(snapshot)
+    facts, problems = registries_of(snapshot)
     recorded = load_cases(snapshot.cases)
     asked = [with_marks(load_cases([read_file(name)]), recorded) for name in options.paths] or [recorded]
     problems += [problem for found in asked for problem in found.diagnostics]
@@ -71,11 +71,11 @@ def run(options: argparse.Namespace) -> int:
     broken = [entry for found in asked for entry in found.broken]
     if options.record:
         if broken or not cases:
-            raise OSError(f"{options.record}: not written, because of the cases above")
-        scores, accuracy = accuracy_of(cases, facts, _watched)
+            raise UsageError(f"{options.record}: not written, because of the cases above")
+        scores, accuracy = accuracy_of(cases, facts, _progress)
         write_result(Path(options.record), accuracy_text(accuracy))
     else:
-        scores = tuple(score(case, facts) for case in _watched(cases))
+        scores = tuple(score(case, facts) for case in _progress(cases))
     limits = boundaries(cases, facts)
     if options.format == "json":
         print(json.dumps(_plain(scores, broken, limits), indent=2))
@@ -85,8 +85,8 @@ def run(options: argparse.Namespace) -> int:
     return int(bad or any(item.error and item.case.is_scored for item in scores))
 
 
-def _watched(cases: Sequence[Case]) -> Iterator[Case]:
-    return watched(cases, "cases")
+def _progress(cases: Sequence[Case]) -> Iterator[Case]:
+    return show_progress(cases, "cases")
 
 
 def _plain(

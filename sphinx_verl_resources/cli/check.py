@@ -13,12 +13,11 @@ from ..catalog.yaml_data import printable
 from ..diagnostics import Severity, counted
 from ..lint.check import CheckResult, check_data
 from ..lint.repairs import repaired_files
-from ..lint.repository import open_repository
+from ..lint.repository import RepositoryError, open_repository
 from ..views.problems import problems_github, problems_json, problems_sarif
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_check_context
-from .result import add_result_options
-from .terminal import report
-from .writing import replace_file
+from .files import add_result_options, replace_file
+from .terminal import UsageError, report
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +47,7 @@ FORMATS = ("text", "json", "github", "sarif")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     add_path_argument(parser, "data directory, or a file or folder in one", "where it exists")
     parser.add_argument(
         "--repo",
@@ -68,20 +67,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check and report."""
-    context = _context(options)
-    if options.fix and _fix(context, options.paths):
+    try:
         context = _context(options)
-    result = _asked_for(check_data(context), options.paths)
+        if options.fix and _fix(context, options.paths):
+            context = _context(options)
+        result = _asked_for(check_data(context), options.paths)
+    except RepositoryError as error:
+        raise UsageError(str(error)) from None
     errors = sum(problem.severity is Severity.ERROR for problem in result.problems)
     _print(options.format, result, _summary(context, result, errors))
     return 1 if errors or (options.strict and result.problems) else 0
 
 
 def _context(options: argparse.Namespace) -> CheckContext:
-    """All data that the paths belong to, with the checkout of verl.
+    """Load all data that the paths belong to, with the checkout of verl.
 
     Raises:
-        OSError: a path is no data, or the checkout is none.
+        UsageError: a path is no data.
+        RepositoryError: the checkout is none.
     """
     directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
     repository = None if options.repo is None else open_repository(options.repo, printable(options.repo))
@@ -89,13 +92,13 @@ def _context(options: argparse.Namespace) -> CheckContext:
 
 
 def _fix(context: CheckContext, paths: Sequence[str]) -> int:
-    """Write what can be repaired, and say so; returns how much was.
+    """Write the files that can be repaired, report the repairs, and return how many there were.
 
     Raises:
-        OSError: the data are those of the package, or a file cannot be written.
+        UsageError: the data are those of the package, or a file cannot be written.
     """
     if not context.is_own:
-        raise PermissionError("the dataset of the package is not changed; name a data directory")
+        raise UsageError("the dataset of the package is not changed; name a data directory")
     count = 0
     for source, text, repairs in list(repaired_files(context)):  # nothing is written where git fails at one
         if _is_under(source.shown, paths):
@@ -107,7 +110,7 @@ def _fix(context: CheckContext, paths: Sequence[str]) -> int:
 
 
 def _asked_for(result: CheckResult, paths: Sequence[str]) -> CheckResult:
-    """What lies in the files or folders named; everything if none is."""
+    """Return what is in the files or folders named; everything if none is."""
     return CheckResult(
         tuple(problem for problem in result.problems if _is_under(problem.place.path, paths)),
         tuple(item for item in result.excused if _is_under(item.problem.place.path, paths)),
@@ -127,9 +130,9 @@ def _print(form: str, result: CheckResult, summary: str) -> None:
 
 
 def _summary(context: CheckContext, result: CheckResult, errors: int) -> str:
-    """What was looked at, and how much was found."""
+    """Return a line with the number of runs and of problems."""
     counts = {
-        "run": sum(context.is_checked(file) for file in context.snapshot.runs),
+        "run": sum(map(context.is_checked, context.snapshot.runs)),
         "error": errors,
         "warning": len(result.problems) - errors,
     }
@@ -141,13 +144,13 @@ def _summary(context: CheckContext, result: CheckResult, errors: int) -> str:
 
 
 def _data_directory(path: str) -> str:
-    """The data directory that a path is, or lies in.
+    """Return the data directory that a path is, or is in.
 
     Raises:
-        OSError: there is nothing at the path.
+        UsageError: there is nothing at the path.
     """
     if not os.path.lexists(path):
-        raise FileNotFoundError(f"{printable(path)}: no such file or directory")
+        raise UsageError(f"{printable(path)}: no such file or directory")
     # Not resolved: a file that is a link belongs where it is linked.
     place = Path.cwd() / path
     beside = os.path.relpath(place.parent) if place.name in REGISTRIES and not place.is_dir() else path
@@ -155,7 +158,7 @@ def _data_directory(path: str) -> str:
 
 
 def _is_under(shown: str, paths: Sequence[str]) -> bool:
-    """Whether a file is one of those named, or lies in a folder named; every file does if none is."""
+    """Return whether a file is one of those named, or in a folder named; every file is if none is named."""
     # Not resolved: a file that is a link is asked for where it is linked.
     place = Path.cwd() / shown
     return not paths or any(
@@ -164,5 +167,5 @@ def _is_under(shown: str, paths: Sequence[str]) -> bool:
 
 
 def _plain_path(path: Path) -> Path:
-    """A path without ``.`` and ``..``, links left as they are."""
+    """Return a path without ``.`` and ``..``, links left as they are."""
     return Path(os.path.normpath(path))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS
 from ..estimator.planner import TASKS
+from .terminal import UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
 
 NAME = "completion"
 HELP = "print a script with which a shell completes commands, options and file names"
@@ -33,7 +32,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument("shell", choices=SHELLS, help="whose language the script is in")
 
 
@@ -42,24 +41,20 @@ def run(options: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        print(
-            "verl-resources: completion needs the library shtab, which is not installed; "
-            "pip install 'sphinx-verl-resources[completion]'",
-            file=sys.stderr,
-        )
-        return 2
-    from .main import build_parser
-
-    parser, commands = build_parser()
-    for command in commands.values():
-        _say_what_completes(command._actions, shtab.FILE, shtab.DIRECTORY)
-    print(shtab.complete(parser, shell=options.shell))
+        raise UsageError(
+            "completion needs the library shtab, which is not installed; "
+            "pip install 'sphinx-verl-resources[completion]'"
+        ) from None
+    for command in options.commands:
+        _mark_completions(command, shtab.FILE, shtab.DIRECTORY)
+    print(shtab.complete(options.parser, shell=options.shell))
     return 0
 
 
-def _say_what_completes(actions: Iterable[Any], file: object, directory: object) -> None:
-    """Have words and files offered where an argument takes them; its metavar says what it takes."""
-    for action in actions:
+def _mark_completions(command: argparse.ArgumentParser, file: object, directory: object) -> None:
+    """Offer words and files for the arguments that take them; the metavar tells which do."""
+    action: Any
+    for action in command._actions:  # argparse has no other way, and shtab reads the same list
         if action.choices is None and action.dest in _WORDS:
             action.choices = _WORDS[action.dest]
         elif takes_directory(action):
@@ -69,10 +64,10 @@ def _say_what_completes(actions: Iterable[Any], file: object, directory: object)
 
 
 def takes_directory(action: argparse.Action) -> bool:
-    """Whether a directory stands there, and no file."""
+    """Return whether an argument takes a directory, and no file."""
     return action.metavar == "DIR"
 
 
 def takes_file(action: argparse.Action) -> bool:
-    """Whether a file may stand there."""
+    """Return whether an argument may be a file."""
     return re.search(r"FILE|PATH|\.(yaml|rst)\b", str(action.metavar or "")) is not None

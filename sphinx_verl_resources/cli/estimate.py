@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..catalog.cases import BrokenCase, load_cases
 from ..catalog.models.run import Run
@@ -16,14 +16,14 @@ from ..estimator.case import estimate_case, request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.result import failed, result_of
 from ..views.estimate_text import estimates_text
-from .data import data_snapshot, facts_of, read_file, watched
-from .question import QuestionError, add_question_arguments, gpus_argument, placed, read_question
-from .result import add_result_options
-from .terminal import report
+from .data import data_snapshot, registries_of
+from .files import add_result_options, read_file
+from .question import add_question_arguments, gpus_argument, placed, read_question
+from .terminal import UsageError, report, show_progress
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..catalog.cases import CaseEntry
     from ..catalog.files import DataFile
@@ -50,9 +50,8 @@ Each problem is a line on standard error: path:line:col: LEVEL: message [code].
 Exit codes: 0 good, 1 problems found or something does not fit, 2 could not run. Warnings do not fail."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What is said of one case: an estimate, or why there is none."""
+class Answer(NamedTuple):
+    """An estimate of one case, or the reason why there is none."""
 
     name: str
     estimate: Estimate | TrainingEstimate | None
@@ -60,7 +59,7 @@ class Answer:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument(
         "settings",
         nargs="*",
@@ -83,12 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Estimate and print."""
-    facts, problems = facts_of(data_snapshot(options.data))
-    code = 0
-    if any((options.model, options.gpus, options.script, options.file, options.config)):
-        answers, found, code = _own_run(options, facts)
-    else:
-        answers, found, code = _recorded(options.settings, facts)
+    registries, problems = registries_of(data_snapshot(options.data))
+    is_own = any((options.model, options.gpus, options.script, options.file, options.config))
+    answers, found, code = (_own_run if is_own else _recorded)(options, registries)
     problems += found
     report(problems)
     if options.format == "json":
@@ -106,107 +102,104 @@ def _plain(answer: Answer) -> dict[str, object]:
     return result_of(answer.name, answer.estimate)
 
 
-def _own_run(options: argparse.Namespace, facts: Registries) -> tuple[list[Answer], list[Diagnostic], int]:
-    """The answer, what is wrong, and the exit code where nothing could be asked."""
+def _own_run(
+    options: argparse.Namespace, registries: Registries
+) -> tuple[list[Answer], list[Diagnostic], int]:
+    """Return the answer, what is wrong, and exit code 2 where the options ask no question."""
     source = options.script or options.file
     try:
-        question = read_question(options, facts, options.gpus or (None, None), source=source)
-    except QuestionError as error:
-        return [Answer(options.model or source or "run", None, str(error))], list(error.problems), 2
-    found = list(question.problems)
-    name = question.request.model
-    try:
-        computed = estimate(question.request, question.facts)
+        question = read_question(options, registries, options.gpus or (None, None), source=source)
     except NoAnswerError as error:
-        problems = question.placed(error.diagnostics)
-        return [Answer(name, None, _text(problems))], found + problems, 0
-    return [Answer(name, computed)], found + question.placed(computed.warnings), 0
+        name = options.model or source or "run"
+        return [Answer(name, None, str(error))], list(error.diagnostics), 2
+    request = question.request
+    answer, problems = _ask(request.model, lambda: estimate(request, question.facts), question.place)
+    return [answer], [*question.problems, *problems], 0
 
 
-def _recorded(names: Sequence[str], facts: Registries) -> tuple[list[Answer], list[Diagnostic], int]:
-    """The answers in the order of files and cases, what is wrong, and the exit code if there are none."""
+def _ask(
+    name: str,
+    ask: Callable[[], Estimate | TrainingEstimate],
+    place_of: Callable[[Diagnostic], Location],
+) -> tuple[Answer, list[Diagnostic]]:
+    """Ask the estimator; return the answer, and what is wrong with the settings at their places."""
+    try:
+        found: Estimate | TrainingEstimate | None = ask()
+        told: Sequence[Diagnostic] = getattr(found, "warnings", ())
+    except NoAnswerError as error:
+        found, told = None, error.diagnostics
+    problems = [placed(problem, place_of(problem)) for problem in told]
+    return Answer(name, found, "" if found else _errors(problems)), problems
+
+
+def _errors(problems: Iterable[Diagnostic]) -> str:
+    return "; ".join(problem.text for problem in problems if problem.severity is Severity.ERROR)
+
+
+def _recorded(
+    options: argparse.Namespace, registries: Registries
+) -> tuple[list[Answer], list[Diagnostic], int]:
+    """Return the answers in the order of the files, what is wrong, and exit code 2 if no case is read."""
+    names = options.settings
     if not names:
-        raise OSError("name a file of cases or a run file, or a model with --model")
+        raise UsageError("name a file of cases or a run file, or a model with --model")
     settings = next((name for name in names if "=" in name and not os.path.lexists(name)), None)
     if settings:
-        raise OSError(f"{printable(settings)}: no such file; a setting needs --model, --script or --settings")
+        message = "no such file; a setting needs --model, --script or --settings"
+        raise UsageError(f"{printable(settings)}: {message}")
     answers: list[Answer] = []
     problems: list[Diagnostic] = []
-    # Each file for itself: a case is answered wherever it stands, and be it in two files.
+    # Each file on its own: a case is answered in every file that has it.
     for file in [read_file(name) for name in names]:
-        answered, found = _run_file(file, facts) if _is_run(file) else _cases(file, facts)
+        answered, found = (_run_file if _is_run(file) else _cases)(file, registries)
         answers += answered
         problems += sorted(found, key=lambda problem: problem.sort_key)
     return answers, problems, 0 if answers or not problems else 2
 
 
 def _is_run(file: DataFile) -> bool:
-    """Whether a file is meant to be that of a run: files of cases are lists."""
+    """Return whether a file is meant to be that of a run: files of cases are lists."""
     data = read_yaml(file.content).data
     return isinstance(data, dict) and bool(data.keys() & {"size", "tag", "train", "infer"})
 
 
-def _run_file(file: DataFile, facts: Registries) -> tuple[list[Answer], list[Diagnostic]]:
+def _run_file(file: DataFile, registries: Registries) -> tuple[list[Answer], list[Diagnostic]]:
     run, document, problems = load(file, Run)
     if run is None:
-        return [Answer(file.path.stem, None, _text(problems))], problems
-    told: tuple[Diagnostic, ...]
-    try:
-        found: Estimate | None = estimate(request_of_run(run, facts), facts)
-        told = found.warnings if found else ()
-    except NoAnswerError as error:
-        found, told = None, error.diagnostics
-    about = [placed(problem, document.place(_loc(problem.place.key))) for problem in told]
-    return [Answer(run.id, found, "" if found else _text(about))], [*problems, *about]
-
-
-def _loc(key: str) -> tuple[str, ...]:
-    """Where a run file has what the estimator calls by this key."""
+        return [Answer(file.path.stem, None, _errors(problems))], problems
     fields = {"model": ("model",), "gpus": ("gpus", "type"), "config": ("settings",)}
-    return fields.get(key, ("settings", key))
+
+    def place_of(problem: Diagnostic) -> Location:
+        key = problem.place.key
+        return document.place(fields.get(key, ("settings", key)))
+
+    answer, found = _ask(run.id, lambda: estimate(request_of_run(run, registries), registries), place_of)
+    return [answer], [*problems, *found]
 
 
-def _cases(file: DataFile, facts: Registries) -> tuple[list[Answer], list[Diagnostic]]:
+def _cases(file: DataFile, registries: Registries) -> tuple[list[Answer], list[Diagnostic]]:
     cases = load_cases([file])
     answers: list[Answer] = []
     problems = list(cases.diagnostics)
-    for entry in watched(cases.entries, "cases"):
+    for entry in show_progress(cases.entries, "cases"):
         if isinstance(entry, BrokenCase):
             answers.append(Answer(entry.id, None, entry.error.text))
             continue
-        answer, about = _case(entry, facts)
+        ask = partial(estimate_case, entry.case, registries)
+        answer, found = _ask(entry.case.id, ask, partial(_place_in_case, entry))
         answers.append(answer)
-        problems += about
+        problems += found
     return answers, problems
 
 
-def _case(entry: CaseEntry, facts: Registries) -> tuple[Answer, list[Diagnostic]]:
-    name = entry.case.id
-    try:
-        found = estimate_case(entry.case, facts)
-    except NoAnswerError as error:
-        problems = _diagnostics(entry, error.diagnostics)
-        return Answer(name, None, _text(problems)), problems
-    return Answer(name, found), _diagnostics(entry, getattr(found, "warnings", ()))
-
-
-def _diagnostics(entry: CaseEntry, problems: Iterable[Diagnostic]) -> list[Diagnostic]:
-    return [placed(problem, _place(entry, problem)) for problem in problems]
-
-
-def _place(entry: CaseEntry, problem: Diagnostic) -> Location:
-    """Where a setting of a case stands: its value, or the key where this is what is wrong."""
+def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
+    """Return the place of a setting of a case: its value, or its key where the key is what is wrong."""
     key = problem.place.key
     if key.startswith("training.") or key in {"model", "config"}:
         return entry.place(*key.split("."))
     if key == "gpus":
         return entry.place("gpus", "type")
     written = next((name for name in entry.case.config or () if name.lstrip("+") == key), key)
-    loc = ("config", written)
     if problem.code is Code.unknown_key:
-        return entry.document.key_place(loc)
-    return entry.place(*loc)
-
-
-def _text(problems: Iterable[Diagnostic]) -> str:
-    return "; ".join(problem.text for problem in problems if problem.severity is Severity.ERROR)
+        return entry.document.key_place(("config", written))
+    return entry.place("config", written)

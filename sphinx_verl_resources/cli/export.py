@@ -11,9 +11,8 @@ from ..estimator.export import export_of
 from ..views.downloads import download_texts
 from ..views.file_names import CSV, JSON
 from .data import add_data_option, add_path_argument, data_snapshot, load_records
-from .result import write_result
+from .files import replace_file, write_result
 from .terminal import report
-from .writing import replace_file
 
 if TYPE_CHECKING:
     import argparse
@@ -37,7 +36,7 @@ _FILES = {"json": JSON, "csv": CSV}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     add_path_argument(parser)
     add_data_option(parser)
     parser.add_argument(

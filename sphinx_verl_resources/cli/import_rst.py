@@ -23,12 +23,10 @@ from ..diagnostics import (
     did_you_mean,
     suggest_or,
 )
-from ..intake.page import Known, read_page
-from ..intake.page_compare import differences, leftovers
 from ..views.problems import plain_problem
-from .data import data_snapshot, default_paths, facts_of, holds_data, read_file, read_snapshot
-from .terminal import report
-from .writing import create_file, replace_file
+from .data import data_snapshot, default_paths, holds_data, read_snapshot, registries_of
+from .files import create_file, read_file, replace_file
+from .terminal import UsageError, report
 
 if TYPE_CHECKING:
     import argparse
@@ -57,7 +55,7 @@ _OF_WRITING = frozenset({Code.unknown_model, Code.page_assumed})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument("page", metavar="PAGE.rst", help="the page, in reStructuredText")
     parser.add_argument("--output", metavar="DIR", help="data directory; run files go to DIR/runs")
     parser.add_argument(
@@ -82,12 +80,14 @@ def run(options: argparse.Namespace) -> int:
     if wrong:
         return _refused(wrong)
     snapshot = _snapshot(options)
-    facts, _ = facts_of(snapshot)
+    facts, _ = registries_of(snapshot)
     models = dict(_pair(text) for text in options.model)
     unknown = [name for name in models.values() if name not in facts.architectures]
     if unknown:
         near = suggest_or(unknown[0], facts.architectures.names, "add it to architectures.yaml first")
         return _refused(f"--model: there is no checkpoint {unknown[0]!r}; {near}")
+    from ..intake.page import Known, read_page  # loads Sphinx, which no other command needs
+
     known = Known(facts.gpus, facts.architectures, models, options.ref)
     try:
         page = read_page(read_file(options.page), known)
@@ -142,7 +142,7 @@ def _snapshot(options: argparse.Namespace) -> Snapshot:
     if options.output:
         try:
             return read_snapshot([options.output])
-        except NotADirectoryError:
+        except UsageError:
             if options.check:
                 raise
     return data_snapshot(None)
@@ -151,6 +151,8 @@ def _snapshot(options: argparse.Namespace) -> Snapshot:
 def _compared(page: Page, catalog: Catalog, options: argparse.Namespace) -> int:
     usual = [name for name in default_paths() if holds_data(name)]
     data = options.output or next(iter(usual), bundled_directory().shown)
+    from ..intake.page_compare import differences
+
     found = [*differences(page.runs, catalog.runs.values(), data)]
     broken = [problem for problem in catalog.diagnostics if problem.severity is Severity.ERROR]
     about_page = [problem for problem in page.problems if problem.code not in _OF_WRITING]
@@ -176,6 +178,8 @@ def _written(page: Page, snapshot: Snapshot, options: argparse.Namespace) -> int
     _write(new, texts, replace_file if options.force else create_file)
     folder = os.path.realpath(Path(options.output, RUNS))
     there = [file for file in snapshot.runs if os.path.realpath(file.path.parent) == folder]
+    from ..intake.page_compare import leftovers
+
     page = replace(page, problems=(*page.problems, *leftovers(page.runs, there)))
     told = f"{counted(page.rows, 'row')}, {counted(len(new), 'run file')} written"
     unchanged = len(texts) - len(new)
@@ -189,9 +193,9 @@ def _write(paths: Sequence[Path], texts: Mapping[Path, str], write: Callable[[Pa
         for path in paths:
             write(path, texts[path])
             done += 1
-    except OSError as error:
+    except (FileExistsError, UsageError) as error:
         before = f"; {done} of {len(paths)} run files were written before it" if done else ""
-        raise OSError(f"{error}{before}") from None
+        raise UsageError(f"{error}{before}") from None
 
 
 def _read(path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Reading the command line and calling the command that it names.
+"""The command line: read it and run the command that it names.
 
 Exit codes, for every command: 0 good, 1 problems found or does not fit, 2 could not run.
 """
@@ -9,14 +9,15 @@ import argparse
 import contextlib
 import io
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..diagnostics import nearest
 from . import backtest, check, completion, estimate, export, import_rst, new, plan, schema, table
-from .result import write_result
-from .terminal import COLOR_CHOICES, choose_color
+from .files import write_result
+from .terminal import COLOR_CHOICES, UsageError, choose_color
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +27,9 @@ EXIT_CODES = "Exit codes: 0 good, 1 problems found or does not fit, 2 could not 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run a command and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # whatever a terminal cannot show, it shows as an escape
+        if isinstance(stream, io.TextIOWrapper):  # show what the encoding lacks as an escape
             stream.reconfigure(errors="backslashreplace")
     output = io.StringIO()
     try:
@@ -37,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             choose_color(options.color)
             code: int = options.run(options)
         file = getattr(options, "result_file", None)
-        if file is not None and code != 2:
+        if file is None:
+            _write(output.getvalue())
+        elif code != 2:
             write_result(file, output.getvalue())
     except SystemExit:  # --help and --version
         _write(output.getvalue())
@@ -45,21 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nverl-resources: interrupted", file=sys.stderr)
         return 2
-    except OSError as error:
+    except (UsageError, OSError) as error:  # an OSError: the current directory is gone, for example
         print(f"verl-resources: {error}", file=sys.stderr)
-        return 2
-    if file is not None:
-        return code
-    try:
-        _write(output.getvalue())
-    except OSError as error:
-        print(f"verl-resources: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 2
     return code
 
 
 def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """The parser of the command line, and by their names those of the commands."""
+    """Return the parser of the command line, and those of the commands by their names."""
     parser = argparse.ArgumentParser(
         prog="verl-resources",
         description="Check and show the recorded hardware runs of verl's documentation, estimate GPU memory.",
@@ -67,10 +63,10 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    named: dict[str, argparse.ArgumentParser] = {}
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands: dict[str, argparse.ArgumentParser] = {}
     for module in COMMANDS:
-        command = named[module.NAME] = commands.add_parser(
+        command = commands[module.NAME] = subparsers.add_parser(
             module.NAME,
             help=module.HELP,
             description=f"{module.HELP[0].upper()}{module.HELP[1:]}.",
@@ -85,44 +81,40 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
             help="colours in messages; default: auto, on a terminal that NO_COLOR does not keep without",
         )
         command.set_defaults(run=module.run)
-    return parser, named
+    commands[completion.NAME].set_defaults(parser=parser, commands=tuple(commands.values()))
+    return parser, commands
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options; words may stand before, between and behind them, which argparse alone does not take."""
+    """Return the options; positional words may stand before, between and after them."""
     parser, commands = build_parser()
     if not arguments:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
-    name = arguments[0]
+    name, *words = arguments
     if name in commands:
-        _refuse_unknown(commands[name], arguments[1:])
-    elif not name.startswith("-"):
+        _refuse_unknown(commands[name], words)
+        return commands[name].parse_intermixed_args(words)
+    if not name.startswith("-"):
         near = nearest(name, commands)
-        hint = f"did you mean {near!r}?" if near else f"the commands are {', '.join(commands)}"
-        parser.error(f"unknown command {name[:80]!r}; {hint}")
-    elif not any(option.startswith(name) for option in ("-h", "--help", "--version")):
+        remedy = f"did you mean {near!r}?" if near else f"the commands are {', '.join(commands)}"
+        parser.error(f"unknown command {name[:80]!r}; {remedy}")
+    if not any(option.startswith(name) for option in ("-h", "--help", "--version")):
         parser.error(f"{name[:80]!r} stands before a command; a command comes first, then its options")
-    options, more = parser.parse_known_args(arguments)
-    taken = next((name for name in ("settings", "paths") if hasattr(options, name)), None)
-    if more and (taken is None or any(word.startswith("-") for word in more)):
-        commands[name].error(f"unrecognized arguments: {' '.join(more)}")
-    if taken:
-        setattr(options, taken, [*getattr(options, taken), *more])
-    return options
+    return parser.parse_args(arguments)
 
 
 def _refuse_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> None:
     """Name the nearest option before argparse asks for what is missing because of the misspelling."""
-    known = [name for action in command._actions for name in action.option_strings]
+    known = re.findall(r"--[\w-]+", command.format_usage())
     for word in words:
         if word == "--":
             return
         option = word.partition("=")[0]
-        if word.startswith("--") and not any(name.startswith(option) for name in known):
+        if option.startswith("--") and not any(name.startswith(option) for name in ["--help", *known]):
             near = nearest(option, known)
-            hint = f"; did you mean {near!r}?" if near else f"; see {command.prog} --help"
-            command.error(f"unrecognized arguments: {option[:80]}{hint}")
+            remedy = f"; did you mean {near!r}?" if near else f"; see {command.prog} --help"
+            command.error(f"unrecognized arguments: {option[:80]}{remedy}")
 
 
 def _write(text: str) -> None:
@@ -134,3 +126,5 @@ def _write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        raise UsageError(f"the output cannot be written: {error.strerror}") from None

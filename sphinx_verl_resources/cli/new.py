@@ -27,11 +27,11 @@ from ..intake.sources import Sources, UserInput
 from ..settings.read import read_script
 from ..settings.unread import unread_settings
 from .ask import NoAnswerError, ask_for_run
-from .data import default_paths, facts_of, holds_data
+from .data import default_paths, holds_data, registries_of
+from .files import create_file, read_text, replace_file
 from .new_report import report_text, result_of_new
-from .question import gpus_argument, read_text
-from .terminal import progress, report
-from .writing import create_file, replace_file
+from .question import gpus_argument
+from .terminal import UsageError, progress, report
 
 if TYPE_CHECKING:
     from ..estimator.registries import Registries
@@ -64,7 +64,7 @@ class Target:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument("--script", metavar="FILE", help="launch script of the run")
     parser.add_argument("--log", metavar="FILE", help="what verl printed; may have any size")
     parser.add_argument(
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
         sources, found = read_sources(options.script, options.log)
         problems += found
     elif not sys.stdin.isatty():
-        raise OSError("name a launch script with --script FILE; questions are asked in a terminal only")
+        raise UsageError("name a launch script with --script FILE; questions are asked in a terminal only")
     else:
         try:
             sources, said, found = ask_for_run(sys.stdin, sys.stderr, said, facts, read_sources)
@@ -146,7 +146,7 @@ def read_sources(script: str | None, log: str | None) -> tuple[Sources, list[Dia
     """A script and a log, and what stands in the script and was not read.
 
     Raises:
-        OSError: one of them cannot be read.
+        UsageError: one of them cannot be read.
     """
     sources, problems = Sources(), []
     if script:
@@ -180,7 +180,7 @@ def _opened(name: str) -> BinaryIO:
         return path.open("rb")
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or str(error)
-        raise OSError(f"{printable(name)}: {what.lower()}") from None
+        raise UsageError(f"{printable(name)}: {what.lower()}") from None
 
 
 def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]:
@@ -205,21 +205,21 @@ def _output(options: argparse.Namespace) -> tuple[Path, str]:
     """The data directory to write into.
 
     Raises:
-        OSError: there is none.
+        UsageError: there is none.
     """
     name = options.output or next(iter(default_paths()), None)
     if name is None:
-        raise NotADirectoryError("there is no data directory here; name one with --output DIR")
+        raise UsageError("there is no data directory here; name one with --output DIR")
     path = Path(name)
     if os.path.lexists(path) and not path.is_dir():
-        raise NotADirectoryError(f"{printable(name)}: not a directory; name a data directory with --output")
+        raise UsageError(f"{printable(name)}: not a directory; name a data directory with --output")
     return path, name
 
 
 def _facts(directory: Path) -> tuple[Registries, list[Diagnostic]]:
     """The registries, with those of the directory on top where it has some."""
     own = [configured_directory(str(directory), Path.cwd())] if holds_data(str(directory)) else []
-    return facts_of(take_snapshot(bundled_directory(), own, Location("command line")))
+    return registries_of(take_snapshot(bundled_directory(), own, Location("command line")))
 
 
 def _said(options: argparse.Namespace) -> UserInput:
@@ -247,13 +247,13 @@ def _target(directory: Path, shown: str, draft: Draft) -> Target:
     """The file to write.
 
     Raises:
-        OSError: it would lie outside of the data directory.
+        UsageError: it would lie outside of the data directory.
     """
     name = f"{RUNS}/{draft.fields['id']}.yaml"
     data = configured_directory(shown, Path.cwd())
     for part in (RUNS, name):
         if leads_out(data, part):
-            raise OSError(
+            raise UsageError(
                 f"{data.show(part)}: the link leads out of the data directory; put the file itself there"
             )
     return Target(directory, data.show(name), directory / name)
@@ -274,7 +274,7 @@ def _write(target: Target, text: str, draft: Draft, options: argparse.Namespace)
     """Write the file.
 
     Raises:
-        OSError: it is there already, or cannot be written.
+        UsageError: it is there already, or cannot be written.
     """
     if options.force:
         replace_file(target.path, text)
@@ -285,7 +285,7 @@ def _write(target: Target, text: str, draft: Draft, options: argparse.Namespace)
         taken = {path.stem for path in target.path.parent.glob("*.yaml")}
         train = draft.fields["train"]
         other = id_of(draft.fields, "" if train == TODO else train, taken)
-        raise FileExistsError(
+        raise UsageError(
             f"{target.shown}: exists already; --force replaces it, --id {other} writes another"
         ) from None
 

@@ -10,9 +10,9 @@ from ..estimator.layouts import layout_of
 from ..estimator.planner import TASKS, plan, task_settings
 from ..estimator.result import result_of
 from ..views.plan_text import plan_text
-from .data import data_snapshot, facts_of
-from .question import COMMAND_LINE, Question, QuestionError, add_question_arguments, read_question
-from .result import add_result_options
+from .data import data_snapshot, registries_of
+from .files import add_result_options
+from .question import Question, add_question_arguments, read_question, refused
 from .terminal import report
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _FIGURES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="overrides as verl takes them")
     parser.add_argument("--task", required=True, help=", ".join(TASKS))
     parser.add_argument("--gpu", required=True, metavar="CARD", help="H100 for example")
@@ -57,11 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan and print."""
-    facts, problems = facts_of(data_snapshot(options.data))
+    facts, problems = registries_of(data_snapshot(options.data))
     try:
         question = _question(options, facts)
-    except QuestionError as error:
-        return _without(options, [*problems, *error.problems], 2)
+    except NoAnswerError as error:
+        return _without(options, [*problems, *error.diagnostics], 2)
     problems += question.problems
     try:
         found = plan(question.request, question.facts)
@@ -80,12 +80,11 @@ def run(options: argparse.Namespace) -> int:
 def _question(options: argparse.Namespace, facts: Registries) -> Question:
     base = task_settings(options.task)
     if base is None:
-        hint = did_you_mean(options.task, TASKS)
         message = f"unknown task {options.task[:80]!r}"
-        raise QuestionError(Diagnostic(COMMAND_LINE, Code.unknown_value, message, hint))
+        raise refused(Code.unknown_value, message, did_you_mean(options.task, TASKS))
     if options.gpus is not None and not 1 <= options.gpus <= MOST_GPUS:
         message = f"expected a number of GPUs from 1 to {MOST_GPUS}, got {options.gpus}"
-        raise QuestionError(Diagnostic(COMMAND_LINE, Code.wrong_value, message))
+        raise refused(Code.wrong_value, message)
     return read_question(options, facts, (options.gpus, options.gpu), base=base)
 
 

@@ -1,4 +1,4 @@
-"""A question of one's own, from the arguments of a command: the model, the GPUs, verl's settings."""
+"""Read a question to the estimator from arguments: the model, the GPUs, verl's settings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..catalog.registries import Registry
-from ..catalog.yaml_data import MAX_BYTES, printable
-from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
+from ..catalog.yaml_data import printable
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, suggest_or
 from ..estimator.hf_config import read_config_json
 from ..estimator.registries import Registries
 from ..estimator.request import Request, parse_gpus
@@ -18,7 +18,8 @@ from ..estimator.versions import CURRENT, version_of
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
 from ..settings.result import SettingsText
-from .data import add_data_option, read_file
+from .data import add_data_option
+from .files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,17 +32,9 @@ COMMAND_LINE = Location("command line")
 _MODEL_PATH = f"{MODEL}.path"
 
 
-class QuestionError(Exception):
-    """The arguments make no question; ``problems`` say why."""
-
-    def __init__(self, *problems: Diagnostic) -> None:
-        super().__init__("; ".join(problem.text for problem in problems))
-        self.problems = problems
-
-
 @dataclass(frozen=True)
 class Question:
-    """What is asked, and of what.
+    """A request to the estimator, with the registries and the places of its settings.
 
     Attributes:
         request: the question.
@@ -59,9 +52,11 @@ class Question:
 
     def placed(self, problems: Iterable[Diagnostic]) -> list[Diagnostic]:
         """Return problems of the estimator with the places of their settings."""
-        return [placed(problem, self._place(problem.place.key)) for problem in problems]
+        return [placed(problem, self.place(problem)) for problem in problems]
 
-    def _place(self, key: str) -> Location:
+    def place(self, problem: Diagnostic) -> Location:
+        """Return the place of the setting that a problem names."""
+        key = problem.place.key
         if key == "model":
             return self.places.get(_MODEL_PATH, COMMAND_LINE)
         return COMMAND_LINE if key == "gpus" else self.places.get(key, self.source)
@@ -73,7 +68,7 @@ def placed(problem: Diagnostic, place: Location) -> Diagnostic:
 
 
 def add_question_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that every question takes."""
+    """Add the options that every question takes."""
     parser.add_argument("--model", metavar="NAME", help="Hugging Face name of the checkpoint")
     parser.add_argument(
         "--config", metavar="FILE", help="config.json of a model that is not recorded, or has changed"
@@ -96,7 +91,7 @@ def _version(text: str) -> Version:
 
 
 def gpus_argument(text: str) -> tuple[int | None, str | None]:
-    """The type of an option such as ``--gpus 8*H100``."""
+    """Read the value of an option such as ``--gpus 8*H100``."""
     try:
         return parse_gpus(text)
     except ValueError as error:
@@ -111,59 +106,61 @@ def read_question(
     source: str | None = None,
     base: Mapping[str, Any] | None = None,
 ) -> Question:
-    """The question that the arguments ask.
+    """Read the question that the arguments ask.
 
     Args:
         options: with ``model``, ``config``, ``verl_version`` and the overrides ``settings``.
         facts: the registries.
-        gpus: how many, and the card.
+        gpus: how many, and which.
         source: a launch script or a file of YAML with settings, that overrides go on top of.
         base: settings that both go on top of.
 
     Raises:
-        QuestionError: the model or the card is not known.
-        OSError: a file cannot be read.
+        NoAnswerError: the model or the GPU is not known.
+        UsageError: a file cannot be read.
     """
     given = read_settings(read_text(source), printable(source)) if source else SettingsText({}, {})
     own = read_overrides(options.settings, COMMAND_LINE)
     broken = [*_errors(given), *_errors(own)]
     if source and not (given.values or given.unresolved or broken):
-        hint = "give a launch script, YAML or overrides"
-        message = "no setting of verl stands in it"
-        broken.append(Diagnostic(Location(printable(source)), Code.file_empty, message, hint))
+        place, message = Location(printable(source)), "the file holds no setting of verl"
+        broken.append(Diagnostic(place, Code.file_empty, message, "give a launch script, YAML or overrides"))
     if broken:
-        raise QuestionError(*broken)
+        raise NoAnswerError(*broken)
     values = {**(base or {}), **given.values, **own.values}
-    count, card = gpus
-    if card is not None and facts.gpus.get(card) is None:
-        hint = suggest_or(card, facts.gpus.names, "add it to gpus.yaml")
-        raise QuestionError(
-            Diagnostic(COMMAND_LINE, Code.unknown_gpu, f"no GPU is recorded as {card[:200]!r}", hint)
-        )
+    count, gpu = gpus
+    if gpu is not None and facts.gpus.get(gpu) is None:
+        remedy = suggest_or(gpu, facts.gpus.names, "add it to gpus.yaml")
+        raise refused(Code.unknown_gpu, f"no GPU is recorded as {gpu[:200]!r}", remedy)
     try:
         facts, model, found = _model(options, facts, values.get(_MODEL_PATH))
-    except QuestionError as error:  # what is wrong with the text may be why
-        raise QuestionError(*_open_still(given, own), *error.problems) from None
+    except NoAnswerError as error:  # what is wrong with the text may be why
+        raise NoAnswerError(*_still_open(given, own), *error.diagnostics) from None
     request = Request(
         model=model,
         config=values,
         gpus=count,
-        gpu=card,
+        gpu=gpu,
         version=options.verl_version,
         backend="megatron" if "megatron" in (given.config_name or "") else None,
     )
-    problems = (*_open_still(given, own), *own.problems, *found)
+    problems = (*_still_open(given, own), *own.problems, *found)
     place = Location(printable(source)) if source else COMMAND_LINE
     return Question(request, facts, {**given.places, **own.places}, place, problems)
 
 
+def refused(code: Code, message: str, remedy: str = "") -> NoAnswerError:
+    """Return the error for arguments that make no question."""
+    return NoAnswerError(Diagnostic(COMMAND_LINE, code, message, remedy))
+
+
 def _errors(text: SettingsText) -> list[Diagnostic]:
-    """What makes a text unusable: an estimate without its settings would answer another question."""
+    """Return what makes a text unusable: an estimate without its settings would answer another question."""
     return [problem for problem in text.problems if problem.severity is Severity.ERROR]
 
 
-def _open_still(given: SettingsText, own: SettingsText) -> list[Diagnostic]:
-    """What is wrong with a text, without the values that it leaves open and an override gives."""
+def _still_open(given: SettingsText, own: SettingsText) -> list[Diagnostic]:
+    """Return what is wrong with a text, without the values that it leaves open and an override gives."""
     given_now = {given.places[key] for key in given.unresolved if key in own.values}
     harmless = {given.places[key] for key in given.unresolved if is_harmless(key)}
     return [
@@ -176,7 +173,7 @@ def _open_still(given: SettingsText, own: SettingsText) -> list[Diagnostic]:
 def _model(
     options: argparse.Namespace, facts: Registries, path: Any
 ) -> tuple[Registries, str, tuple[Diagnostic, ...]]:
-    """The registries that know the model, its name, and what is wrong with its config.json.
+    """Return the registries that know the model, its name, and what is wrong with its config.json.
 
     The path in the settings counts as a name only where it is one that is known.
     """
@@ -184,15 +181,15 @@ def _model(
     if options.config:
         architecture, found = read_config_json(read_text(options.config), printable(options.config))
         if architecture is None:
-            raise QuestionError(*found)
+            raise NoAnswerError(*found)
         name = options.model or (path if isinstance(path, str) and path else architecture.name)
         return _knowing(facts, name, architecture), name, found
     if options.model:
         name = options.model
         if facts.architectures.get(name) is None:
-            hint = suggest_or(name, names, "give its config.json with --config")
+            remedy = suggest_or(name, names, "give its config.json with --config")
             message = f"model: no architecture is recorded for {name[:200]!r}"
-            raise QuestionError(Diagnostic(COMMAND_LINE, Code.unknown_model, message, hint))
+            raise refused(Code.unknown_model, message, remedy)
         return facts, name, ()
     if isinstance(path, str) and facts.architectures.get(path) is not None:
         return facts, path, ()
@@ -201,29 +198,14 @@ def _model(
         message += f"; {path[:200]!r} in the settings is none that is recorded"
     last = str(path or "").rstrip("/").rsplit("/", 1)[-1].casefold()
     same = next((name for name in names if last and name.rsplit("/", 1)[-1].casefold() == last), None)
-    hint = f"add --model {same}" if same else "add --model, for example --model Qwen/Qwen2.5-7B"
-    raise QuestionError(Diagnostic(COMMAND_LINE, Code.missing_key, message, hint))
+    remedy = f"add --model {same}" if same else "add --model, for example --model Qwen/Qwen2.5-7B"
+    raise refused(Code.missing_key, message, remedy)
 
 
 def _knowing(facts: Registries, name: str, architecture: Architecture) -> Registries:
-    """The registries with one more architecture, or another one under a name that is known."""
+    """Return the registries with one more architecture, or another one under a name that is known."""
     recorded = facts.architectures
     known = [((each,), found) for each in recorded.names if (found := recorded.get(each))]
     named = architecture.model_copy(update={"name": name, "hf_id": name})
     architectures = Registry([*known, ((name,), named)], str)
     return Registries(facts.gpus, architectures, facts.config_keys, facts.accuracy)
-
-
-def read_text(name: str) -> str:
-    """The text of a file that the user names.
-
-    Raises:
-        OSError: it cannot be read as text.
-    """
-    file = read_file(name)
-    if len(file.content) > MAX_BYTES:
-        raise OSError(f"{file.shown}: larger than {MAX_BYTES >> 20} MiB, and not read")
-    try:
-        return file.content.decode()
-    except UnicodeDecodeError as error:
-        raise OSError(f"{file.shown}: not UTF-8 text, at byte {error.start}") from None

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..catalog.schema import MODELS, schema_texts
 from ..catalog.yaml_data import printable
-from .writing import replace_file
+from .files import replace_file
+from .terminal import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +24,7 @@ Exit codes: 0 good, 2 could not run."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     kinds = sorted(MODELS)
     which = f"which kind of file: {', '.join(kinds)}; default: run, and with --output all"
     parser.add_argument("kind", metavar="KIND", nargs="?", choices=kinds, help=which)
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         print(texts[options.kind or "run"], end="")
         return 0
     if options.output.exists() and not options.output.is_dir():
-        raise NotADirectoryError(f"{printable(str(options.output))}: is no directory; name a folder")
+        raise UsageError(f"{printable(str(options.output))}: is no directory; name a folder")
     if options.kind:
         texts = {options.kind: texts[options.kind]}
     for kind, text in texts.items():

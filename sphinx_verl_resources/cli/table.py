@@ -15,8 +15,8 @@ from ..views.estimate import run_texts
 from ..views.runs import COMPUTED, uncomputed_texts
 from ..views.text_table import FORMATS, runs_text
 from .data import add_data_option, add_path_argument, data_snapshot, load_records
-from .result import add_result_options
-from .terminal import report
+from .files import add_result_options
+from .terminal import UsageError, report
 
 if TYPE_CHECKING:
     import argparse
@@ -55,7 +55,7 @@ _VALUES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     add_path_argument(parser)
     add_data_option(parser)
     chosen = parser.add_argument_group("which runs")
@@ -112,11 +112,11 @@ def _query(options: argparse.Namespace, catalog: Catalog) -> RunQuery:
 
 @contextmanager
 def _of_option(name: str) -> Iterator[None]:
-    """Say in which option the words stand that ask for nothing; the command cannot run then."""
+    """Turn an error in the value of an option into one that names the option."""
     try:
         yield
     except NoAnswerError as error:
-        raise OSError(f"--{name}: {error}") from None
+        raise UsageError(f"--{name}: {error}") from None
 
 
 def _computed(context: EstimatorContext, run: Run) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What people see of a command while it runs and when it has found something."""
+"""What a command tells people on standard error: problems, progress, and why it cannot run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..diagnostics import Severity, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from ..diagnostics import Diagnostic
@@ -29,14 +29,18 @@ Item = TypeVar("Item")
 _choice = "auto"
 
 
+class UsageError(Exception):
+    """A reason why the command cannot run, on one line; it ends with exit code 2."""
+
+
 def choose_color(choice: str) -> None:
-    """What ``--color`` says, for all that is reported from now on."""
+    """Set ``--color`` for everything that is reported from now on."""
     global _choice
     _choice = choice
 
 
 def wants_color(stream: TextIO | None, choice: str, environment: Mapping[str, str]) -> bool:
-    """Whether colours are written: where they are asked for, or else where a person reads.
+    """Return whether to write colours: where they are asked for, or else on a terminal.
 
     Args:
         stream: where the text goes.
@@ -62,7 +66,7 @@ def report(problems: Iterable[Diagnostic]) -> None:
 def progress(
     items: Iterable[Item], total: int | None, what: str, *, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Item]:
-    """The items, and on a terminal a line that says how many are done once that takes long.
+    """Yield the items, and on a terminal show how many are done once that takes long.
 
     The line is on standard error, is written over itself, and is gone when the items are or the caller stops.
 
@@ -89,15 +93,20 @@ def progress(
             sys.stderr.flush()
 
 
+def show_progress(items: Sequence[Item], what: str, /) -> Iterator[Item]:
+    """Yield the items, and show how many are done, where that takes long."""
+    return progress(items, len(items), what)
+
+
 def _show(text: str) -> None:
-    """Write over the line; it never takes two, which could not be written over."""
+    """Write over the line, and keep it shorter than the terminal: two lines could not be written over."""
     room = shutil.get_terminal_size().columns - 1
     sys.stderr.write(_CLEAR + one_line(text)[:room])
     sys.stderr.flush()
 
 
 def _colored(problem: Diagnostic) -> str:
-    """A problem as it is printed, the level in its colour and the code in the background."""
+    """Return a problem as it is printed, the level in its colour and the code dimmed."""
     level = f"{_LEVELS[problem.severity]}{problem.severity.name}{_RESET}"
     return f"{problem.place}: {level}: {problem.text} {_DIM}[{problem.code.id}]{_RESET}"
 

@@ -17,8 +17,8 @@ from ..git import GitError, ask_git
 _MAX_BYTES = 1 << 20
 
 
-class RepositoryError(OSError):
-    """The checkout cannot be asked."""
+class RepositoryError(Exception):
+    """A checkout that cannot be asked."""
 
 
 @dataclass(frozen=True)

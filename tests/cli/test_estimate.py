@@ -312,8 +312,8 @@ def test_a_model_path_that_is_none_of_the_known_names(answers, tmp_path):
     (tmp_path / "run.sh").write_text(text, "utf-8")
     code, (found,), err = answers("--script", "run.sh", "--gpus", "H100")
     assert code == 2
-    assert [line.split(": ")[1] for line in err] == ["WARNING", "ERROR"]
-    assert err[1:] == [
+    assert [line.split(": ")[1] for line in err] == ["ERROR", "WARNING"]
+    assert err[:1] == [
         "command line:1:1: ERROR: no model is named; '/models/Qwen2.5-7B' in the settings is none that is recorded; "
         "add --model Qwen/Qwen2.5-7B [verl.missing_key]"
     ]

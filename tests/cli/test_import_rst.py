@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sphinx_verl_resources.cli import main, writing
+from sphinx_verl_resources.cli import files, main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,14 +106,14 @@ def test_a_folder_that_cannot_be_written(folder, imported, monkeypatch):
     def refuse(**_options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(writing.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
     code, _, err = imported()
     assert (code, written(folder)) == (2, {})
     assert "2-5-7b-grpo-2xh800.yaml: cannot be written: permission denied\n" in err
 
 
 def test_how_much_was_written_before_the_disk_was_full(folder, imported, monkeypatch):
-    real, calls = writing.os.fsync, []
+    real, calls = files.os.fsync, []
 
     def full(descriptor):
         calls.append(descriptor)
@@ -122,7 +122,7 @@ def test_how_much_was_written_before_the_disk_was_full(folder, imported, monkeyp
         real(descriptor)
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing.os, "fsync", full)
+        patch.setattr(files.os, "fsync", full)
         code, _, err = imported()
     assert (code, len(written(folder))) == (2, 2)
     assert err.splitlines()[-1].endswith("no space left on device; 2 of 3 run files were written before it")

@@ -17,7 +17,7 @@ import yaml
 
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.data import facts_of
+from sphinx_verl_resources.cli.data import registries_of
 from sphinx_verl_resources.diagnostics import Code, Location
 from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
@@ -342,7 +342,7 @@ def test_the_estimate_is_that_of_the_file(here, capsys):
     arguments = ("--script", "run.sh", "--gpus", "H100", *GIVEN, "--format", "json")
     found = json.loads(new(capsys, *arguments)[1])["estimate"]
     catalog = here.load()
-    facts = facts_of(take_snapshot(bundled_directory(), [], Location("test")))[0]
+    facts = registries_of(take_snapshot(bundled_directory(), [], Location("test")))[0]
     run = catalog.runs["qwen2-5-7b-grpo-2xh100"]
     assert found == result_of(run.id, estimate(request_of_run(run, facts), facts))
 
@@ -368,7 +368,7 @@ def test_two_at_once(here):
 WRITER = """
 import sys
 from pathlib import Path
-from sphinx_verl_resources.cli.writing import replace_file
+from sphinx_verl_resources.cli.files import replace_file
 texts = [letter * 200_000 for letter in "ab"]
 print("ready", flush=True)
 while True:
@@ -400,7 +400,7 @@ def test_killed_while_writing(data):
 KILLED = """
 import os, resource, signal, sys
 from pathlib import Path
-from sphinx_verl_resources.cli.writing import create_file, replace_file
+from sphinx_verl_resources.cli.files import create_file, replace_file
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 owner, name = {"fsync": (os, "fsync"), "link": (os, "link"), "replace": (Path, "replace"),

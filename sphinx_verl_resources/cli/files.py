@@ -1,0 +1,154 @@
+"""Files that a command reads and writes; a file is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..catalog.files import read_data_file
+from ..catalog.yaml_data import MAX_BYTES, printable
+from .terminal import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from ..catalog.files import DataFile
+
+#: For people, and for programs.
+TEXT_OR_JSON = ("text", "json")
+
+
+def read_file(name: str) -> DataFile:
+    """Read a file that the user names.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    shown = printable(name)
+    try:
+        return read_data_file(Path(name), shown)
+    except (OSError, ValueError) as error:  # a ValueError: no file can have this name
+        raise UsageError(f"{shown}: {_reason(error)}") from None
+
+
+def read_text(name: str) -> str:
+    """Read the text of a file that the user names.
+
+    Raises:
+        UsageError: it cannot be read as text.
+    """
+    file = read_file(name)
+    if len(file.content) > MAX_BYTES:
+        raise UsageError(f"{file.shown}: larger than {MAX_BYTES >> 20} MiB, and not read")
+    try:
+        return file.content.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file.shown}: not UTF-8 text, at byte {error.start}") from None
+
+
+def add_result_options(
+    parser: argparse.ArgumentParser, formats: Sequence[str] = TEXT_OR_JSON, default: str = "text"
+) -> None:
+    """Add ``--format`` and ``--output``."""
+    parser.add_argument(
+        "--format", choices=formats, default=default, help=f"how the result is printed; default: {default}"
+    )
+    parser.add_argument(
+        "--output",
+        dest="result_file",
+        metavar="FILE",
+        type=Path,
+        help="write the result to this file instead, whole or not at all; where the command could not run, "
+        "nothing is written",
+    )
+
+
+def write_result(path: Path, text: str) -> None:
+    """Write a result to a file in a folder that exists.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    shown = printable(str(path))
+    if path.is_dir():
+        raise UsageError(f"{shown}: is a directory; name a file")
+    if not path.parent.is_dir():  # most likely it is misspelt
+        raise UsageError(f"{shown}: no such directory; make it first")
+    replace_file(path, text)
+
+
+def create_file(path: Path, text: str) -> None:
+    """Write a file that must not exist yet; of two processes that do so at once, one succeeds.
+
+    Raises:
+        FileExistsError: it exists.
+        UsageError: it cannot be written.
+    """
+    with _temporary_file(path, text) as written:
+        try:
+            os.link(written, path)
+        except FileExistsError:
+            raise FileExistsError(f"{path}: exists already") from None
+        except OSError:  # a file system without links
+            if os.path.lexists(path):
+                raise FileExistsError(f"{path}: exists already") from None
+            _move(written, path)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file in place of the one that may exist; a link keeps leading to the new file.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    with _temporary_file(target, text) as written:
+        with suppress(FileNotFoundError):
+            written.chmod(target.stat().st_mode & 0o777)
+        _move(written, target)
+
+
+def _move(written: Path, path: Path) -> None:
+    try:
+        written.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {_reason(error)}") from None
+
+
+@contextmanager
+def _temporary_file(path: Path, text: str) -> Iterator[Path]:
+    """Write the text to a file of another name in the same folder, which is gone afterwards."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A name that begins with a dot is not read as data.
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {_reason(error)}") from None
+    try:
+        try:
+            with open(descriptor, "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:  # a full disk
+            raise UsageError(f"{path}: cannot be written: {_reason(error)}") from None
+        Path(name).chmod(0o666 & ~_umask())
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """Return why the system refused, in lower case."""
+    text = getattr(error, "strerror", None)
+    return text.lower() if text else str(error)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
