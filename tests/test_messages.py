@@ -59,8 +59,9 @@ CALLS = {
     "collector.fail": Shape(1, 2, 3, place=0),
     "collector.warn": Shape(1, 2, 3, place=0),
     "self.warn": Shape(1, 2, 3, place=0),
-    "source.error": Shape(3, 1, 2, place=0, default="wrong_value"),
-    "source.warn": Shape(3, 1, 2, place=0, default="not_modelled"),
+    "source.error": Shape(None, 1, 2, place=0),
+    "source.note": Shape(3, 1, 2, place=0),
+    "self.note": Shape(3, 1, 2, place=0),
     "self._default_for": Shape(None, 2, place=0),
 }
 #: Words of a message that say what to write.

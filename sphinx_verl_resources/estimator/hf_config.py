@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import json
 import re
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..catalog.files import DataFile
-from ..catalog.models.architecture import Architecture, HfConfig, LinearAttention, Mla, Moe, Vision
+from ..catalog.models.architecture import (
+    Architecture,
+    HfConfig,
+    HfText,
+    LinearAttention,
+    Mla,
+    Moe,
+    Vision,
+)  # fmt: skip
 from ..catalog.validation import load
-from ..diagnostics import Code, Diagnostic, Location, suggest_or
-from .config_source import ConfigSource
-from .conventions import CONVENTIONS, LLAMA, NOT_DENSE, known_type
+from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
+from .model_types import (
+    CONVENTIONS,
+    LLAMA,
+    NOT_DENSE,
+    SPECIAL,
+    Convention,
+    convention_of,
+    known_type,
+    model_type_of,
+)  # fmt: skip
 from .parameters import count_parameters, mtp_parameters, vision_parameters
 
 if TYPE_CHECKING:
-    from .conventions import Convention
+    from ..catalog.models.base import Record
+    from ..catalog.yaml_data import Document, Loc
 
 #: More than any model has, and as many as an architecture may have.
 _MOST_PARAMETERS = 10**15
@@ -24,10 +45,10 @@ _CLOSE = "the count is close, not exact"
 
 
 def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[Diagnostic, ...]]:
-    """The architecture that a config.json describes, and what is wrong with the file.
+    """Read the architecture that a config.json describes.
 
     Args:
-        text: what the file holds.
+        text: the content of the file.
         shown: its path, for messages.
 
     Returns:
@@ -45,49 +66,139 @@ def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[
     >>> print(*read_config_json('{"model_type": "qwen2", "hidden_size": 0}', "config.json")[1])
     config.json:1:40: ERROR: hidden_size: must be at least 1, got '0' [verl.wrong_value]
     """
-    # A tab can indent JSON and not YAML; inside a text of JSON there is none.
+    # A tab can indent JSON but not YAML; inside a text of JSON there is none.
     content = text.removeprefix("\ufeff").replace("\t", " ")
     file = DataFile(Path(shown), shown, content.encode(errors="replace"))
     config, document, found = load(file, HfConfig)
     found = [_in_words_of_json(problem, content) for problem in found]
     if config is None:
         return None, tuple(found)
-    source = ConfigSource(file, document, config, *_convention(config))
-    architecture = _architecture(source)
+    source = _Source(document, config, *convention_of(config))
+    architecture = _architecture(source, _name(config, shown))
     return architecture, tuple(sorted((*found, *source.problems), key=lambda problem: problem.sort_key))
 
 
 def _in_words_of_json(problem: Diagnostic, text: str) -> Diagnostic:
-    """A problem of syntax as JSON sees it, whose places are nearer to the mistake."""
+    """Return a problem of syntax as JSON reports it, with a place nearer to the mistake."""
     if problem.code is not Code.yaml_syntax:
         return problem
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        location = Location(problem.place.path, error.lineno, error.colno)
-        hint = "JSON has quotes around each key and text, and a comma between entries"
-        return Diagnostic(location, problem.code, f"not valid JSON: {error.msg.lower()}", hint)
+        place = Location(problem.place.path, error.lineno, error.colno)
+        remedy = "JSON has quotes around each key and text, and a comma between entries"
+        return Diagnostic(place, problem.code, f"not valid JSON: {error.msg.lower()}", remedy)
     except (ValueError, RecursionError):
         pass
     return problem
 
 
-def _model_type(config: HfConfig) -> str | None:
-    """That of the whole model, or of its language model where only this has one."""
-    return config.model_type or (config.text_config.model_type if config.text_config else None)
+def _name(config: HfConfig, shown: str) -> str:
+    """Return the checkpoint if the file names one, else the file; both only if messages can show them."""
+    names = (config.name_or_path, shown)
+    usable = (name for name in names if isinstance(name, str) and re.fullmatch(_NAME, name))
+    return next(usable, "config.json")
 
 
-def _convention(config: HfConfig) -> tuple[str, Convention]:
-    """The model type, and what it takes for granted."""
-    given = _model_type(config) or ""
-    name = known_type(given)
-    if name:
-        return name, CONVENTIONS[name]
-    return given if re.fullmatch(r"(?!TODO\b)\w[\w.-]{0,99}", given) else "unknown", LLAMA
+#: A checkpoint or a relative path, but not a mark that something is still to be filled in.
+_NAME = r"(?!TODO\b)\w[\w./-]{0,199}"
 
 
-def _architecture(source: ConfigSource) -> Architecture | None:
-    """The architecture, None if there is any error."""
+@dataclass
+class _Source:
+    """A config.json that is valid by itself, with the convention of its model type, and its problems."""
+
+    document: Document
+    config: HfConfig
+    model_type: str
+    convention: Convention
+    problems: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def text(self) -> tuple[HfText, Loc]:
+        """The section of the language model, and its place."""
+        nested = self.config.text_config
+        return (nested, ("text_config",)) if nested else (self.config, ())
+
+    def find(self, name: str) -> Any:
+        """Return the value of a key: of the language model, of the whole file, or that of the model type."""
+        for section in (self.text[0], self.config):
+            value = getattr(section, name)
+            if value is not None:
+                return value
+        return self.convention.defaults.get(name)
+
+    def need(self, name: str) -> int:
+        """Return the value of a required key; without one, report it and return 1."""
+        value: int | None = self.find(name)
+        if value is None:
+            self.missing(*self.text, name)
+        return 1 if value is None else value
+
+    def missing(self, section: Record, loc: Loc, name: str) -> None:
+        """Report a key that is missing, null or misspelt."""
+        description = (type(section).model_fields[name].description or "").rstrip(".")
+        if name in section.model_fields_set:
+            message = f"{name}: expected a value, got nothing"
+            self.note((*loc, name), message, description, Code.wrong_type, Severity.ERROR)
+        elif section is self.text[0] and name in self._misspelt:
+            self._note_misspelling(name, self._misspelt.pop(name), Severity.ERROR)
+        else:
+            where = f" in {loc[-1]!r}" if loc else ""
+            message = f"the key {name!r} is missing{where}"
+            self.note(loc, message, description, Code.missing_key, Severity.ERROR)
+
+    def note_misspellings(self) -> None:
+        """Warn of keys that look misspelt and that are not required."""
+        for name, key in self._misspelt.items():
+            self._note_misspelling(name, key, Severity.WARNING)
+
+    def _note_misspelling(self, name: str, key: str, severity: Severity) -> None:
+        place, message = self.document.key_place((*self.text[1], key)), f"unknown key {key!r}"
+        self.problems.append(
+            Diagnostic(place, Code.unknown_key, message, f"did you mean {name!r}?", severity)
+        )
+
+    @cached_property
+    def _misspelt(self) -> dict[str, str]:
+        """The keys that the file has in place of known ones, by the known key."""
+        section, loc = self.text
+        data = self.document.data[loc[0]] if loc else self.document.data
+        absent = [name for name in HfText.model_fields if name not in section.model_fields_set]
+        misspelt = {}
+        for key in itertools.islice(data, 1000):
+            # A close match only: configs have many keys that are not read here.
+            near = difflib.get_close_matches(key, absent, n=1, cutoff=0.88)
+            if near and key not in HfConfig.model_fields:
+                misspelt[near[0]] = key
+        return misspelt
+
+    def error(self, key: str, message: str, remedy: str) -> None:
+        """Report a value that makes the file unusable."""
+        self.note(self._loc(key), f"{key}: {message}", remedy, Code.wrong_value, Severity.ERROR)
+
+    def warn(self, key: str, message: str) -> None:
+        """Report a value that the count leaves out."""
+        self.note(self._loc(key), f"{key}: {message}", _CLOSE, Code.not_modelled)
+
+    def _loc(self, key: str) -> Loc:
+        section, loc = self.text
+        return (*loc, key) if getattr(section, key) is not None else (key,)
+
+    def note(
+        self, loc: Loc, message: str, remedy: str, code: Code, severity: Severity = Severity.WARNING
+    ) -> None:
+        """Report a problem at a place."""
+        self.problems.append(self.document.diagnostic(loc, code, message, remedy, severity))
+
+    @property
+    def failed(self) -> bool:
+        """True once an error is reported."""
+        return any(problem.severity is Severity.ERROR for problem in self.problems)
+
+
+def _architecture(source: _Source, name: str) -> Architecture | None:
+    """Return the architecture, None if there is any error."""
     _check_type(source)
     layers, hidden = source.need("num_hidden_layers"), source.need("hidden_size")
     heads, vocabulary = source.need("num_attention_heads"), source.need("vocab_size")
@@ -96,37 +207,37 @@ def _architecture(source: ConfigSource) -> Architecture | None:
     linear, vision = _linear_attention(source, layers), _vision(source)
     dense = moe is None or moe.first_dense_layers
     width = source.need("intermediate_size") if dense else source.find("intermediate_size")
-    source.warn_of_misspellings()
+    source.note_misspellings()
     key_value_heads = source.find("num_key_value_heads") or heads
     if source.failed:
         return None
     _check_biases(source, hidden * layers)
     head_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim if mla else _head_dim(source, hidden, heads)
     if not mla and heads % key_value_heads:
-        message = f"num_key_value_heads: {key_value_heads} does not divide num_attention_heads, {heads}"
-        hint = "each key-value head serves the same number of query heads"
-        source.error(source.place("num_key_value_heads"), message, hint)
+        message = f"{key_value_heads} does not divide num_attention_heads, {heads}"
+        remedy = "each key-value head serves the same number of query heads"
+        source.error("num_key_value_heads", message, remedy)
     if source.failed:
         return None
-    name = _name(source)
+    convention, gate = source.convention, source.find("attn_output_gate")
     architecture = Architecture(
         name=name,
         hf_id=name,
         model_type=source.model_type,
         hidden_size=hidden,
         num_hidden_layers=layers,
-        intermediate_size=width,
         num_attention_heads=heads,
+        vocab_size=vocabulary,
+        max_position_embeddings=positions,
+        intermediate_size=width,
         num_key_value_heads=key_value_heads,
         head_dim=head_dim,
-        vocab_size=vocabulary,
         tie_word_embeddings=_tied(source),
         qkv_bias=_qkv_bias(source),
-        qk_norm=source.convention.qk_norm,
-        norms_per_layer=source.convention.norms,
-        attn_output_gate=_output_gate(source),
+        qk_norm=convention.qk_norm,
+        norms_per_layer=convention.norms,
+        attn_output_gate=bool(convention.output_gate if gate is None else gate),
         sliding_window=_sliding_window(source),
-        max_position_embeddings=positions,
         moe=moe,
         mla=mla,
         linear_attention=linear,
@@ -138,12 +249,13 @@ def _architecture(source: ConfigSource) -> Architecture | None:
     return _counted(source, architecture)
 
 
-def _counted(source: ConfigSource, architecture: Architecture) -> Architecture | None:
-    """The architecture with its count; None if no model can have so many parameters."""
+def _counted(source: _Source, architecture: Architecture) -> Architecture | None:
+    """Return the architecture with its count; None if no model can have so many parameters."""
     counts = count_parameters(architecture)
     if counts.total > _MOST_PARAMETERS:
         message = f"these sizes give {counts.total:.1e} parameters, more than any model has"
-        source.error(source.text[1], message, "check the sizes, hidden_size first")
+        remedy = "check the sizes, hidden_size first"
+        source.note(source.text[1], message, remedy, Code.wrong_value, Severity.ERROR)
         return None
     extra = source.find("num_nextn_predict_layers") or source.find("mtp_num_hidden_layers")
     update = {
@@ -154,59 +266,55 @@ def _counted(source: ConfigSource, architecture: Architecture) -> Architecture |
     return architecture.model_copy(update=update)
 
 
-def _check_type(source: ConfigSource) -> None:
-    """Say what is assumed of a type that is not known, and what is left out of any."""
-    given = _model_type(source.config)
+def _check_type(source: _Source) -> None:
+    """Report what is assumed of an unknown type, and what the count of a known type leaves out."""
+    given = model_type_of(source.config)
     taken = "taken for a dense decoder like llama"
     if source.find("tie_word_embeddings") is None:
         taken += ", with an output head of its own"
     if given is None:
-        hint = "write the model's type, for example qwen2"
-        source.warn((), f"the key 'model_type' is missing; {taken}", hint, Code.missing_key)
+        message = f"the key 'model_type' is missing; {taken}"
+        source.note((), message, "write the model's type, for example qwen2", Code.missing_key)
     elif not known_type(given):
-        hint = suggest_or(given[:80], CONVENTIONS, "compare the count with the one published")
-        source.warn(("model_type",), f"unknown model type {given[:80]!r}; {taken}", hint, Code.unknown_value)
+        remedy = suggest_or(given[:80], CONVENTIONS, "compare the count with the one published")
+        message = f"unknown model type {given[:80]!r}; {taken}"
+        source.note(("model_type",), message, remedy, Code.unknown_value)
     if source.convention is LLAMA and (key := next((key for key in NOT_DENSE if source.find(key)), None)):
-        message = f"{key}: only for a known model type can this be counted"
-        hint = f"known with experts or latent attention: {', '.join(_SPECIAL)}"
-        source.error(source.place(key), message, hint)
+        remedy = f"known with experts or latent attention: {', '.join(SPECIAL)}"
+        source.error(key, "only for a known model type can this be counted", remedy)
     if source.config.vision_config and not source.convention.vision:
-        source.warn(("vision_config",), "the vision tower of this model type is not counted", _CLOSE)
+        message = "the vision tower of this model type is not counted"
+        source.note(("vision_config",), message, _CLOSE, Code.not_modelled)
 
 
-_SPECIAL = [name for name, item in CONVENTIONS.items() if item.experts or item.mla or item.linear_attention]
-
-
-def _check_biases(source: ConfigSource, rows: int) -> None:
-    """Name the biases that an architecture has no field for."""
+def _check_biases(source: _Source, rows: int) -> None:
+    """Report the biases that an architecture has no field for."""
     if source.find("attention_bias") and source.convention.qkv_bias is None:
-        message = f"attention_bias: those of the output projections, {rows} parameters, are not counted"
-        source.warn(source.place("attention_bias"), message, _CLOSE)
+        message = f"those of the output projections, {rows} parameters, are not counted"
+        source.warn("attention_bias", message)
     if source.find("attention_bias") and source.convention.mla:
-        message = "attention_bias: the biases of attention are not counted"
-        source.warn(source.place("attention_bias"), message, _CLOSE)
+        source.warn("attention_bias", "the biases of attention are not counted")
     if source.find("mlp_bias"):
-        source.warn(source.place("mlp_bias"), "mlp_bias: the biases of the MLP are not counted", _CLOSE)
+        source.warn("mlp_bias", "the biases of the MLP are not counted")
 
 
-def _head_dim(source: ConfigSource, hidden: int, heads: int) -> int:
+def _head_dim(source: _Source, hidden: int, heads: int) -> int:
     given: int | None = source.find("head_dim")
     if given is None and hidden % heads:
-        message = f"num_attention_heads: {heads} does not divide hidden_size, {hidden}"
-        hint = "correct one of them, or write head_dim"
-        source.error(source.place("num_attention_heads"), message, hint)
+        message = f"{heads} does not divide hidden_size, {hidden}"
+        source.error("num_attention_heads", message, "correct one of them, or write head_dim")
     return given or max(1, hidden // heads)
 
 
-def _tied(source: ConfigSource) -> bool:
-    """Whether the head is the embedding; of a model with a nested part, the whole file says so."""
+def _tied(source: _Source) -> bool:
+    """Tell whether the head is the embedding; of a model with a nested section, the whole file decides."""
     given: bool | None = source.config.tie_word_embeddings
     if given is None:
         given = source.find("tie_word_embeddings")
     return source.convention.tied if given is None else given
 
 
-def _qkv_bias(source: ConfigSource) -> bool:
+def _qkv_bias(source: _Source) -> bool:
     fixed = source.convention.qkv_bias
     given = source.find("qkv_bias")
     if fixed is None:
@@ -215,18 +323,13 @@ def _qkv_bias(source: ConfigSource) -> bool:
     return fixed and given is not False
 
 
-def _output_gate(source: ConfigSource) -> bool:
-    given = source.find("attn_output_gate")
-    return source.convention.output_gate if given is None else bool(given)
-
-
-def _sliding_window(source: ConfigSource) -> int | None:
+def _sliding_window(source: _Source) -> int | None:
     switch = source.find("use_sliding_window")
     used = switch if switch is not None else not source.convention.window_switch
     return source.find("sliding_window") or None if used else None
 
 
-def _moe(source: ConfigSource, layers: int) -> Moe | None:
+def _moe(source: _Source, layers: int) -> Moe | None:
     convention = source.convention
     if not convention.experts:
         return None
@@ -234,8 +337,8 @@ def _moe(source: ConfigSource, layers: int) -> Moe | None:
     experts = experts or source.need(convention.experts)
     used = source.need("num_experts_per_tok")
     if not source.failed and used > experts:
-        message = f"num_experts_per_tok: {used} is more than the {experts} experts of a layer"
-        source.error(source.place("num_experts_per_tok"), message, "correct one of them")
+        message = f"{used} is more than the {experts} experts of a layer"
+        source.error("num_experts_per_tok", message, "correct one of them")
     width = source.need(convention.expert_width)
     gated = convention.gated_shared_expert
     shared = 1 if gated else source.find("n_shared_experts") or 0
@@ -255,8 +358,8 @@ def _moe(source: ConfigSource, layers: int) -> Moe | None:
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
-def _layers_with_experts(source: ConfigSource, layers: int) -> int:
-    """How many layers have experts. Where in the model they stand makes no difference to any count."""
+def _layers_with_experts(source: _Source, layers: int) -> int:
+    """Count the layers that have experts; their order makes no difference to any count."""
     first = min(source.find("first_k_dense_replace") or 0, layers)
     every = source.find("moe_layer_freq") or 1
     step = source.find("decoder_sparse_step") or 1
@@ -268,75 +371,49 @@ def _layers_with_experts(source: ConfigSource, layers: int) -> int:
     )
 
 
-def _mla(source: ConfigSource) -> Mla | None:
+def _mla(source: _Source) -> Mla | None:
     if not source.convention.mla:
         return None
-    record, loc = source.text
-    if "q_lora_rank" not in record.model_fields_set:
-        source.missing(record, loc, "q_lora_rank")
-    return Mla(
-        q_lora_rank=source.find("q_lora_rank"),
-        kv_lora_rank=source.need("kv_lora_rank"),
-        qk_nope_head_dim=source.need("qk_nope_head_dim"),
-        qk_rope_head_dim=source.need("qk_rope_head_dim"),
-        v_head_dim=source.need("v_head_dim"),
-    )
+    section, loc = source.text
+    if "q_lora_rank" not in section.model_fields_set:
+        source.missing(section, loc, "q_lora_rank")
+    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    return Mla(q_lora_rank=source.find("q_lora_rank"), **{name: source.need(name) for name in names})
 
 
-def _linear_attention(source: ConfigSource, layers: int) -> LinearAttention | None:
+def _linear_attention(source: _Source, layers: int) -> LinearAttention | None:
     if not source.convention.linear_attention:
         return None
     types = source.find("layer_types")
     full = [kind == "full_attention" for kind in types or ()]
     interval = source.find("full_attention_interval") or ((*full, True).index(True) + 1 if full else 4)
     if types and full != [(layer + 1) % interval == 0 for layer in range(layers)]:
-        message = f"layer_types: taken as if layers {interval}, {2 * interval}, … had full attention"
-        source.warn(source.place("layer_types"), message, _CLOSE)
-    return LinearAttention(
-        full_attention_interval=interval,
-        num_key_heads=source.need("linear_num_key_heads"),
-        key_head_dim=source.need("linear_key_head_dim"),
-        num_value_heads=source.need("linear_num_value_heads"),
-        value_head_dim=source.need("linear_value_head_dim"),
-        conv_kernel=source.need("linear_conv_kernel_dim"),
-    )
+        source.warn("layer_types", f"taken as if layers {interval}, {2 * interval}, … had full attention")
+    names = ("num_key_heads", "key_head_dim", "num_value_heads", "value_head_dim")
+    sizes = {name: source.need(f"linear_{name}") for name in names}
+    kernel = source.need("linear_conv_kernel_dim")
+    return LinearAttention(full_attention_interval=interval, conv_kernel=kernel, **sizes)
 
 
-def _vision(source: ConfigSource) -> Vision | None:
-    tower = source.config.vision_config
+def _vision(source: _Source) -> Vision | None:
+    tower, deepstack = source.config.vision_config, source.convention.deepstack
     if not tower or not source.convention.vision:
         return None
-
-    def need(name: str) -> int:
-        value: int | None = getattr(tower, name)
+    sizes = {name: getattr(tower, name) for name in _TOWER}
+    if deepstack:
+        sizes["num_position_embeddings"] = tower.num_position_embeddings
+    for name, value in sizes.items():
         if value is None:
             source.missing(tower, ("vision_config",), name)
-        return value or 1
-
-    deepstack = source.convention.deepstack
     vision = Vision(
-        depth=need("depth"),
-        hidden_size=need("hidden_size"),
-        intermediate_size=need("intermediate_size"),
-        num_heads=need("num_heads"),
-        patch_size=need("patch_size"),
+        **{name: value or 1 for name, value in sizes.items()},
         temporal_patch_size=tower.temporal_patch_size or 2,
         spatial_merge_size=tower.spatial_merge_size or 2,
         in_channels=tower.in_channels or 3,
-        out_hidden_size=need("out_hidden_size"),
-        num_position_embeddings=need("num_position_embeddings") if deepstack else None,
         deepstack_layers=len(tower.deepstack_visual_indexes or ()) if deepstack else None,
         parameters=0,
     )
     return vision.model_copy(update={"parameters": vision_parameters(vision)})
 
 
-def _name(source: ConfigSource) -> str:
-    """The checkpoint if the file names one, else the file; both only where they can stand in a message."""
-    names = (source.config.name_or_path, source.file.shown)
-    usable = (name for name in names if isinstance(name, str) and re.fullmatch(_NAME, name))
-    return next(usable, "config.json")
-
-
-#: A checkpoint or a relative path, and not a mark that something is still to be filled in.
-_NAME = r"(?!TODO\b)\w[\w./-]{0,199}"
+_TOWER = ("depth", "hidden_size", "intermediate_size", "num_heads", "patch_size", "out_hidden_size")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.cli.data import load_paths
 from sphinx_verl_resources.diagnostics import Severity
-from sphinx_verl_resources.estimator.conventions import CONVENTIONS
 from sphinx_verl_resources.estimator.hf_config import read_config_json
+from sphinx_verl_resources.estimator.model_types import CONVENTIONS
 from sphinx_verl_resources.estimator.parameters import count_parameters
 
 QWEN = """{

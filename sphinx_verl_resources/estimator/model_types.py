@@ -1,25 +1,28 @@
-"""What a model type takes for granted: facts of its modelling code that its config.json does not say.
+"""Model types: facts of their modelling code that a config.json does not state.
 
 Source: configuration and modelling files of Hugging Face transformers.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..catalog.models.architecture import HfConfig
+
 
 @dataclass(frozen=True)
 class Convention:
-    """One model type.
+    """The facts of one model type.
 
     Attributes:
-        qkv_bias: biases on query, key and value; None where ``attention_bias`` says it.
+        qkv_bias: biases on query, key and value; None where ``attention_bias`` decides.
         norms: vectors of the hidden size per layer.
-        tied: whether the head is the embedding where ``tie_word_embeddings`` is not given.
+        tied: the head is the embedding where ``tie_word_embeddings`` is not given.
         window_switch: the window counts only with ``use_sliding_window``.
         experts: the key of the number of routed experts; empty for a dense model.
         expert_width: the key of the width of an expert.
@@ -46,7 +49,7 @@ class Convention:
     defaults: Mapping[str, int] = field(default_factory=dict)
 
 
-#: A dense decoder whose biases the config gives; also what an unknown type is taken for.
+#: A dense decoder whose biases the config gives; an unknown type is taken for one.
 LLAMA = Convention(qkv_bias=None)
 _QWEN2 = Convention(qkv_bias=True, window_switch=True)
 _QWEN3 = Convention(qkv_bias=None, qk_norm=True, window_switch=True, defaults={"head_dim": 128})
@@ -63,7 +66,7 @@ _QWEN3_5_MOE = replace(_QWEN3_5, experts="num_experts", gated_shared_expert=True
 _GEMMA = Convention(qkv_bias=None, tied=True, defaults={"head_dim": 256})
 _DEEPSEEK_V2 = Convention(mla=True, experts="n_routed_experts")
 _DEEPSEEK_V3 = replace(_DEEPSEEK_V2, router_bias=True, defaults={"first_k_dense_replace": 3})
-#: What the configs of Gemma 3 leave out.
+#: Values that the configs of Gemma 3 leave out.
 _GEMMA3_DEFAULTS = {
     "num_attention_heads": 8,
     "num_key_value_heads": 4,
@@ -96,11 +99,27 @@ CONVENTIONS: Mapping[str, Convention] = {
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,
 }
-#: Keys that only a model with experts or with latent attention has: an unknown type with one is no dense one.
+#: Model types whose experts, latent attention or linear attention can be counted.
+SPECIAL = [name for name, it in CONVENTIONS.items() if it.experts or it.mla or it.linear_attention]
+#: Keys that only models with experts or latent attention have: an unknown type with one is not dense.
 NOT_DENSE = ("num_experts", "num_local_experts", "n_routed_experts", "kv_lora_rank", "linear_num_key_heads")
 
 
 def known_type(model_type: str) -> str | None:
-    """The key of ``CONVENTIONS`` for a model type, None if it is not known."""
+    """Return the key of ``CONVENTIONS`` for a model type, None if it is not known."""
     name = model_type.removesuffix("_text")
     return name if name in CONVENTIONS else None
+
+
+def model_type_of(config: HfConfig) -> str | None:
+    """Return the type of the whole model, or of its language model where only this has one."""
+    return config.model_type or (config.text_config.model_type if config.text_config else None)
+
+
+def convention_of(config: HfConfig) -> tuple[str, Convention]:
+    """Return the model type and its convention; an unknown type is taken for a dense decoder."""
+    given = model_type_of(config) or ""
+    name = known_type(given)
+    if name:
+        return name, CONVENTIONS[name]
+    return given if re.fullmatch(r"(?!TODO\b)\w[\w.-]{0,99}", given) else "unknown", LLAMA
