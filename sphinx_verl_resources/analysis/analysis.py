@@ -126,20 +126,18 @@ class Outcome:
     @property
     def end(self) -> Breakdown:
         """Return the memory of one GPU after all steps."""
-        return self.after(None)
+        return self.steps[-1].after if self.steps else self.start
 
-    def after(self, step: str | None) -> Breakdown:
-        """Return the memory of one GPU after the step of this name; None: after the last.
+    def step(self, name: str) -> StepTaken:
+        """Return a step of the chain by its name.
 
         Raises:
             NoAnswerError: the chain does not have the step.
         """
-        if step is None:
-            return self.steps[-1].after if self.steps else self.start
-        for taken in self.steps:
-            if taken.name == step:
-                return taken.after
-        raise NoAnswerError.because(f"the step {step!r} is not taken", "take it, or name another one")
+        for step in self.steps:
+            if step.name == name:
+                return step
+        raise NoAnswerError.because(f"the step {name!r} is not taken", "take it, or name another one")
 
     def waterfall(self) -> list[Bar]:
         """Return the lines from the first component to what one GPU holds."""

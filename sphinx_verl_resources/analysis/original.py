@@ -100,14 +100,13 @@ def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
     if name not in _LABELS or (step is not None and name in SHAPE_FIGURES):
         hint = did_you_mean(item.figure, _LABELS)
         raise NoAnswerError.because(f"there is no figure {item.figure!r}", hint)
-    taken = next((taken for taken in outcome.steps if taken.name == step), None)
+    taken = outcome.step(step) if step is not None else None
     if name == "hidden-size":
         computed, is_size = outcome.shape.stated_hidden_size, False
     elif name == "ffn-dimension":
         computed, is_size = float(outcome.shape.ffn_dimension), False
     else:
-        breakdown = outcome.start if step is None else outcome.after(step)
-        computed, is_size = figure_size(breakdown, name), True
+        computed, is_size = figure_size(taken.after if taken else outcome.start, name), True
     return Comparison(
         taken.label if taken else "",
         taken.gpus if taken else None,

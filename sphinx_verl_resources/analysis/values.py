@@ -168,11 +168,12 @@ def _figures(analysis: Analysis) -> dict[str, Figure]:
 
 
 def _size(outcome: Outcome, figure: Figure) -> float:
-    if figure.name == SAVED:
-        return next(taken.saved for taken in outcome.steps if taken.name == figure.step)
     if figure.step is None:
         return figure_size(outcome.start, figure.name)
-    return figure_size(outcome.after(figure.step or None), figure.name)
+    if not figure.step:
+        return outcome.end.total
+    step = outcome.step(figure.step)
+    return step.saved if figure.name == SAVED else figure_size(step.after, figure.name)
 
 
 def _original(analysis: Analysis, name: str, text: str, figure: Figure) -> str:

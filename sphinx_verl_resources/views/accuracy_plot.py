@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..breakdown import Category
 from ..estimator.backtest import EASYR1, GROUPS
@@ -18,12 +18,32 @@ if TYPE_CHECKING:
 
     from ..estimator.backtest import Score
 
-#: The paint of a group's points, and their path data after the ``M`` to the middle.
-SHAPES = {
-    TRAINING: (f'stroke="{PAINTS[Category.WEIGHTS].colour}" stroke-width="8" stroke-linecap="round"', "h0"),
-    LOGGED: (f'stroke="{PAINTS[Category.GRADIENTS].colour}" stroke-width="8" stroke-linecap="square"', "h0"),
-    EASYR1: (f'fill="{PAINTS[Category.OPTIMIZER].colour}"', "m0-7 7 12h-14z"),
-    OTHER: (f'fill="{PAINTS[Category.ACTIVATIONS].colour}"', "m0-7 6 7-6 7-6-7z"),
+
+class Sign(NamedTuple):
+    """The sign of a group's points.
+
+    Attributes:
+        colour: of the points and of their ranges.
+        attributes: of the path; ``{}`` stands for the colour.
+        shape: path data after the ``M`` to the middle.
+    """
+
+    colour: str
+    attributes: str
+    shape: str
+
+    def path(self, middles: Iterable[str]) -> str:
+        """Draw the sign at each of the coordinates."""
+        attributes = self.attributes.format(self.colour)
+        return path([f"M{middle}{self.shape}" for middle in middles], attributes)
+
+
+_LINE = 'stroke="{}" stroke-width="8" stroke-linecap='
+SIGNS = {
+    TRAINING: Sign(PAINTS[Category.WEIGHTS].colour, f'{_LINE}"round"', "h0"),
+    LOGGED: Sign(PAINTS[Category.GRADIENTS].colour, f'{_LINE}"square"', "h0"),
+    EASYR1: Sign(PAINTS[Category.OPTIMIZER].colour, 'fill="{}"', "m0-7 7 12h-14z"),
+    OTHER: Sign(PAINTS[Category.ACTIVATIONS].colour, 'fill="{}"', "m0-7 6 7-6 7-6-7z"),
 }
 #: The edges of the axes.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 42, WIDTH - 12, 28, 400
@@ -62,19 +82,18 @@ def accuracy_plot(scores: Sequence[Score], title: str) -> Drawing:
     scale = _Scale(log_marks(min(sizes) / GIB, max(sizes) / GIB))
     groups = {group: [item for item in scores if item.group == group] for group in GROUPS}
     parts = [*_axes(scale)]
-    for group, found in groups.items():
-        parts.append(path([_range(item, scale) for item in found], f'stroke="{_colour(group)}"'))
-    for group, found in groups.items():
-        paint, shape = SHAPES[group]
-        parts.append(path([f"M{_middle(item, scale)}{shape}" for item in found], paint))
-    signs = _legend(groups)
+    for group, own in groups.items():
+        parts.append(path([_range(item, scale) for item in own], f'stroke="{SIGNS[group].colour}"'))
+    for group, own in groups.items():
+        parts.append(SIGNS[group].path(_middle(item, scale) for item in own))
+    signs = _legend(group for group, own in groups.items() if own)
     places, legend, height = flowing(_BOTTOM + 3 * LINE, [words for _sign, words in signs])
     for (x, y), (sign, _words) in zip(places, signs, strict=True):
         parts.append(f'<g transform="translate({x:g} {y:g})">{sign}</g>')
     described = [
-        _("{part}: {cases}").format(part=_(GROUPS[group]), cases=_count(found))
-        for group, found in groups.items()
-        if found
+        _("{part}: {cases}").format(part=_(GROUPS[group]), cases=_count(own))
+        for group, own in groups.items()
+        if own
     ]
     inside = sum(item.inside is True for item in scores) / len(scores)
     described.append(_("{share} of the observed values inside the range").format(share=share(inside)))
@@ -91,8 +110,8 @@ def log_marks(least: float, most: float) -> tuple[float, ...]:
     every = [round(factor * 10.0**power, 12) for power in range(first, last + 1) for factor in (1, 2, 5)]
     below = [mark for mark in every if mark <= least][-1:]
     above = [mark for mark in every if mark >= most][:1]
-    found = [mark for mark in every if below[0] <= mark <= above[0]]
-    return tuple(found) if len(found) > 1 else (found[0], 2 * found[0])
+    marks = tuple(mark for mark in every if below[0] <= mark <= above[0])
+    return marks if len(marks) > 1 else (marks[0], 2 * marks[0])
 
 
 def _axes(scale: _Scale) -> Iterator[str]:
@@ -121,19 +140,14 @@ def _range(item: Score, scale: _Scale) -> str:
     return f"M{scale.x(item.observed or 1)} {high}V{low}"
 
 
-def _colour(group: str) -> str:
-    return SHAPES[group][0].split('"')[1]
+def _count(scores: Sequence[Score]) -> str:
+    return plural("{count} case", "{count} cases", len(scores)).format(count=len(scores))
 
 
-def _count(found: Sequence[Score]) -> str:
-    return plural("{count} case", "{count} cases", len(found)).format(count=len(found))
-
-
-def _legend(groups: dict[str, list[Score]]) -> list[tuple[str, str]]:
+def _legend(groups: Iterable[str]) -> list[tuple[str, str]]:
     """Return signs, drawn from (0, 0) on, and their meanings."""
     middle = BAR // 2
-    shapes = [(group, *SHAPES[group]) for group, found in groups.items() if found]
-    made = [(path(f"M{middle} {middle}{shape}", paint), _(GROUPS[group])) for group, paint, shape in shapes]
+    points = [(SIGNS[group].path([f"{middle} {middle}"]), _(GROUPS[group])) for group in groups]
     line = path(f"M{middle} 0v{BAR}", 'stroke="currentColor"')
     slope = path(f"M0 {BAR}L{BAR} 0", 'stroke="currentColor" stroke-dasharray="6 4"')
-    return [*made, (line, _("Range of the computed value")), (slope, _("Computed as observed"))]
+    return [*points, (line, _("Range of the computed value")), (slope, _("Computed as observed"))]

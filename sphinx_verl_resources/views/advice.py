@@ -140,9 +140,7 @@ def priority_rows(
     ]
     rows = []
     for number, item in enumerate(priorities, 1):
-        taken = [
-            next((step for step in outcome.steps if step.name == item.name), None) for outcome in outcomes
-        ]
+        taken = [{step.name: step for step in outcome.steps}.get(item.name) for outcome in outcomes]
         label = next((step.label for step in taken if step), item.name)
         rows.append([
             Cell.of(f"{number}. {item.advice}"),

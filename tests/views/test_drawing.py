@@ -19,7 +19,7 @@ from sphinx_verl_resources.estimator.planner import task_settings
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.savings import savings
 from sphinx_verl_resources.units import GIB
-from sphinx_verl_resources.views.accuracy_plot import SHAPES, accuracy_plot, log_marks, plotted
+from sphinx_verl_resources.views.accuracy_plot import SIGNS, accuracy_plot, log_marks, plotted
 from sphinx_verl_resources.views.drawing import (
     FONT,
     PAINTS,
@@ -232,21 +232,21 @@ def test_the_plot_has_a_point_and_a_range_for_each_case_that_counts():
     assert 10 < len(shown) < len(scores)
     assert all(item.case.is_scored and item.observed and item.computed for item in shown)
     found = check(accuracy_plot(shown, "x"))
-    for group, (paint, shape) in SHAPES.items():
+    for group, sign in SIGNS.items():
         own = [item for item in shown if item.group == group]
         points = [
             path
             for path in found.select(":not(g) > path")
-            if shape in path["d"] and paint.split('"')[1] in str(path)
+            if sign.shape in path["d"] and sign.colour in str(path)
         ]
         assert sum(path["d"].count("M") for path in points) == len(own), group
         ranges = [
             path
             for path in found.select(":not(g) > path")
-            if re.fullmatch(r"(M\d+ \d+V\d+)+", path["d"]) and paint.split('"')[1] in str(path)
+            if re.fullmatch(r"(M\d+ \d+V\d+)+", path["d"]) and sign.colour in str(path)
         ]
         assert sum(path["d"].count("M") for path in ranges) == len(own), group
-    assert len({shape for _, shape in SHAPES.values()} | {"round", "square"}) == 5
+    assert len({sign.shape for sign in SIGNS.values()} | {"round", "square"}) == 5
 
 
 def test_marks_of_a_logarithmic_axis_hold_all_values():
