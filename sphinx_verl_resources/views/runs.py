@@ -15,7 +15,7 @@ from .sentences import fill
 from .table import PATH_CLASS, Cell, rows_of, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ..catalog.fields import Field
     from ..catalog.links import Links
@@ -40,14 +40,11 @@ KIND_WORDS = {
 
 @dataclass
 class PlacedNote:
-    """A note with the mark that leads to it, and all the runs that it is about.
+    """A note under the table with all its runs: sources often say one thing about several."""
 
-    Sources often say one thing about several runs; the page says it once.
-    """
-
-    mark: str
-    anchor: str
     note: Note
+    number: int
+    anchor: str
     runs: list[Run]
 
 
@@ -62,13 +59,13 @@ def runs_rows(
     number: int,
     details: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[nodes.tgroup, nodes.enumerated_list | None]:
-    """The inside of the table of ``runs`` and, if any has one, the list of their notes.
+    """Make the inside of the table of ``runs`` and, if any has one, the list of their notes.
 
     Args:
         runs: one per row, in order.
-        columns: field names, and names in ``COMPUTED``.
+        columns: names of fields, and names in ``COMPUTED``.
         links: makes the addresses.
-        computed: by the ids of runs, what stands in the columns of ``COMPUTED``.
+        computed: by the ids of runs, the texts of the columns in ``COMPUTED``.
         anchors: ids of the runs whose rows are link targets here; a run shown twice on a page is one once.
         targets: ids of the runs that have such a row anywhere on the page.
         number: which table of the page this is, for the ids of notes that the page shows more than once.
@@ -82,26 +79,27 @@ def runs_rows(
             cells[0].anchor = row_id(run.id)
         if run.id in details and "model" in columns:
             _link(cells[columns.index("model")], details[run.id])
-        _add_marks(run, cells, columns, notes)
+        for placed in sorted((notes[note] for note in set(run.notes)), key=lambda placed: placed.number):
+            _add_mark(cells, columns, placed)
         rows.append(cells)
     group = table_group([_heading(name) for name in columns], rows)
     for run, row in zip(runs, rows_of(group), strict=True):
         row["classes"].append(run_class(run.id))
-    return group, _notes_list(notes, targets) if notes else None
+    return group, _notes_list(notes.values(), targets) if notes else None
 
 
 def run_about(run: Run) -> str:
-    """What a run did, on which hardware."""
+    """Return what a run did, and on which hardware."""
     return _("{task} on {gpus}").format(task=run.task, gpus=run.gpus)
 
 
 def run_title(run: Run) -> str:
-    """What a run is called."""
+    """Return the title of a run."""
     return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=run.gpus)
 
 
 def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
-    """Which link templates the table of ``runs`` needs: ``script_url``, ``commit_url``."""
+    """Return the link templates that the table of ``runs`` needs: ``script_url``, ``commit_url``."""
     used: set[str] = set()
     for run in runs:
         shown = run.evidence if "evidence" in columns else ()
@@ -110,26 +108,24 @@ def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
                 used.add("script_url")
             else:
                 shown = shown or run.evidence[:1]
-        for item in shown:
-            if item.ref:
-                used.add("script_url" if item.path else "commit_url")
+        used |= {"script_url" if item.path else "commit_url" for item in shown if item.ref}
     return used
 
 
 def uncomputed_texts(run: Run) -> dict[str, str]:
-    """What stands in the columns of ``COMPUTED`` where there is no estimate."""
+    """Return the texts of the columns of ``COMPUTED`` for a run without an estimate."""
     return dict.fromkeys(COMPUTED, _(NOT_COMPUTED if run.settings else NOT_RECORDED))
 
 
 def run_cells(
     run: Run, columns: Sequence[str], links: Links, computed: Mapping[str, str] = MappingProxyType({})
 ) -> list[Cell]:
-    """The fields of a run as cells; anything but a tested run says so in one of them.
+    """Return the cells of a run; unless it is tested, one of them says how it is known.
 
-    ``computed`` is what stands in the columns of ``COMPUTED``.
+    ``computed`` holds the texts of the columns of ``COMPUTED``.
     """
     cells = [
-        Cell([(computed[name], None)], classes=_number(computed[name]))
+        Cell([(computed[name], None)], classes=("num",) if computed[name][:1].isdigit() else ())
         if name in computed
         else run_cell(run, field_named(name), links)
         for name in columns
@@ -150,61 +146,22 @@ def run_cell(run: Run, field: Field, links: Links) -> Cell:
     return Cell([(text, None)], classes=("num",) if is_numeric(value) else ())
 
 
-def _heading(name: str) -> Cell:
-    """What stands above a column, with a class that has the same name in every language."""
-    text = _(COMPUTED.get(name) or field_named(name).heading)
-    column = name.replace(".", "-").replace("_", "-")
-    return Cell([(text, None)], classes=(f"verl-col-{column}",))
-
-
-def _tag(run: Run) -> str:
-    """The tag; anything but a tested run says so here."""
-    if run.kind == "tested":
-        return str(run.tag)
-    return _with_kind(run.tag, run) if run.tag else _(KIND_WORDS[run.kind])
-
-
-def _with_kind(text: str, run: Run) -> str:
-    return _("{text} ({kind})").format(text=text, kind=_(KIND_WORDS[run.kind]))
-
-
-def _link(cell: Cell, target: str) -> None:
-    """Let the text of a cell lead to a place on the same page."""
-    text = cell.text
-    cell.pieces, cell.links = [], [nodes.reference("", text, refid=target, internal=True)]
-
-
-def _number(text: str) -> tuple[str, ...]:
-    return ("num",) if text[:1].isdigit() else ()
-
-
-def _add_marks(run: Run, cells: Sequence[Cell], columns: Sequence[str], notes: Iterable[PlacedNote]) -> None:
-    for placed in notes:
-        if any(run is noted for noted in placed.runs):
-            index = columns.index(placed.note.about) if placed.note.about in columns else 0
-            cells[index].marks = [*cells[index].marks, (placed.mark, placed.anchor)]
-
-
-def status(run: Run) -> str:
-    """How a run came about, and its tag."""
-    kind = _(KIND_WORDS[run.kind])
-    return _("{tag}, {kind}").format(tag=run.tag, kind=kind) if run.tag else kind
-
-
-def script_pieces(run: Run, links: Links) -> list[Piece]:
+def _script_pieces(run: Run, links: Links) -> list[Piece]:
     """Return the launch script with its address, or else the first piece of evidence."""
     if run.script:
         return [(str(run.script), links.file(run.script.ref, run.script.path))]
-    return evidence_pieces(run, links)[:1] or [(_(NOT_RECORDED), None)]
-
-
-def evidence_pieces(run: Run, links: Links) -> list[Piece]:
-    """Return each piece of evidence with its address."""
-    return [_evidence(item, links) for item in run.evidence]
+    return [_evidence(item, links) for item in run.evidence[:1]] or [(_(NOT_RECORDED), None)]
 
 
 def _contributor_pieces(run: Run, _links: Links) -> list[Piece]:
     return [(run.contributor.name, run.contributor.url)] if run.contributor else []
+
+
+def _tag_pieces(run: Run, _links: Links) -> list[Piece]:
+    """Return the tag; of a run that is not tested, with how it is known."""
+    if run.kind == "tested":
+        return [(str(run.tag), None)]
+    return [(_with_kind(run.tag, run) if run.tag else _(KIND_WORDS[run.kind]), None)]
 
 
 def _evidence(item: Evidence, links: Links) -> Piece:
@@ -218,26 +175,55 @@ def _evidence(item: Evidence, links: Links) -> Piece:
 
 #: The fields whose cells hold more than the text of their value.
 _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
-    "script": script_pieces,
-    "evidence": evidence_pieces,
+    "tag": _tag_pieces,
+    "script": _script_pieces,
+    "evidence": lambda run, links: [_evidence(item, links) for item in run.evidence],
     "contributor": _contributor_pieces,
-    "tag": lambda run, _links: [(_tag(run), None)],
 }
 
 
-def _place_notes(runs: Sequence[Run], anchors: Collection[str], number: int) -> list[PlacedNote]:
+def _heading(name: str) -> Cell:
+    """Return the heading of a column, with a class that has the same name in every language."""
+    text = _(COMPUTED.get(name) or field_named(name).heading)
+    column = name.replace(".", "-").replace("_", "-")
+    return Cell([(text, None)], classes=(f"verl-col-{column}",))
+
+
+def _with_kind(text: str, run: Run) -> str:
+    return _("{text} ({kind})").format(text=text, kind=_(KIND_WORDS[run.kind]))
+
+
+def status(run: Run) -> str:
+    """Return how a run came about, and its tag."""
+    kind = _(KIND_WORDS[run.kind])
+    return _("{tag}, {kind}").format(tag=run.tag, kind=kind) if run.tag else kind
+
+
+def _link(cell: Cell, target: str) -> None:
+    """Link the text of a cell to a place on the same page."""
+    text = cell.text
+    cell.pieces, cell.links = [], [nodes.reference("", text, refid=target, internal=True)]
+
+
+def _place_notes(runs: Sequence[Run], anchors: Collection[str], number: int) -> dict[Note, PlacedNote]:
+    """Number the notes of all runs in the order of the rows, each once."""
     placed: dict[Note, PlacedNote] = {}
     for run in runs:
         suffix = "" if run.id in anchors else f"-table-{number}"
         for index, note in enumerate(run.notes, 1):
             anchor = f"note-{run.id}-{index}{suffix}"
-            first = placed.setdefault(note, PlacedNote(f"[{len(placed) + 1}]", anchor, note, []))
-            first.runs.append(run)
-    return list(placed.values())
+            placed.setdefault(note, PlacedNote(note, len(placed) + 1, anchor, [])).runs.append(run)
+    return placed
 
 
-def _notes_list(notes: Sequence[PlacedNote], targets: Collection[str]) -> nodes.enumerated_list:
-    """The notes, numbered as their marks are."""
+def _add_mark(cells: Sequence[Cell], columns: Sequence[str], placed: PlacedNote) -> None:
+    """Put the mark of a note into the cell that it is about, or else into the first."""
+    cell = cells[columns.index(placed.note.about) if placed.note.about in columns else 0]
+    cell.marks = [*cell.marks, (f"[{placed.number}]", placed.anchor)]
+
+
+def _notes_list(notes: Collection[PlacedNote], targets: Collection[str]) -> nodes.enumerated_list:
+    """Make the list of the notes, numbered as their marks."""
     items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
     for placed in notes:
         paragraph = nodes.paragraph()
