@@ -11,8 +11,12 @@ from typing import Any
 import yaml
 
 from .fields import FIELDS, as_text
+from .models.base import models_in
 from .models.run import Run
 from .yaml_data import read_yaml
+
+#: Stands for what has to be filled in.
+TODO = "TODO"
 
 SCHEMA_LINE = "# yaml-language-server: $schema={}"
 #: The same as it is read: the group is the address of the schema, and what follows a blank is a remark.
@@ -54,6 +58,53 @@ def run_text(fields: Mapping[str, Any], remarks: Mapping[str, str] | None = None
             first = f"{first}  # {remarks[name]}"
         lines += [first, *others]
     return "\n".join(lines) + "\n"
+
+
+def blank_text(fields: Mapping[str, Any]) -> str:
+    """Return a run file to be filled in: each field below its explanation, optional ones as comments.
+
+    Args:
+        fields: what is known, by name as in the file. A required field that is not there is TODO.
+    """
+    lines = [
+        SCHEMA_LINE.format(RUN_SCHEMA),
+        "# Replace each TODO. Remove the '#' before an optional field to use it.",
+    ]
+    for name in FIELD_ORDER:
+        lines += ["", *_template(name, fields.get(name))]
+    return "\n".join(lines) + "\n"
+
+
+def _template(name: str, value: Any) -> list[str]:
+    """Return the lines of a field: its explanation, then its value as far as that is known."""
+    entry = Run.model_fields[name]
+    shown = value is not None or entry.is_required()
+    example = TODO if entry.is_required() else next(iter(entry.examples or ()), TODO)
+    lines = [on_one_line(name, value if value is not None else example)]
+    for inner in models_in(entry.annotation):
+        is_list = isinstance(entry.get_default(), tuple)
+        known = (value[0] if is_list else value) if value else {}
+        lines = [f"{name}:"]
+        for key, part in inner.model_fields.items():
+            path = f"{name}.{key}"
+            is_comment = shown and key not in known and not part.is_required()
+            line = on_one_line(path, known.get(key, TODO)).removeprefix(f"{name}.")
+            begin = ("- " if len(lines) == 1 else "  ") if is_list else ""
+            lines.append(f"  {begin}{'# ' if is_comment else ''}{line}  # {_explanation(path)}")
+    explained = [f"# {line}" for line in textwrap.wrap(_explanation(name), _TEXT_WIDTH)]
+    return explained + [line if shown else f"# {line}" for line in lines]
+
+
+def _explanation(name: str) -> str:
+    """Return the meaning of a field, and the words or examples that it has."""
+    field = FIELDS[name]
+    examples = [text for text in (field.schema and field.schema.examples) or () if isinstance(text, str)]
+    sentences = [field.help]
+    if field.choices:
+        sentences.append(f"One of {', '.join(field.choices)}.")
+    elif examples:
+        sentences.append(f"For example {', '.join(examples)}.")
+    return " ".join(sentences)
 
 
 def on_one_line(name: str, value: Any) -> str:

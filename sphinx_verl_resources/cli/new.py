@@ -6,8 +6,7 @@ import argparse
 import json
 import os
 import re
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -16,17 +15,16 @@ from ..catalog.files import RUNS, DataFile, bundled_directory, configured_direct
 from ..catalog.models.run import Run
 from ..catalog.names import ENGINES, KINDS, TAGS, TRAIN_BACKENDS
 from ..catalog.run_names import ID_FORM, is_id
-from ..catalog.run_text import run_text
+from ..catalog.run_text import TODO, blank_text, run_text
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable
 from ..diagnostics import Code, Diagnostic, Location, Severity
-from ..intake.draft import TODO, draft_run, id_of
+from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK
 from ..intake.sources import Sources, UserInput
 from ..settings.read import read_script
 from ..settings.unread import unread_settings
-from .ask import NoAnswerError, ask_for_run
 from .data import default_paths, holds_data, registries_of
 from .files import create_file, read_text, replace_file
 from .new_report import report_text, result_of_new
@@ -38,17 +36,17 @@ if TYPE_CHECKING:
     from ..intake.draft import Draft
 
 NAME = "new"
-HELP = "write a run file from a launch script and its log"
+HELP = "write a run file from a launch script and its log, or a blank one"
 EXAMPLES = """\
 examples:
   verl-resources new --script run.sh --log run.log          all that both tell; the rest stands as TODO
   verl-resources new --script run.sh --gpus H100 --tag MIN --contributor "Jane Doe" \\
       --evidence https://example.org/run.log
   verl-resources new --script run.sh --dry-run              print the file, write nothing
-  verl-resources new                                        in a terminal: question by question
+  verl-resources new --blank                                every field with its explanation, to fill in
 
 The script is read and never run; of the log only what is printed per step, the configuration, versions and
-the card are used. Paths, names of accounts and the like are left out, and it is said which.
+the GPU are used. Paths, names of accounts and the like are left out, and it is said which.
 
 Each problem is a line on standard error: path:line:col: LEVEL: message [code].
 Exit codes: 0 written (or printed), 1 script or log make no run, 2 could not run."""
@@ -67,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("--script", metavar="FILE", help="launch script of the run")
     parser.add_argument("--log", metavar="FILE", help="what verl printed; may have any size")
+    parser.add_argument("--blank", action="store_true", help="write a file to fill in, each field explained")
     parser.add_argument(
         "--output", metavar="DIR", help="data directory; default: ./data, or the one that one is in"
     )
@@ -78,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_argument(
         "--gpus",
         "--gpu",
-        metavar="N*CARD",
+        metavar="N*GPU",
         type=gpus_argument,
         default=(None, None),
         help="8*H100, or only H100",
@@ -86,8 +85,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--model", metavar="NAME", help="Hugging Face name of the checkpoint")
     own.add_argument("--task", metavar="NAME", help="GRPO, GRPO-LoRA, PPO, DAPO …")
     own.add_argument("--train", choices=TRAIN_BACKENDS, help="training backend")
-    own.add_argument("--infer", choices=ENGINES, help="rollout engine")
-    own.add_argument("--infer-version", metavar="VERSION", help="of the rollout engine, 0.8.3 for example")
+    own.add_argument("--infer", dest="engine", choices=ENGINES, help="rollout engine")
+    own.add_argument(
+        "--infer-version",
+        dest="engine_version",
+        metavar="VERSION",
+        help="of the rollout engine, 0.8.3 for example",
+    )
     own.add_argument("--verl-version", metavar="VERSION", help="release or commit of verl")
     own.add_argument("--max-batch", metavar="N", type=_number, help="the largest batch that fits, in prompts")
     own.add_argument("--ref", metavar="COMMIT", help="commit of verl that has the script")
@@ -109,54 +113,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, write and report."""
+    has_sources = bool(options.script or options.log)
+    if options.blank and has_sources:
+        raise UsageError("--blank takes neither a script nor a log")
+    if not options.blank and not has_sources:
+        raise UsageError("name a launch script with --script FILE, or write a file to fill in with --blank")
     directory, shown = _output(options)
-    facts, problems = _facts(directory)
-    said = _said(options)
-    if options.script or options.log:
-        sources, found = read_sources(options.script, options.log)
-        problems += found
-    elif not sys.stdin.isatty():
-        raise UsageError("name a launch script with --script FILE; questions are asked in a terminal only")
-    else:
-        try:
-            sources, said, found = ask_for_run(sys.stdin, sys.stderr, said, facts, read_sources)
-        except (KeyboardInterrupt, NoAnswerError):
-            print("\nverl-resources: nothing was written", file=sys.stderr)
-            return 2
-        problems += found
-    problems += _refusals(sources, options)
+    registries, problems = _registries(directory)
+    sources, unread = _sources(options)
+    problems += [*unread, *_refusals(sources, options)]
     if any(problem.severity is Severity.ERROR for problem in problems):
         report(problems)
         return 1
-    draft = draft_run(sources, said, facts, date.today())  # noqa: DTZ011  # the day where the person is
-    text = run_text(draft.fields, draft.remarks)
+    user = UserInput(**{each.name: getattr(options, each.name) for each in fields(UserInput)})
+    draft = draft_run(sources, user, registries, date.today())  # noqa: DTZ011  # the day where the person is
+    text = blank_text(draft.fields) if options.blank else run_text(draft.fields, draft.remarks)
     target = _target(directory, shown, draft)
     wrong = _wrong(text, target)
-    report([*problems, *draft.problems, *wrong])
+    report([*problems, *([] if options.blank else draft.problems), *wrong])
     if wrong:
         return 1
     if not options.dry_run:
         _write(target, text, draft, options)
-    result = result_of_new(draft.fields, text, target.shown, facts, written=not options.dry_run)
+    result = result_of_new(draft.fields, text, target.shown, registries, written=not options.dry_run)
     print(json.dumps(result.plain(), indent=2) if options.format == "json" else report_text(result))
     return 0
 
 
-def read_sources(script: str | None, log: str | None) -> tuple[Sources, list[Diagnostic]]:
-    """A script and a log, and what stands in the script and was not read.
+def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
+    """Read script and log; also return what looks like a setting of the script and was not read.
 
     Raises:
         UsageError: one of them cannot be read.
     """
-    sources, problems = Sources(), []
-    if script:
-        text, shown = read_text(script).removeprefix("\ufeff"), printable(script)
-        read = read_script(text, shown)
-        problems += unread_settings(text, read, shown)
-        sources = Sources(read, text, shown, Path(script))
-    if log:
-        with _opened(log) as stream:
-            sources = replace(sources, log=read_log(_Watched(stream), printable(log)))
+    sources, problems = Sources(), list[Diagnostic]()
+    if options.script:
+        text, shown = read_text(options.script).removeprefix("\ufeff"), printable(options.script)
+        script = read_script(text, shown)
+        problems += unread_settings(text, script, shown)
+        sources = Sources(script, text, shown, Path(options.script))
+    if options.log:
+        with _opened(options.log) as stream:
+            sources = replace(sources, log=read_log(_Watched(stream), printable(options.log)))
     return sources, problems
 
 
@@ -216,31 +214,10 @@ def _output(options: argparse.Namespace) -> tuple[Path, str]:
     return path, name
 
 
-def _facts(directory: Path) -> tuple[Registries, list[Diagnostic]]:
+def _registries(directory: Path) -> tuple[Registries, list[Diagnostic]]:
     """The registries, with those of the directory on top where it has some."""
     own = [configured_directory(str(directory), Path.cwd())] if holds_data(str(directory)) else []
     return registries_of(take_snapshot(bundled_directory(), own, Location("command line")))
-
-
-def _said(options: argparse.Namespace) -> UserInput:
-    return UserInput(
-        id=options.id,
-        model=options.model,
-        task=options.task,
-        gpus=options.gpus,
-        train=options.train,
-        engine=options.infer,
-        engine_version=options.infer_version,
-        tag=options.tag,
-        max_batch=options.max_batch,
-        kind=options.kind,
-        evidence=options.evidence,
-        contributor=options.contributor,
-        contributor_url=options.contributor_url,
-        verl_version=options.verl_version,
-        ref=options.ref,
-        path=options.path,
-    )
 
 
 def _target(directory: Path, shown: str, draft: Draft) -> Target:

@@ -1,4 +1,4 @@
-"""What ``verl-resources new`` prints: the row, the estimate beside what was measured, what is left to do."""
+"""The report of ``verl-resources new``: the row, the estimate beside the measured figure, open TODOs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.links import Links
+from ..catalog.models.base import models_in
+from ..catalog.models.run import Run
 from ..catalog.names import PAGE_COLUMNS
+from ..catalog.run_text import TODO
 from ..diagnostics import NoAnswerError
 from ..estimator.case import request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.result import result_of
-from ..intake.draft import TODO
-from ..intake.rough import rough_run
 from ..views.text_table import runs_text
 
 if TYPE_CHECKING:
@@ -26,16 +27,16 @@ _COUNTED = "torch-max-allocated"
 
 @dataclass(frozen=True)
 class NewRun:
-    """A run file that was made.
+    """A new run file.
 
     Attributes:
         shown: its path.
-        written: it is on disk.
-        text: all of it.
-        fields: what it says.
-        todo: lines that still hold TODO, by their number.
-        estimate: as plain values; None where there is none.
-        no_estimate: why.
+        written: whether it is on disk.
+        text: its text.
+        fields: by name.
+        todo: lines with a TODO, by number.
+        estimate: as plain values, if there is one.
+        no_estimate: why there is none.
     """
 
     shown: str
@@ -48,24 +49,24 @@ class NewRun:
 
     @property
     def next(self) -> str:
-        """The command to run next."""
+        """Return the command to run next."""
         return f"verl-resources check {shlex.quote(self.shown)}"
 
     @property
     def measured(self) -> float | None:
-        """The peak of allocated memory that the log reports, in GiB."""
+        """Return the peak of allocated memory that the log reports, in GiB."""
         measured = self.fields.get("measured", {})
         return measured.get("gib") if measured.get("counter") == _COUNTED else None
 
     @property
     def difference(self) -> float | None:
-        """How far the computed figure lies from the measured one, as a share of the latter."""
+        """Return the relative difference of the computed figure from the measured one."""
         if not self.measured or self.estimate is None:
             return None
         return float(self.estimate["logged_max_allocated_gib"]) / self.measured - 1
 
     def plain(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the report for programs."""
         return {
             "path": self.shown,
             "written": self.written,
@@ -81,22 +82,22 @@ class NewRun:
 
 
 def result_of_new(
-    fields: Mapping[str, Any], text: str, shown: str, facts: Registries, *, written: bool
+    fields: Mapping[str, Any], text: str, shown: str, registries: Registries, *, written: bool
 ) -> NewRun:
-    """What there is to say of a file that was made."""
+    """Return what there is to report about a new file."""
     todo = {
         number: said.strip()
         for number, line in enumerate(text.splitlines(), 1)
-        if TODO in (said := line.partition("  # ")[0])
+        if not line.startswith("#") and TODO in (said := line.partition("  # ")[0])
     }
-    computed, why = _estimate(fields, facts)
+    computed, why = _estimate(fields, registries)
     return NewRun(shown, written, text, fields, todo, computed, why)
 
 
 def report_text(new: NewRun) -> str:
-    """All of it as text."""
+    """Return the report as text."""
     parts = [f"wrote {new.shown}" if new.written else new.text.rstrip("\n")]
-    parts.append(runs_text([rough_run(new.fields)], PAGE_COLUMNS, Links(), "plain"))
+    parts.append(runs_text([_unchecked_run(new.fields)], PAGE_COLUMNS, Links(), "plain"))
     parts.append("\n".join(_estimate_lines(new)))
     if new.todo:
         lines = [f"  {new.shown}:{number}: {line}" for number, line in new.todo.items()]
@@ -132,8 +133,8 @@ def _estimate_lines(new: NewRun) -> list[str]:
     return lines
 
 
-def _estimate(fields: Mapping[str, Any], facts: Registries) -> tuple[dict[str, Any] | None, str]:
-    """An estimate as plain values, or why there is none."""
+def _estimate(fields: Mapping[str, Any], registries: Registries) -> tuple[dict[str, Any] | None, str]:
+    """Return an estimate as plain values, or the reason why there is none."""
     missing = [name for name in ("model", "task", "train") if fields[name] == TODO]
     missing += ["gpus.count"] if fields["gpus"]["count"] == TODO else []
     if missing:
@@ -145,7 +146,24 @@ def _estimate(fields: Mapping[str, Any], facts: Registries) -> tuple[dict[str, A
         "infer": None if infer["engine"] == TODO else infer,
     }
     try:
-        found = estimate(request_of_run(rough_run(known), facts), facts)
+        found = estimate(request_of_run(_unchecked_run(known), registries), registries)
         return result_of(fields["id"], found), ""
     except NoAnswerError as error:
         return None, str(error)
+
+
+def _unchecked_run(fields: Mapping[str, Any]) -> Run:
+    """Return a run of any fields, without checks: a TODO is text wherever it stands.
+
+    >>> _unchecked_run({"id": "a", "gpus": {"count": 2, "type": "TODO"}}).gpus.type
+    'TODO'
+    """
+    made: dict[str, Any] = {"settings": {}, "infer": None, "evidence": ()}
+    for name, value in fields.items():
+        made[name] = value
+        for model in models_in(Run.model_fields[name].annotation):
+            if isinstance(value, list):
+                made[name] = tuple(model.model_construct(**item) for item in value)
+            elif value is not None:
+                made[name] = model.model_construct(**value)
+    return Run.model_construct(**made)

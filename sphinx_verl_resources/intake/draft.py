@@ -1,22 +1,22 @@
-"""The fields of a new run file, from a launch script, a log, and what the person says."""
+"""The fields of a new run file, from a launch script, a log, and what the user says."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.names import ENGINES, TRAIN_BACKENDS, size_class
-from ..catalog.run_names import parse_script_name, suggested_id
+from ..catalog.run_names import ScriptName, parse_script_name, suggested_id
+from ..catalog.run_text import TODO
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from ..estimator.parameters import count_parameters
 from ..estimator.versions import CURRENT
-from .cards import recorded_card
-from .checkout import NotCommittedError, committed
-from .kept_settings import is_private, kept_settings, tells_of_a_machine
-from .measured import measured_of, versions_of
-from .model_names import is_hub_name, nearest_model, recorded_models
-from .tasks import ESTIMATOR, task_of
+from ..git import GitError, committed
+from .log_facts import measured_fields
+from .recognize import ESTIMATOR, is_hub_name, nearest_model, recorded_gpu, recorded_models, task_of
+from .sources import is_private, public_settings, tells_of_a_machine
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -25,24 +25,23 @@ if TYPE_CHECKING:
     from ..estimator.registries import Registries
     from .sources import Sources, UserInput
 
-TODO = "TODO"
-
 _MODEL = "actor_rollout_ref.model.path"
 _STRATEGY = ("actor_rollout_ref.actor.strategy", "model_engine")
 _ENGINE = "actor_rollout_ref.rollout.name"
 _BATCH = "data.train_batch_size"
-_NODES, _EACH = "trainer.nnodes", "trainer.n_gpus_per_node"
-#: Settings that every run should say.
+_NODES, _PER_NODE = "trainer.nnodes", "trainer.n_gpus_per_node"
+#: Settings that every run should state.
 _ALWAYS = frozenset(
     {
-        _BATCH, _NODES, _EACH, ESTIMATOR, _ENGINE, "data.max_prompt_length", "data.max_response_length",
+        _BATCH, _NODES, _PER_NODE, ESTIMATOR, _ENGINE, "data.max_prompt_length", "data.max_response_length",
         "actor_rollout_ref.rollout.n", "actor_rollout_ref.rollout.tensor_model_parallel_size",
         "actor_rollout_ref.rollout.gpu_memory_utilization", "actor_rollout_ref.actor.ppo_mini_batch_size",
     }
 )  # fmt: skip
-#: What verl takes where nothing is set.
-_VERL_NODES, _VERL_EACH = 1, 8
-_MOST_GPUS = 100_000
+#: verl's defaults.
+_DEFAULT_NODES, _DEFAULT_PER_NODE = 1, 8
+_MAX_GPUS = 100_000
+_MEGATRON = "actor_rollout_ref.actor.megatron."
 
 _REMARKS = {
     "max_batch": "prompts per step, as run; write more if more fits, delete it if that is not known",
@@ -51,69 +50,63 @@ _REMARKS = {
 _EVIDENCE_KINDS = {".log": "log", ".txt": "log", ".png": "screenshot", ".jpg": "screenshot"}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Draft:
     """A run file before it is written.
 
     Attributes:
         fields: by name, as in the file; ``TODO`` for what is not known.
-        remarks: what is said behind a field.
+        remarks: comments behind fields.
         problems: what is doubtful, missing or left out.
     """
 
-    fields: dict[str, Any] = field(default_factory=dict)
-    remarks: dict[str, str] = field(default_factory=dict)
-    problems: list[Diagnostic] = field(default_factory=list)
-
-    def warn(self, place: Location, code: Code, message: str, hint: str) -> None:
-        """Note what the person should know."""
-        self.problems.append(Diagnostic(place, code, message, hint, Severity.WARNING))
+    fields: dict[str, Any]
+    remarks: dict[str, str]
+    problems: list[Diagnostic]
 
 
-def draft_run(sources: Sources, said: UserInput, facts: Registries, today: date) -> Draft:
-    """The fields of a run, as far as they are known.
+def draft_run(sources: Sources, user: UserInput, registries: Registries, today: date) -> Draft:
+    """Return the fields of a run, as far as they are known.
 
     Args:
         sources: script and log.
-        said: what the person says; it goes before all that is found.
-        facts: the registries.
+        user: what the user says; it goes before all that script and log say.
+        registries: known models, GPUs and configuration keys.
         today: the day on which the run is added.
 
     Returns:
         Fields in which only what cannot be known is ``TODO``, each with a problem that says what to do.
     """
-    draft = Draft(problems=sources.problems())
-    model = _model(draft, sources, said, facts)
-    task = _task(draft, sources, said)
-    gpus = _gpus(draft, sources, said, facts)
-    name = parse_script_name(sources.shown.replace("\\", "/"))
-    fields: dict[str, Any] = {
-        "size": _size(draft, model, facts),
-        "tag": said.tag or TODO,
+    drafter = _Drafter(sources, user, registries, sources.problems())
+    model = drafter.model()
+    profile = user.contributor_url or ("" if user.contributor else TODO)
+    fields = {
+        "task": drafter.task(),
+        "gpus": drafter.gpus(),
+        "size": drafter.size(model),
+        "tag": user.tag or TODO,
         "model": model,
-        "task": task,
-        "gpus": gpus,
-        "train": said.train or _train(sources, name.train if name else None),
-        "infer": _infer(draft, sources, said, name.engine if name else None),
-        **_max_batch(draft, sources, said),
-        **_script(draft, sources, said),
-        "contributor": _contributor(said),
-        "kind": said.kind or "tested",
+        "train": user.train or drafter.train(),
+        "infer": drafter.infer(),
+        "max_batch": user.max_batch or drafter.batch(),
+        "script": drafter.script(),
+        "contributor": {"name": user.contributor or TODO, **({"url": profile} if profile else {})},
+        "kind": user.kind or "tested",
         "added": today,
-        **_versions(draft, sources, said),
-        "settings": _settings(draft, sources, facts, model),
-        **measured_of(sources.log),
-        "evidence": [{"kind": _evidence_kind(said.evidence), "url": said.evidence or TODO}],
+        "versions": drafter.versions(),
+        "settings": drafter.settings(model),
+        "measured": measured_fields(sources.log.figures) if sources.log else {},
+        "evidence": [{"kind": _evidence_kind(user.evidence), "url": user.evidence or TODO}],
     }
-    fields["id"] = said.id or id_of(fields)
-    draft.fields = {key: value for key, value in fields.items() if value not in ({}, [])}
-    if said.tag is None:
-        draft.remarks["tag"] = _REMARKS["tag"]
-    return draft
+    fields["id"] = user.id or id_of(fields)
+    known = {name: value for name, value in fields.items() if value}
+    said = {"tag": user.tag, "max_batch": user.max_batch}
+    remarks = {name: text for name, text in _REMARKS.items() if name in known and not said[name]}
+    return Draft(known, remarks, drafter.problems)
 
 
 def id_of(fields: Mapping[str, Any], more: str = "", taken: Container[str] = ()) -> str:
-    """The id of a run of which something may still be TODO, which then is no part of it.
+    """Return the id of a run; what is still TODO is no part of it.
 
     Args:
         fields: by name, as in the file.
@@ -129,221 +122,231 @@ def id_of(fields: Mapping[str, Any], more: str = "", taken: Container[str] = ())
     )
 
 
-def _model(draft: Draft, sources: Sources, said: UserInput, facts: Registries) -> str:
-    names = facts.architectures.names
-    left_open = sources.script.unresolved.get(_MODEL)
-    written = [
-        path
-        for path in (sources.script.values.get(_MODEL), sources.printed.get(_MODEL), left_open)
-        if isinstance(path, str) and path
-    ]
-    for path in [said.model] if said.model else written:
-        found = recorded_models(path, names)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            listed = ", ".join(found[:10])
-            message = f"the model {path[-80:]!r} may be any of {listed}"
-            draft.warn(sources.place(_MODEL), Code.undecided, message, "say which with --model")
-            return TODO
-    path = said.model or next(iter(written), "")
-    near = nearest_model(path, names) if path else None
-    hint = f"did you mean {near}? Give it with --model" if near else "name it with --model"
-    if is_hub_name(path):
-        message = f"no architecture is recorded for {path!r}, so that nothing is computed"
-        draft.warn(
-            sources.place(_MODEL), Code.unknown_model, message, f"{hint}, or add it to architectures.yaml"
-        )
-        return path
-    if path and path == left_open:
-        message = f"the model is {path[-80:]!r}, which the script alone does not decide"
-    elif path:
-        message = f"no recorded model is called as the path {path[-80:]!r} ends"
-    else:
-        message = "no model is named"
-    draft.warn(sources.place(_MODEL), Code.undecided, message, hint)
-    return TODO
-
-
-def _size(draft: Draft, model: str, facts: Registries) -> str:
-    architecture = facts.architectures.get(model)
-    return size_class(count_parameters(architecture).total) if architecture else TODO
-
-
-def _task(draft: Draft, sources: Sources, said: UserInput) -> str:
-    if said.task:
-        return said.task
-    program = f"{sources.text} -m {sources.script.config_name or ''}"
-    unknown = sources.open if sources.has_defaults else sources.open | ({ESTIMATOR} - sources.all.keys())
-    found = task_of(sources.all, program, unknown=unknown)
-    if found is None:
-        message = "the algorithm is not known"
-        draft.warn(
-            sources.place(ESTIMATOR), Code.undecided, message, "say it with --task, for example --task GRPO"
-        )
-    return found or TODO
-
-
-def _gpus(draft: Draft, sources: Sources, said: UserInput, facts: Registries) -> dict[str, Any]:
-    name = parse_script_name(sources.shown.replace("\\", "/"))
-    count, nodes = _count(sources, said)
-    if count is None and name and name.count:
-        count = name.count
-    if count is None:
-        message = "how many GPUs there are is not known"
-        draft.warn(sources.place(_EACH, _NODES), Code.undecided, message, "say it with --gpus, as in 8*H100")
-    card = said.gpus[1]
-    if card is None and sources.log and sources.log.card:
-        card = recorded_card(sources.log.card, facts.gpus)
-        if card is None:
-            message = (
-                f"the log names the card {sources.log.card!r}, which is not recorded, or not as one size"
-            )
-            draft.warn(Location(sources.log.shown, 1, 1), Code.unknown_gpu, message, "name it with --gpus")
-    if card is None and name and name.device:
-        card = recorded_card(name.device, facts.gpus) or recorded_card(name.device.upper(), facts.gpus)
-    if card is None:
-        message = "which card ran this is not known"
-        draft.warn(sources.place(), Code.undecided, message, "name it with --gpus, as in --gpus H100")
-    gpus: dict[str, Any] = {"count": count if count is not None else TODO, "type": card or TODO}
-    return {**gpus, "nodes": nodes} if nodes else gpus
-
-
-def _count(sources: Sources, said: UserInput) -> tuple[int | None, int | None]:
-    """How many GPUs, and on how many nodes; None for what is not known."""
-    nodes, each = _whole(sources, _NODES, _VERL_NODES), _whole(sources, _EACH, _VERL_EACH)
-    nodes = said.nodes or nodes
-    count = said.gpus[0]
-    if count is None:
-        if nodes is None or each is None:
-            return None, nodes
-        count = nodes * each + _rollout_gpus(sources)
-    if not 1 <= count <= _MOST_GPUS:
-        return None, None
-    return count, nodes if nodes and count % nodes == 0 else None
-
-
-def _rollout_gpus(sources: Sources) -> int:
-    """GPUs that only generate, where training has its own."""
-    nodes, each = (sources.all.get(f"rollout.{key}") for key in ("nnodes", "n_gpus_per_node"))
-    return nodes * each if type(nodes) is int and type(each) is int and min(nodes, each) > 0 else 0
-
-
-def _whole(sources: Sources, key: str, otherwise: int) -> int | None:
-    """A setting that is a whole number above zero; None where it is set to what is not known."""
-    usual = otherwise if sources.has_defaults and key not in sources.open else None
-    value = sources.all.get(key, usual)
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value[:9])
-    return value if type(value) is int and value > 0 else None
-
-
-def _train(sources: Sources, named: str | None) -> str:
-    for key in _STRATEGY:
-        if key in sources.open:
-            return named or TODO
-        value = str(sources.all.get(key, "")).lower()
-        if value in TRAIN_BACKENDS:
-            return value
-    megatron = "megatron" in (sources.script.config_name or "") or any(
-        key.startswith("actor_rollout_ref.actor.megatron.") for key in sources.script.places
-    )
-    if megatron:
-        return "megatron"
-    return named or ("fsdp" if sources.has_defaults else TODO)
-
-
-def _infer(draft: Draft, sources: Sources, said: UserInput, named: str | None) -> dict[str, Any]:
-    value = sources.all.get(_ENGINE)
-    engine = said.engine or (value if value in ENGINES else None) or named
-    versions = sources.log.versions if sources.log else {}
-    if engine is None and len(found := [each for each in ENGINES if each in versions]) == 1:
-        engine = found[0]
-    if engine is None:
-        message = "the rollout engine is not known"
-        draft.warn(
-            sources.place(_ENGINE), Code.undecided, message, "name it with --infer, as in --infer vllm"
-        )
-        return {"engine": TODO}
-    version = said.engine_version or versions.get(engine)
-    if version is None:
-        message = f"the version of {engine} is not known, and left out"
-        draft.warn(
-            sources.place(_ENGINE), Code.undecided, message, "give it with --infer-version, as in 0.8.3"
-        )
-        return {"engine": engine}
-    return {"engine": engine, "version": version}
-
-
-def _versions(draft: Draft, sources: Sources, said: UserInput) -> dict[str, Any]:
-    found = versions_of(sources.log, said)
-    if "verl" not in found.get("versions", {}):
-        message = "the version of verl is not known, and left out"
-        draft.warn(
-            sources.place(), Code.undecided, message, "give it with --verl-version, a release or a commit"
-        )
-    return found
-
-
-def _max_batch(draft: Draft, sources: Sources, said: UserInput) -> dict[str, Any]:
-    batch = said.max_batch or sources.all.get(_BATCH)
-    if type(batch) is not int or not 1 <= batch <= 10_000_000:
-        return {}
-    if not said.max_batch:
-        draft.remarks["max_batch"] = _REMARKS["max_batch"]
-    return {"max_batch": batch}
-
-
-def _script(draft: Draft, sources: Sources, said: UserInput) -> dict[str, Any]:
-    if said.ref and said.path:
-        return {"script": {"ref": said.ref, "path": said.path}}
-    if sources.file is None:
-        return {}
-    try:
-        found = committed(sources.file)
-    except NotCommittedError as error:
-        message = f"the script is not linked: {error}"
-        hint = "commit it in a checkout of verl and run this again there, or give --ref and --path"
-        draft.warn(Location(sources.shown, 1, 1), Code.script_place, message, hint)
-        return {}
-    return {"script": {"ref": said.ref or found.ref, "path": said.path or found.path}}
-
-
-def _contributor(said: UserInput) -> dict[str, str]:
-    if said.contributor is None:
-        return {"name": TODO, "url": said.contributor_url or TODO}
-    return {"name": said.contributor, **({"url": said.contributor_url} if said.contributor_url else {})}
-
-
-def _settings(draft: Draft, sources: Sources, facts: Registries, model: str) -> dict[str, Any]:
-    values = sources.passed or _unusual(sources, facts)
-    kept, left = kept_settings(values)
-    left = list(dict.fromkeys([*left, *sorted(filter(is_private, sources.open))]))
-    if model != TODO:
-        left = [key for key in left if key != _MODEL]  # which a field of its own says
-    private = [key for key in left if tells_of_a_machine(key, values.get(key))]
-    odd = [key for key in left if key not in private]
-    for keys, why in (
-        (private, "they name files, accounts or machines"),
-        (odd, "a run file holds no such values or keys"),
-    ):
-        if keys:
-            message = f"not written, since {why}: {', '.join(keys)}"
-            draft.warn(sources.place(), Code.left_out, message, "add by hand what others need")
-    return kept
-
-
-def _unusual(sources: Sources, facts: Registries) -> dict[str, Any]:
-    """Of a printed configuration alone: what decides most, and what changes memory and is not usual."""
-    usual = facts.defaults(CURRENT)
-    return {
-        key: value
-        for key, value in sources.printed.items()
-        if key in _ALWAYS
-        or (key in facts.config_keys and value is not None and (key not in usual or value != usual[key]))
-    }
-
-
 def _evidence_kind(url: str | None) -> str:
     ending = re.search(r"\.\w+(?=\Z|[?#])", url or "")
     return _EVIDENCE_KINDS.get(ending[0].lower() if ending else "", "log")
+
+
+@dataclass(frozen=True)
+class _Drafter:
+    """Finds the fields of one run, and collects problems on the way.
+
+    Attributes:
+        sources: script and log.
+        user: what the user says.
+        registries: known models, GPUs and configuration keys.
+        problems: what is doubtful, missing or left out.
+    """
+
+    sources: Sources
+    user: UserInput
+    registries: Registries
+    problems: list[Diagnostic]
+
+    def model(self) -> str:
+        """Return the checkpoint; TODO where it is unknown or one of several."""
+        names = self.registries.architectures.names
+        script = self.sources.script
+        left_open = script.unresolved.get(_MODEL)
+        found = [self.user.model] if self.user.model else [
+            script.values.get(_MODEL), self.sources.printed.get(_MODEL), left_open
+        ]  # fmt: skip
+        paths = [path for path in found if isinstance(path, str) and path]
+        for path in paths:
+            models = recorded_models(path, names)
+            if len(models) == 1:
+                return models[0]
+            if models:
+                message = f"the model {path[-80:]!r} may be any of {', '.join(models[:10])}"
+                return self._open(message, "say which with --model", _MODEL)
+        path = next(iter(paths), "")
+        near = nearest_model(path, names)
+        remedy = f"did you mean {near}? Give it with --model" if near else "name it with --model"
+        if is_hub_name(path):
+            message = f"no architecture is recorded for {path!r}, so that nothing is computed"
+            self._warn(Code.unknown_model, message, f"{remedy}, or add it to architectures.yaml", _MODEL)
+            return path
+        if path and path == left_open:
+            message = f"the model is {path[-80:]!r}, which the script alone does not decide"
+        elif path:
+            message = f"no recorded model is called as the path {path[-80:]!r} ends"
+        else:
+            message = "no model is named"
+        return self._open(message, remedy, _MODEL)
+
+    def size(self, model: str) -> str:
+        """Return the size class of a model."""
+        architecture = self.registries.architectures.get(model)
+        return size_class(count_parameters(architecture).total) if architecture else TODO
+
+    def task(self) -> str:
+        """Return the algorithm and its variant."""
+        sources = self.sources
+        program = f"{sources.text} -m {sources.script.config_name or ''}"
+        unknown = sources.open if sources.has_defaults else sources.open | ({ESTIMATOR} - sources.all.keys())
+        return (
+            self.user.task
+            or task_of(sources.all, program, unknown=unknown)
+            or self._open(
+                "the algorithm is not known", "say it with --task, for example --task GRPO", ESTIMATOR
+            )
+        )
+
+    def gpus(self) -> dict[str, Any]:
+        """Return the number of GPUs, their type, and the number of nodes where that is known."""
+        count, nodes = self._count()
+        gpus: dict[str, Any] = {"count": count or self._script_name.count}
+        if gpus["count"] is None:
+            message = "how many GPUs there are is not known"
+            gpus["count"] = self._open(message, "say it with --gpus, as in 8*H100", _PER_NODE, _NODES)
+        gpus["type"] = self.user.gpus[1] or self._gpu()
+        return {**gpus, "nodes": nodes} if nodes else gpus
+
+    def _gpu(self) -> str:
+        log, known = self.sources.log, self.registries.gpus
+        device = self._script_name.device or ""
+        if log and log.gpu:
+            gpu = recorded_gpu(log.gpu, known)
+            if gpu:
+                return gpu
+            message = f"the log names the GPU {log.gpu!r}, which is not recorded, or not as one size"
+            place = Location(log.shown, 1, 1)
+            warning = Diagnostic(place, Code.unknown_gpu, message, "name it with --gpus", Severity.WARNING)
+            self.problems.append(warning)
+        return (
+            recorded_gpu(device, known)
+            or recorded_gpu(device.upper(), known)
+            or self._open("which GPU ran this is not known", "name it with --gpus, as in --gpus H100")
+        )
+
+    def _count(self) -> tuple[int | None, int | None]:
+        """Return the number of GPUs and of nodes; None for what is not known."""
+        nodes, per_node = self._whole(_NODES, _DEFAULT_NODES), self._whole(_PER_NODE, _DEFAULT_PER_NODE)
+        count = self.user.gpus[0]
+        if count is None:
+            if nodes is None or per_node is None:
+                return None, nodes
+            count = nodes * per_node + self._rollout_gpus()
+        if not 1 <= count <= _MAX_GPUS:
+            return None, None
+        return count, nodes if nodes and count % nodes == 0 else None
+
+    def _rollout_gpus(self) -> int:
+        """Return the number of GPUs that only generate, where training has its own."""
+        nodes, each = (self.sources.all.get(f"rollout.{key}") for key in ("nnodes", "n_gpus_per_node"))
+        return nodes * each if type(nodes) is int and type(each) is int and min(nodes, each) > 0 else 0
+
+    def _whole(self, key: str, default: int) -> int | None:
+        """Return a setting that is a whole number above zero; None where it is not known."""
+        has_default = self.sources.has_defaults and key not in self.sources.open
+        value = self.sources.all.get(key, default if has_default else None)
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = int(value[:9])
+        return value if type(value) is int and value > 0 else None
+
+    def train(self) -> str:
+        """Return the training backend."""
+        sources, named = self.sources, self._script_name.train or TODO
+        for key in _STRATEGY:
+            if key in sources.open:
+                return named
+            value = str(sources.all.get(key, "")).lower()
+            if value in TRAIN_BACKENDS:
+                return value
+        megatron_keys = [key for key in sources.script.places if key.startswith(_MEGATRON)]
+        if megatron_keys or "megatron" in (sources.script.config_name or ""):
+            return "megatron"
+        return "fsdp" if named == TODO and sources.has_defaults else named
+
+    def infer(self) -> dict[str, Any]:
+        """Return the rollout engine and its version."""
+        value = self.sources.all.get(_ENGINE)
+        engine = self.user.engine or (value if value in ENGINES else None) or self._script_name.engine
+        in_log = [name for name in ENGINES if name in self._log_versions]
+        if engine is None and len(in_log) == 1:
+            engine = in_log[0]
+        if engine is None:
+            message = "the rollout engine is not known"
+            return {"engine": self._open(message, "name it with --infer, as in --infer vllm", _ENGINE)}
+        version = self.user.engine_version or self._log_versions.get(engine)
+        if version is None:
+            message = f"the version of {engine} is not known, and left out"
+            self._open(message, "give it with --infer-version, as in 0.8.3", _ENGINE)
+            return {"engine": engine}
+        return {"engine": engine, "version": version}
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of verl and torch that are known."""
+        found = {"verl": self.user.verl_version or self._log_versions.get("verl")}
+        if found["verl"] is None:
+            message = "the version of verl is not known, and left out"
+            self._open(message, "give it with --verl-version, a release or a commit")
+        found["torch"] = self._log_versions.get("torch")
+        return {package: version for package, version in found.items() if version}
+
+    def batch(self) -> int | None:
+        """Return the prompts per step."""
+        batch = self.sources.all.get(_BATCH)
+        return batch if type(batch) is int and 1 <= batch <= 10_000_000 else None
+
+    def script(self) -> dict[str, str]:
+        """Return the commit and the path of the script."""
+        ref, path = self.user.ref, self.user.path
+        if not (ref and path):
+            if self.sources.file is None:
+                return {}
+            try:
+                committed_ref, committed_path = committed(self.sources.file)
+            except GitError as error:
+                message = f"the script is not linked: {error}"
+                remedy = "commit it in a checkout of verl and run this again there, or give --ref and --path"
+                self._warn(Code.script_place, message, remedy)
+                return {}
+            ref, path = ref or committed_ref, path or committed_path
+        return {"ref": ref, "path": path}
+
+    def settings(self, model: str) -> dict[str, Any]:
+        """Return the settings to publish, and report those that are left out."""
+        values = self.sources.passed or self._unusual()
+        public, left_out = public_settings(values)
+        left_out = list(dict.fromkeys([*left_out, *sorted(filter(is_private, self.sources.open))]))
+        if model != TODO:
+            left_out = [key for key in left_out if key != _MODEL]  # it has a field of its own
+        private = [key for key in left_out if tells_of_a_machine(key, values.get(key))]
+        odd = [key for key in left_out if key not in private]
+        for keys, reason in (
+            (private, "they name files, accounts or machines"),
+            (odd, "a run file holds no such values or keys"),
+        ):
+            if keys:
+                message = f"not written, since {reason}: {', '.join(keys)}"
+                self._warn(Code.left_out, message, "add by hand what others need")
+        return public
+
+    def _unusual(self) -> dict[str, Any]:
+        """Return the printed settings that every run should state, and unusual ones that change memory."""
+        defaults, keys = self.registries.defaults(CURRENT), self.registries.config_keys
+        return {
+            key: value
+            for key, value in self.sources.printed.items()
+            if key in _ALWAYS
+            or (key in keys and value is not None and (key not in defaults or value != defaults[key]))
+        }
+
+    @cached_property
+    def _script_name(self) -> ScriptName:
+        return parse_script_name(self.sources.shown.replace("\\", "/")) or ScriptName("", "")
+
+    @property
+    def _log_versions(self) -> Mapping[str, str]:
+        return self.sources.log.versions if self.sources.log else {}
+
+    def _open(self, message: str, remedy: str, *keys: str) -> str:
+        """Report what is not known."""
+        self._warn(Code.undecided, message, remedy, *keys)
+        return TODO
+
+    def _warn(self, code: Code, message: str, remedy: str, *keys: str) -> None:
+        """Report something about the first of the keys that the script sets, or about the script."""
+        place = self.sources.place(*keys)
+        self.problems.append(Diagnostic(place, code, message, remedy, Severity.WARNING))

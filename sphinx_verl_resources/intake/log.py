@@ -1,4 +1,4 @@
-"""verl's console log: the configuration it prints, the figures of its steps, and what it ran on.
+"""verl's console log: the printed configuration, the figures of the steps, versions and the GPU.
 
 A log may have any size. It is read once, block by block, and a few kilobytes of it are kept.
 """
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.yaml_data import MAX_PROBLEMS
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from . import log_facts
+from .log_facts import NAMES, STEP, Figures, read_metrics
 from .log_lines import MAX_LINE, pieces_of
-from .log_metrics import NAMES, PEAK_ALLOCATED, STEP, Figures, names_in, read_metrics
 from .printed_config import PrintedConfig
 
 if TYPE_CHECKING:
@@ -28,38 +28,37 @@ _WORDS = (
     *(start.encode() for start in _CONFIG_STARTS), b"step:", b"_memory_", b"perf/", b"timing_s/step",
     b"response_length/mean", *log_facts.WORDS,
 )  # fmt: skip
-#: What is named even where it stands behind all that is looked at of a line.
+#: Words that are reported even behind the part of a line that is read.
 _WEIGHTY = (
     *(name.encode() for name in NAMES),
     *(start.encode() for start in _CONFIG_STARTS),
     b"OutOfMemoryError",
 )
-#: Workers whose figures are kept apart.
+#: Workers with figures of their own.
 _MAX_WORKERS = 256
-#: What more than one line says differently is listed this often.
 _UNREAD_HINT = "look at the line, and add by hand what matters of it"
 
 
 @dataclass(frozen=True)
 class LogText:
-    """What a log says of the run that counts: the last one with figures.
+    """The contents of a log about the run that counts: the last one with figures.
 
     Attributes:
         shown: the name of the log in messages.
         figures: of its steps.
         settings: the printed configuration under dotted keys; empty if none was.
         versions: of packages, by name.
-        card: as printed, empty if none is named.
-        out_of_memory: where the run says that memory was not enough.
-        problems: what could not be read, and what is doubtful.
-        place: where the configuration begins.
+        gpu: as printed, empty if none is named.
+        out_of_memory: the place where the run reports that memory ran out.
+        problems: what could not be read or is doubtful.
+        place: of the configuration.
     """
 
     shown: str
     figures: Figures
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
-    card: str = ""
+    gpu: str = ""
     out_of_memory: Location | None = None
     problems: tuple[Diagnostic, ...] = ()
     place: Location | None = None
@@ -94,7 +93,7 @@ def read_log(stream: Blocks, shown: str) -> LogText:
 
 
 class _Reader:
-    """What is known so far."""
+    """Reads a log line by line."""
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
@@ -107,10 +106,10 @@ class _Reader:
         self._counted: _Run | None = None
         self._number = 0
         self._versions: dict[str, dict[str, Location]] = {}
-        self._cards: dict[str, Location] = {}
+        self._gpus: dict[str, Location] = {}
 
     def collects(self) -> bool:
-        """Whether every line is wanted, since a configuration is being printed."""
+        """Tell whether every line is wanted, since a configuration is being printed."""
         return bool(self._collecting)
 
     def take(self, piece: Piece) -> None:
@@ -131,7 +130,7 @@ class _Reader:
             self._take_facts(piece)
 
     def result(self) -> LogText:
-        """Everything noted so far."""
+        """Return everything noted so far."""
         run = self._counted or self._current
         config = run.config
         if self._counted is None:
@@ -153,7 +152,7 @@ class _Reader:
             run.figures,
             settings,
             self._agreed_versions(),
-            self._agreed_card(),
+            self._agreed_gpu(),
             run.out_of_memory,
             tuple(sorted(self._problems, key=lambda problem: problem.sort_key)),
             Location(self._shown, config.line, config.column) if config else None,
@@ -178,7 +177,7 @@ class _Reader:
     def _is_metrics(self, piece: Piece) -> bool:
         line = read_metrics(piece.text, whole=piece.whole)
         if line is None:
-            names = names_in(piece.text)
+            names = [name for name in NAMES if name in piece.text]
             for name in names:
                 self._unread(piece, name)
             return bool(names)
@@ -207,9 +206,9 @@ class _Reader:
             known = self._versions.setdefault(package, {})
             if len(known) < 10:
                 known.setdefault(version, place)
-        card = log_facts.card_in(piece.text)
-        if card and len(self._cards) < 10:
-            self._cards.setdefault(card, place)
+        gpu = log_facts.gpu_in(piece.text)
+        if gpu and len(self._gpus) < 10:
+            self._gpus.setdefault(gpu, place)
         if self._current.out_of_memory is None and log_facts.is_out_of_memory(piece.text):
             self._current.out_of_memory = place
 
@@ -230,7 +229,7 @@ class _Reader:
         return values
 
     def _agreed_versions(self) -> dict[str, str]:
-        """The versions that are named alike wherever they are."""
+        """Return the versions that are the same wherever they are named."""
         for package, found in self._versions.items():
             if len(found) > 1:
                 names = ", ".join(found)
@@ -238,13 +237,13 @@ class _Reader:
                 self._warn(list(found.values())[1], Code.unread, message, "name the one that ran")
         return {package: next(iter(found)) for package, found in self._versions.items() if len(found) == 1}
 
-    def _agreed_card(self) -> str:
-        """The longest of the names that the card has, if all are names of one."""
-        longest = max(self._cards, key=len, default="")
-        others = [card for card in self._cards if not longest.startswith(card)]
+    def _agreed_gpu(self) -> str:
+        """Return the longest of the names that the GPU has, if all are names of one."""
+        longest = max(self._gpus, key=len, default="")
+        others = [gpu for gpu in self._gpus if not longest.startswith(gpu)]
         if others:
-            message = f"several cards are named: {', '.join(self._cards)}; none is taken"
-            self._warn(self._cards[others[0]], Code.unread, message, "name the one that ran with --gpu")
+            message = f"several GPUs are named: {', '.join(self._gpus)}; none is taken"
+            self._warn(self._gpus[others[0]], Code.unread, message, "name the one that ran with --gpus")
         return "" if others else longest
 
     def _unread(self, piece: Piece, name: str) -> None:
@@ -260,8 +259,3 @@ class _Reader:
 
     def _warning(self, place: Location, code: Code, message: str, hint: str) -> Diagnostic:
         return Diagnostic(place, code, message, hint, Severity.WARNING)
-
-
-def peak_of(log: LogText | None) -> float | None:
-    """The peak of allocated GPU memory in GiB that a log reports."""
-    return log.figures.figure(PEAK_ALLOCATED) if log else None

@@ -1,12 +1,46 @@
-"""Versions, cards and failures that lines of a log name. Only what cannot mean anything else counts."""
+"""What single lines of a log say: the figures of a step, versions, the GPU, and failures.
+
+verl prints a line of figures after each step: ``step:1 - perf/…:71.3 - …``. A version, a GPU or a failure
+counts only where the words cannot mean anything else.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+PEAK_ALLOCATED = "perf/max_memory_allocated_gb"
+PEAK_RESERVED = "perf/max_memory_reserved_gb"
+HOST = "perf/cpu_memory_used_gb"
+MFU = "perf/mfu/actor"
+THROUGHPUT = "perf/throughput"
+RESPONSE = "response_length/mean"
+#: Two names of the same figure, the better first.
+STEP_TIME = ("perf/time_per_step", "timing_s/step")
+
+#: The largest of these counts; of the others the mean over all steps. verl writes ``_gb`` for GiB.
+PEAKS = (PEAK_ALLOCATED, PEAK_RESERVED, HOST)
+NAMES = (*PEAKS, MFU, THROUGHPUT, RESPONSE, *STEP_TIME)
+
+#: Fields of a run: name, figures, digits behind the point, the largest value of the schema, what counted it.
+_MEASURED: tuple[tuple[str, tuple[str, ...], int, float, str], ...] = (
+    ("gib", (PEAK_ALLOCATED,), 1, 1e5, "torch-max-allocated"),
+    ("gib", (PEAK_RESERVED,), 1, 1e5, "torch-max-reserved"),
+    ("host_ram_gib", (HOST,), 1, 1e6, ""),
+    ("step_seconds", STEP_TIME, 1, 1e7, ""),
+    ("mfu", (MFU,), 3, 1.0, ""),
+    ("response_tokens", (RESPONSE,), 0, 1e8, ""),
+)
+
+STEP = re.compile(r"(?:^|(?<=\s))step:(?P<step>\d{1,12})(?= - )")
+_ABSURD = 1e15
+_ROLE = re.compile(r"(?:actor|critic)/(?=perf/)")
+_NUMBER = re.compile(r"(?:np\.\w+\(|tensor\()?([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?:,[^()]*\)|\))?\Z")
 
 _RELEASE = r"v?(?P<version>\d{1,4}\.\d{1,4}(?:\.\w{1,12}){0,4})(?:\+[\w.]{1,40})?(?![\w.]*[\w-])"
 _VERSIONS = (
@@ -20,13 +54,13 @@ _VERSIONS = (
     re.compile(rf"(?:^|(?<=[\s|,]))(?P<package>torch) {_RELEASE}"),
 )
 _PACKAGES = {"llm": "vllm", "pytorch": "torch"}
-#: Words around a version that is asked for, and not there.
+#: Words around a version that is required and may not be installed.
 _ASKED = re.compile(
     r"requir|expect|recommend|install|upgrad|need|support|since|deprecat|minimum", re.IGNORECASE
 )
 
-#: A card with its maker, as drivers print it, or as vLLM puts it into the names of files.
-_CARD = re.compile(
+#: A GPU with its maker, as drivers print it, or as vLLM puts it into the names of files.
+_GPU = re.compile(
     r"\b(?:NVIDIA|AMD Instinct|Tesla|AMD)[ _](?P<name>[A-Z]+[ _]?(?:PRO )?\d{1,4}\w*(?:[ _-][\w-]+){0,5})"
 )
 _NEAR = re.compile(
@@ -40,7 +74,7 @@ _OUT_OF_MEMORY = re.compile(
     r"|Not enough memory\. Please try to increase --mem-fraction"
 )
 
-#: One of them is in every line that the functions of this module find something in.
+#: Every line with a version, a GPU or a failure has one of these.
 WORDS = (
     b" version", b"LLM engine (", b"torch==", b"verl==", b"vllm==", b"sglang==", b"torch ", b"NVIDIA",
     b"Instinct", b"Tesla", b"OutOfMemoryError", b"out of memory", b"No available memory",
@@ -48,8 +82,102 @@ WORDS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class MetricLine:
+    """The step of a line, its figures by name, and the names of figures that could not be read."""
+
+    step: int
+    figures: dict[str, float]
+    unread: tuple[str, ...]
+
+
+def read_metrics(text: str, *, whole: bool = True) -> MetricLine | None:
+    """Return the figures of a line; None if it is no line of a step.
+
+    Args:
+        text: the line, without the worker that Ray puts before it.
+        whole: nothing of it was cut off; if something was, its last figure does not count.
+
+    >>> read_metrics("step:3 - actor/perf/max_memory_allocated_gb:np.float64(71.3) - perf/throughput:oops")
+    MetricLine(step=3, figures={'perf/max_memory_allocated_gb': 71.3}, unread=('perf/throughput',))
+    """
+    begin = STEP.search(text)
+    if not begin:
+        return None
+    items = text[begin.end() :].split(" - ")
+    figures: dict[str, float] = {}
+    bad: list[str] = []
+    for item in items if whole else items[:-1]:
+        key, _, value = item.strip().partition(":")
+        name = _ROLE.sub("", key)
+        if name in NAMES:
+            number = _number(value)
+            if number is None:
+                bad.append(name)
+            else:
+                figures[name] = max(number, figures.get(name, number)) if name in PEAKS else number
+    lost = [name for name in NAMES if name in text and name not in figures and name not in bad]
+    return MetricLine(int(begin["step"]), figures, (*bad, *lost))
+
+
+def _number(text: str) -> float | None:
+    """Return a figure that is neither negative nor absurdly large."""
+    found = _NUMBER.match(text.strip())
+    number = float(found[1]) if found else math.nan
+    return number if 0 <= number < _ABSURD else None
+
+
+@dataclass
+class Figures:
+    """The figures of one run.
+
+    Attributes:
+        steps: lines with a figure.
+        last_step: the number that the last of them has.
+        peaks: the largest value of each of ``PEAKS``.
+    """
+
+    steps: int = 0
+    last_step: int = -1
+    peaks: dict[str, float] = field(default_factory=dict)
+    _sums: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    def add(self, line: MetricLine) -> None:
+        """Add the figures of one line."""
+        self.steps += bool(line.figures) and line.step != self.last_step
+        self.last_step = line.step
+        for name, value in line.figures.items():
+            if name in PEAKS:
+                self.peaks[name] = max(value, self.peaks.get(name, 0.0))
+            else:
+                total, number = self._sums.get(name, (0.0, 0))
+                self._sums[name] = total + value, number + 1
+
+    def figure(self, *names: str) -> float | None:
+        """Return the largest or mean value under the first of the names that has one."""
+        for name in names:
+            if self.peaks.get(name):
+                return self.peaks[name]
+            total, number = self._sums.get(name, (0.0, 0))
+            if total:
+                return total / number
+        return None
+
+
+def measured_fields(figures: Figures) -> dict[str, Any]:
+    """Return the figures as the field ``measured`` of a run; empty if there is none."""
+    found: dict[str, Any] = {}
+    for field_name, names, digits, largest, counter in _MEASURED:
+        value = figures.figure(*names)
+        rounded = round(value, digits) if value else 0
+        if value and rounded and value <= largest and field_name not in found:
+            found[field_name] = int(rounded) if digits == 0 else rounded
+            found |= {"counter": counter} if counter else {}
+    return found
+
+
 def versions_in(text: str) -> Iterator[tuple[str, str]]:
-    """Packages and their versions.
+    """Yield packages and their versions.
 
     >>> list(versions_in("INFO 06-12 core.py: Initializing a V1 LLM engine (v0.8.3) with config: …"))
     [('vllm', '0.8.3')]
@@ -64,18 +192,18 @@ def versions_in(text: str) -> Iterator[tuple[str, str]]:
             yield _PACKAGES.get(package, package), found["version"]
 
 
-def card_in(text: str) -> str:
-    """A card that the machine has, as printed; empty if none is named.
+def gpu_in(text: str) -> str:
+    """Return the GPU of the machine, as printed; empty if none is named.
 
-    >>> card_in("|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |")
+    >>> gpu_in("|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |")
     'H100 80GB HBM3'
     """
-    found = _CARD.search(text)
+    found = _GPU.search(text)
     if not found or not _NEAR.search(text[max(0, found.start() - 60) : found.start()]):
         return ""
     return found["name"].replace("_", " ").removesuffix(".json").strip()
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Whether the line says that memory was not enough."""
+    """Tell whether the line reports that memory ran out."""
     return _OUT_OF_MEMORY.search(text) is not None

@@ -17,10 +17,10 @@ from ..catalog.files import DataFile
 from ..catalog.models.run import Run
 from ..catalog.names import SIZES, fold, sizes_hint
 from ..catalog.run_names import suggested_id
-from ..catalog.run_text import run_text
+from ..catalog.run_text import TODO, run_text
 from ..catalog.validation import load
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, counted, did_you_mean, one_line
-from .page_columns import COLUMNS, HEADINGS, NEEDED, TODO, Known, aligned
+from .page_columns import COLUMNS, HEADINGS, NEEDED, Known, aligned
 from .page_tables import SIZE_TITLE, page_lines, read_tables
 
 if TYPE_CHECKING:

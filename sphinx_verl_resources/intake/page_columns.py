@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from ..catalog.fields import FIELDS
 from ..catalog.links import Links, is_address, is_fixed_ref, repository_place
 from ..catalog.names import ENGINES, KINDS, TAGS, TRAIN_BACKENDS, fold
+from ..catalog.run_text import TODO
 from ..diagnostics import Code, NoAnswerError, Severity, did_you_mean, nearest, suggest_or
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ..catalog.registries import Registry
     from .page_tables import Cell
 
-TODO = "TODO"
 _VARIANT = "-Instruct"
 _DEFAULT_REF = "main"
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.fields import FIELDS
 from ..catalog.links import Links
+from ..catalog.run_text import TODO
 from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Code, Diagnostic, Location
-from .page_columns import HEADINGS, NEEDED, TODO
+from .page_columns import HEADINGS, NEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -1,14 +1,16 @@
-"""What is known of a run before its file is written: script, log, and what the person says."""
+"""The sources of a new run file: a launch script, a log, and what the user says."""
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.run_text import TODO
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from ..settings.result import SettingsText
-from .kept_settings import is_private, kept_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,19 +18,34 @@ if TYPE_CHECKING:
 
     from .log import LogText
 
-#: Where a person says something.
-COMMAND_LINE = Location("command line")
+#: Keys that name files, folders, accounts and machines, or that have a field of their own.
+_PRIVATE = re.compile(
+    r"data\.(?:train|val|test)_files$|trainer\.(?:logger|project_name|experiment_name)$"
+    r"|actor_rollout_ref\.model\.path$|(?:.*[._])?(?:path|paths|dir|dirs|file|files|folder|home)$"
+    r"|(?:ray_init|ray_kwargs|global_profiler)\.|.*wandb"
+    r"|(?:.*[._])?(?:host|hostname|ip|addr|address|url|port|user|username|email|password|secret|credentials?)$"
+    r"|(?:.*[._-])?(?:api_?key|access_?key|secret_?key|auth_?token|access_?token|token)$",
+    re.IGNORECASE,
+)
+#: Values that do so under any key.
+_PRIVATE_VALUE = re.compile(
+    r"\A[~/\\]|\A[A-Za-z]:\\|\A\.{1,2}/|://|@\w|\$|(?<!\d)\d{1,3}(?:\.\d{1,3}){3}(?!\d)|\A(?:hf|sk|ghp)[_-]\w{16}"
+    r"|(?:^|/)(?:home|root|mnt|data|users)/",
+    re.IGNORECASE,
+)
+#: The limits of the schema.
+_KEY = re.compile(r"(?=.{1,200}\Z)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_MAX_TEXT, _MAX_ITEMS = 500, 100
 
 
 @dataclass(frozen=True)
 class UserInput:
-    """What the person says, which goes before all that is found; None or empty for what is to be found."""
+    """What the user says; it goes before all that script and log say. None where they are to tell."""
 
     id: str | None = None
     model: str | None = None
     task: str | None = None
     gpus: tuple[int | None, str | None] = (None, None)
-    nodes: int | None = None
     train: str | None = None
     engine: str | None = None
     engine_version: str | None = None
@@ -39,7 +56,6 @@ class UserInput:
     contributor: str | None = None
     contributor_url: str | None = None
     verl_version: str | None = None
-    torch_version: str | None = None
     ref: str | None = None
     path: str | None = None
 
@@ -52,7 +68,7 @@ class Sources:
         script: the settings that the script passes.
         text: the script.
         shown: its name in messages.
-        file: where it lies.
+        file: its path.
         log: what the log says.
     """
 
@@ -74,56 +90,98 @@ class Sources:
 
     @cached_property
     def open(self) -> frozenset[str]:
-        """Keys that are set to what neither script nor log tells."""
+        """Keys with a value that neither script nor log tells."""
         return frozenset(self.script.unresolved.keys() - self.printed.keys())
 
     @cached_property
     def passed(self) -> dict[str, Any]:
-        """The settings that the script passes, those that it leaves open as the log has them."""
-        return {
-            key: self.all[key]
-            for key in self.script.places  # in the order of the script
-            if key in self.all and (key in self.script.values or key in self.script.unresolved)
-        }
+        """The settings that the script passes, in its order; where it leaves one open, the log's value."""
+        return {key: self.all[key] for key in self.script.places if key in self.all}
 
     @property
     def has_defaults(self) -> bool:
-        """Whether what is set nowhere has verl's default, as in a script; a log may break off."""
+        """Tell whether unset options have verl's defaults, as in a script; a log may break off."""
         return bool(self.script.values)
 
     def place(self, *keys: str) -> Location:
-        """Where the first of the keys stands that the script sets; the script itself if none."""
+        """Return the place of the first of the keys that the script sets; the script itself if none."""
         found = (self.script.places[key] for key in keys if key in self.script.places)
-        return next(found, Location(self.shown, 1, 1) if self.shown else COMMAND_LINE)
+        return next(found, Location(self.shown, 1, 1) if self.shown else Location("command line"))
 
     def problems(self) -> list[Diagnostic]:
-        """What is wrong with both, without what one says of the other's gaps."""
+        """Return the problems of both, without those of one that the other settles."""
         settled = {
             self.script.places[key]
             for key in self.script.unresolved
             if key in self.printed or is_private(key)
         }
-        about = [
+        about_script = [
             problem
             for problem in self.script.problems
             if problem.code is not Code.unresolved or problem.place not in settled
         ]
-        return [*about, *(self.log.problems if self.log else ()), *self._differences()]
+        return [*about_script, *(self.log.problems if self.log else ()), *self._differences()]
 
     def _differences(self) -> list[Diagnostic]:
-        """Settings that the script passes and the log prints otherwise."""
+        """Return a warning for each setting that the script passes and the log prints otherwise."""
         found = []
-        for key, value in kept_settings(self.script.values)[0].items():
-            if key in self.printed and not _same(value, self.printed[key]):
+        for key, value in self.script.values.items():
+            if _is_publishable(key, value) and key in self.printed and not _same(value, self.printed[key]):
                 printed = self.printed[key]
                 message = f"{key} is {value!r} in the script and {printed!r} in the log; the script counts"
-                hint = "give the script and the log of one run, or correct the file"
-                found.append(Diagnostic(self.place(key), Code.log_differs, message, hint, Severity.WARNING))
+                remedy = "give the script and the log of one run, or correct the file"
+                found.append(Diagnostic(self.place(key), Code.log_differs, message, remedy, Severity.WARNING))
         return found
 
 
+def public_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings that a run file publishes, and the keys of those that are left out.
+
+    >>> public_settings({"data.train_files": "~/a.parquet", "trainer.nnodes": 2, "trainer.logger": "wandb"})
+    ({'trainer.nnodes': 2}, ['data.train_files', 'trainer.logger'])
+    """
+    public = {key: value for key, value in values.items() if _is_publishable(key, value)}
+    return public, [key for key in values if key not in public]
+
+
+def tells_of_a_machine(key: str, value: Any) -> bool:
+    """Tell whether a setting names a file, an account or a machine."""
+    return is_private(key) or any(
+        isinstance(item, str) and _PRIVATE_VALUE.search(item) for item in _items(value)
+    )
+
+
+def is_private(key: str) -> bool:
+    """Tell whether a key is never published, or has a field of its own, whatever its value."""
+    return _PRIVATE.match(key) is not None
+
+
+def _is_publishable(key: str, value: Any) -> bool:
+    items = _items(value)
+    return bool(
+        not tells_of_a_machine(key, value)
+        and _KEY.fullmatch(key)
+        and len(items) <= _MAX_ITEMS
+        and all(map(_is_plain, items))
+    )
+
+
+def _items(value: Any) -> tuple[Any, ...] | list[Any]:
+    return value if isinstance(value, (tuple, list)) else (value,)
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether a run file can hold a value."""
+    if isinstance(value, str):
+        is_clean = len(value) <= _MAX_TEXT and value.isprintable() and value == value.strip()
+        return is_clean and not value.startswith(TODO)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (bool, int))
+
+
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values mean the same; verl turns texts into numbers where it reads them."""
+    """Tell whether two values mean the same; verl turns texts into numbers where it reads them."""
     if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
         return len(one) == len(other) and all(map(_same, one, other))
     if one == other:

@@ -194,7 +194,11 @@ def test_a_full_disk_leaves_nothing(here, capsys, monkeypatch):
     [
         (
             (),
-            "verl-resources: name a launch script with --script FILE; questions are asked in a terminal only",
+            "verl-resources: name a launch script with --script FILE, or write a file to fill in with --blank",
+        ),
+        (
+            ("--blank", "--log", "run.log"),
+            "verl-resources: --blank takes neither a script nor a log",
         ),
         (("--script", "no.sh"), "verl-resources: no.sh: no such file or directory"),
         (("--script", "run.sh", "--log", "no.log"), "verl-resources: no.log: no such file"),

@@ -10,18 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.catalog.run_text import run_text
+from sphinx_verl_resources.catalog.run_text import TODO, run_text
 from sphinx_verl_resources.catalog.yaml_data import read_yaml
 from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import Code
-from sphinx_verl_resources.intake.cards import recorded_card
-from sphinx_verl_resources.intake.checkout import NotCommittedError, committed
-from sphinx_verl_resources.intake.draft import TODO, draft_run
-from sphinx_verl_resources.intake.kept_settings import kept_settings
+from sphinx_verl_resources.git import GitError, committed
+from sphinx_verl_resources.intake.draft import draft_run
 from sphinx_verl_resources.intake.log import read_log
-from sphinx_verl_resources.intake.model_names import recorded_models
-from sphinx_verl_resources.intake.sources import Sources, UserInput
-from sphinx_verl_resources.intake.tasks import task_of
+from sphinx_verl_resources.intake.recognize import recorded_gpu, recorded_models, task_of
+from sphinx_verl_resources.intake.sources import Sources, UserInput, public_settings
 from sphinx_verl_resources.settings.read import read_script
 
 TODAY = date(2026, 11, 22)
@@ -114,12 +111,12 @@ def test_a_task_that_depends_on_the_environment():
 
 
 @pytest.mark.parametrize(
-    ("printed", "card"),
+    ("printed", "gpu"),
     [("H100 80GB HBM3 On", "H100"), ("h100", "H100"), ("A100-SXM4-40GB", "A100-40GB"), ("H20", "H20"),
      ("A100", None), ("Rage 128", None), ("", None)],
 )  # fmt: skip
-def test_cards(printed, card):
-    assert recorded_card(printed, FACTS.gpus) == card
+def test_gpu_names(printed, gpu):
+    assert recorded_gpu(printed, FACTS.gpus) == gpu
 
 
 @pytest.mark.parametrize(
@@ -146,7 +143,7 @@ def test_cards(printed, card):
     ],
 )
 def test_settings_that_are_left_out(key, value):
-    assert kept_settings({key: value}) == ({}, [key])
+    assert public_settings({key: value}) == ({}, [key])
 
 
 @pytest.mark.parametrize(
@@ -161,7 +158,7 @@ def test_settings_that_are_left_out(key, value):
     ],
 )
 def test_settings_that_are_kept(key, value):
-    assert kept_settings({key: value}) == ({key: value}, [])
+    assert public_settings({key: value}) == ({key: value}, [])
 
 
 def test_gpus():
@@ -267,19 +264,19 @@ def test_a_committed_script(tmp_path, git):
     script = tmp_path / "examples" / "run it.sh"
     script.parent.mkdir()
     script.write_text("x\n")
-    with pytest.raises(NotCommittedError, match="nothing is committed"):
+    with pytest.raises(GitError, match="nothing is committed"):
         committed(script)
     git("commit", "-q", "--allow-empty", "-m", "x")
-    with pytest.raises(NotCommittedError, match="is not committed"):
+    with pytest.raises(GitError, match="is not committed"):
         committed(script)
     git("add", ".")
-    with pytest.raises(NotCommittedError, match="is not committed"):
+    with pytest.raises(GitError, match="is not committed"):
         committed(script)
     git("commit", "-q", "-m", "y")
     found = committed(script)
-    assert (found.ref, found.path) == (git("rev-parse", "HEAD"), "examples/run it.sh")
+    assert found == (git("rev-parse", "HEAD"), "examples/run it.sh")
     script.write_text("y\n")
-    with pytest.raises(NotCommittedError, match="differs"):
+    with pytest.raises(GitError, match="differs"):
         committed(script)
 
 
@@ -294,9 +291,9 @@ def test_a_checkout_of_something_else(tmp_path, git):
     ):
         git("config", "remote.origin.url", remote)
         if is_verl:
-            assert committed(tmp_path / "run.sh").path == "run.sh"
+            assert committed(tmp_path / "run.sh")[1] == "run.sh"
         else:
-            with pytest.raises(NotCommittedError, match="not one of verl"):
+            with pytest.raises(GitError, match="not one of verl"):
                 committed(tmp_path / "run.sh")
 
 

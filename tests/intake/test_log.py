@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.intake import log_lines
 from sphinx_verl_resources.intake.log import read_log
-from sphinx_verl_resources.intake.log_facts import card_in, is_out_of_memory, versions_in
+from sphinx_verl_resources.intake.log_facts import gpu_in, is_out_of_memory, versions_in
 
 WHO = "(TaskRunner pid=7) "
 CONFIG = {
@@ -225,12 +225,12 @@ def test_versions(line, found):
     ],
 )
 def test_cards(line, found):
-    assert card_in(line) == found
+    assert gpu_in(line) == found
 
 
 def test_contradictions_are_not_decided():
     found = read("torch==2.6.0", "torch==2.7.0", "GPU 0: NVIDIA H20", "GPU 1: NVIDIA L40S", step(1, gib=1))
-    assert (found.versions, found.card) == ({}, "")
+    assert (found.versions, found.gpu) == ({}, "")
     assert places(found) == ["run.log:2:1 unread", "run.log:3:1 unread"]
 
 
@@ -239,7 +239,7 @@ def test_fixture(root):
         found = read_log(stream, "two_runs.log")
     assert found.settings["actor_rollout_ref.rollout.gpu_memory_utilization"] == 0.6
     assert found.figures.figure("perf/max_memory_allocated_gb") == 43.75
-    assert (found.card, found.versions) == ("A100-SXM4-80GB", {"vllm": "0.8.3"})
+    assert (found.gpu, found.versions) == ("A100-SXM4-80GB", {"vllm": "0.8.3"})
     assert found.out_of_memory is None
 
 

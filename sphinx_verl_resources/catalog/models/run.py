@@ -247,7 +247,10 @@ class Run(Record):
         description="Unique name; equals the file name without .yaml."
     )
     size: Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "enum": list(SIZES)})] = (
-        Field(description="Size class: the section of the page that shows the run.")
+        Field(
+            description="Size class: the section of the page that shows the run.",
+            examples=["0.5B", "7B", "70B"],
+        )
     )
     tag: Tag | None = Field(
         description="MIN: fits with every memory optimisation on. RECOMMENDED: best throughput. "
@@ -295,6 +298,7 @@ class Run(Record):
     settings: Mapping[SettingKey, SettingValue] = Field(
         default_factory=dict,
         description="verl's dotted configuration keys, as run.",
+        examples=[{"data.train_batch_size": 1024, "actor_rollout_ref.rollout.n": 5}],
         json_schema_extra={"additionalProperties": False},
     )
     measured: Measured | None = Field(None, description="What the run reported.")
