@@ -9,15 +9,15 @@ import pytest
 
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.sphinx_ext.config import PREFIX, VerlConfig
-from sphinx_verl_resources.sphinx_ext.directives.later import PLACES, imported
+from sphinx_verl_resources.sphinx_ext.directives import every_directive
 from sphinx_verl_resources.sphinx_ext.directives.options import Option
 
 FORMS = [
-    (name, form, directive)
-    for name in PLACES
-    for form, directive in getattr(imported(name), "forms", {"": imported(name)}).items()
+    (name, form, options)
+    for name, directive in every_directive().items()
+    for form, options in directive.forms().items()
 ]
-OPTIONS = [(name, option) for name, _, directive in FORMS for option in directive.option_spec.options]
+OPTIONS = [(name, option) for name, _, options in FORMS for option in options]
 
 
 @pytest.fixture
@@ -56,20 +56,18 @@ def test_every_option_says_what_it_does(name, option):
 def test_every_directive_and_role_has_its_reference(page, project):
     project.page("Text.")
     roles = project.build().app.env.get_domain("verl").roles
-    assert set(re.findall(r"rst:directive:: \.\. ([\w-]+)::", page)) == set(PLACES)
+    assert set(re.findall(r"rst:directive:: \.\. ([\w-]+)::", page)) == set(every_directive())
     assert set(re.findall(r"(?:rst:role::|^ {13,}) ?verl:(\w+)$", page, re.MULTILINE)) == set(roles)
     asked = re.findall(r"docs-options:: (\S+) ?(\S*)", page)
-    assert sorted(asked) == sorted((n, f) for n, f, directive in FORMS if directive.option_spec.options)
+    assert sorted(asked) == sorted((name, form) for name, form, options in FORMS if options)
     assert "directive:option::" not in page, "options are described in the code"
 
 
-@pytest.mark.parametrize(
-    ("name", "form", "directive"), [item for item in FORMS if item[2].option_spec.options]
-)
-def test_the_reference_has_every_option(reference, name, form, directive):
+@pytest.mark.parametrize(("name", "form", "options"), [item for item in FORMS if item[2]])
+def test_the_reference_has_every_option(reference, name, form, options):
     soup = reference(f".. rst:directive:: .. {name}::\n\n   .. docs-options:: {name} {form}\n")
     terms = [term.get_text().strip("¶:\n ") for term in soup.select("dl.rst.directive dl dt, dl dl dt")]
-    assert terms == [option.name for option in directive.option_spec.options]
+    assert terms == [option.name for option in options]
 
 
 def test_the_list_of_messages_has_an_anchor_for_each_code(reference):

@@ -14,7 +14,7 @@ from sphinx_verl_resources.catalog.fields import FIELDS
 from sphinx_verl_resources.catalog.schema import MODELS, schema
 from sphinx_verl_resources.codes import Code, Origin
 from sphinx_verl_resources.sphinx_ext.config import PREFIX, VerlConfig
-from sphinx_verl_resources.sphinx_ext.directives.later import imported
+from sphinx_verl_resources.sphinx_ext.directives import every_directive
 from sphinx_verl_resources.views.runs import COMPUTED
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
-
-    from sphinx_verl_resources.sphinx_ext.directives.options import Option
 
 
 def note_code(env: BuildEnvironment) -> None:
@@ -103,26 +101,18 @@ class Options(Generated):
 
     def lines(self) -> Iterator[str]:
         name, *form = self.arguments
-        forms = list(getattr(imported(name), "forms", ()))
-        linked = set() if form == forms[:1] else {option.name for option in options_of(name)}
-        for option in options_of(name, *form):
+        forms = every_directive()[name].forms()
+        first, *_ = forms.values()
+        chosen = forms[form[0]] if form else first
+        for option in chosen:
             yield f".. rst:directive:option:: {option.name}"
-            if form and option.name in linked:  # one name has one place to link, in the first form
-                yield "   :no-index:"
+            if chosen is not first and option.name in {item.name for item in first}:
+                yield "   :no-index:"  # one name has one place to link, in the first form
             yield ""
             yield f"   {option.help}"
             yield f"   Values: {option.values}." if option.values else "   A flag, without a value."
             yield f"   Default: {option.default}." if option.default else ""
             yield ""
-
-
-def options_of(name: str, form: str = "") -> tuple[Option, ...]:
-    """The options of a directive; of a directive with two forms, of the first one or the one named."""
-    directive = imported(name)
-    forms = getattr(directive, "forms", {})
-    if forms:
-        directive = forms[form or next(iter(forms))]
-    return directive.option_spec.options
 
 
 class Snippet(Generated):

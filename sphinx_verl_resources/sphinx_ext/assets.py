@@ -1,4 +1,4 @@
-"""The style sheet and the script, on the pages that need them and on no other."""
+"""Files beside the pages: the style sheet and scripts that pages load, grids, and files to download."""
 
 from __future__ import annotations
 
@@ -6,17 +6,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
+from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.util.osutil import relative_uri
 
+from ..views.file_names import (
+    CSV,
+    DOWNLOAD_CLASS,
+    FORM_CLASS,
+    GRID_FILES,
+    JSON,
+    SCHEMA,
+    SCRIPT,
+    script_of_form,
+)
 from .domain import VerlDomain
-from .page_data import shown_runs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sphinx.application import Sphinx
+    from sphinx.builders import Builder
     from sphinx.config import Config
+    from sphinx.environment import BuildEnvironment
 
 STATIC = Path(__file__).parent.parent / "static"
 STYLE_SHEET = "verl-resources.css"
-SCRIPT = "verl-resources.js"
+#: After the scripts of the theme, the grids before the script that reads them.
+_AFTER_THE_THEME = 600
 
 
 def add_static_path(app: Sphinx, config: Config) -> None:
@@ -38,15 +54,59 @@ def link_style_sheet(
         app.add_css_file(STYLE_SHEET)
 
 
-def link_script(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
-) -> None:
-    """Link the script from a page with runs that can be filtered and sorted."""
-    if shown_runs(app, pagename, doctree):
-        app.add_js_file(SCRIPT, loading_method="defer")
-
-
 def _is_ours(node: nodes.Node) -> bool:
     return isinstance(node, (nodes.table, nodes.container, nodes.definition_list)) and any(
         name.startswith("verl-") for name in node["classes"]
     )
+
+
+def write_files(app: Sphinx, env: BuildEnvironment) -> None:
+    """Write files that are missing or have changed, and take away those that no page needs any more."""
+    if not is_for_browsers(app.builder):
+        return
+    out = Path(app.outdir)
+    wanted = {out / path: content for path, content in VerlDomain.of(env).files.items()}
+    for pattern in (GRID_FILES, JSON, SCHEMA, CSV):
+        for old in out.glob(pattern):
+            if old not in wanted:
+                old.unlink()
+    for path, content in wanted.items():
+        if not path.is_file() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def load_scripts(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Load script and grids on a page that has a form."""
+    if doctree is None or not is_for_browsers(app.builder) or not VerlDomain.of(app.env).may_show(pagename):
+        return
+    grids = dict.fromkeys(_grids(doctree))
+    for name in grids:
+        app.add_js_file(name, priority=_AFTER_THE_THEME, loading_method="defer")
+    if grids:
+        app.add_js_file(SCRIPT, priority=_AFTER_THE_THEME + 1, loading_method="defer")
+
+
+def _grids(doctree: nodes.document) -> Iterator[str]:
+    for node in doctree.findall(nodes.container):
+        if FORM_CLASS in node["classes"]:
+            yield script_of_form(node)
+
+
+def is_for_browsers(builder: Builder) -> bool:
+    """Whether pages are written for a browser, and not for a book or the help of a program."""
+    return isinstance(builder, StandaloneHTMLBuilder) and not builder.embedded
+
+
+def link_downloads(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Link the files that lie at the top of the output; elsewhere their names stand there."""
+    if not is_for_browsers(app.builder) or not VerlDomain.of(app.env).may_show(docname):
+        return
+    # The page that is the whole output has no address but a place in itself.
+    page = app.builder.get_target_uri(docname).partition("#")[0]
+    for node in list(doctree.findall(nodes.inline)):
+        if DOWNLOAD_CLASS in node["classes"]:
+            address = relative_uri(page, node.astext())
+            node.replace_self(nodes.reference("", "", *node.children, refuri=address, internal=True))

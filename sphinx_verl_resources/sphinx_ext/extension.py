@@ -9,21 +9,16 @@ from .. import __version__
 from ..i18n import use_language
 from ..views.remarks import verl_remarks
 from ..views.table import verl_marks
-from .assets import add_static_path, link_script, link_style_sheet
+from .assets import add_static_path, link_downloads, link_style_sheet, load_scripts, write_files
 from .config import register_config
-from .directives.contribute import link_upstream
-from .directives.later import PLACES, later
-from .directives.links import replace_missing
-from .directives.references import ObjectRole, warn_missing
-from .directives.roles import DataRole, MemoryRole
+from .directives import every_directive
 from .directives.runs import verl_runs
 from .domain import VerlDomain
 from .html_pages import register_html
 from .latex import FitTables, TypesetFormulas
-from .objects import KINDS
+from .objects import KINDS, in_this_language
 from .page_data import add_page_data
-from .page_files import link_downloads, load_scripts, write_files
-from .run_index import in_this_language
+from .references import DataRole, MemoryRole, ObjectRole, replace_missing, warn_missing
 from .transforms import NumberRemarks, RenderRuns, SectionsToCaptions, SplitTables, UniqueIds
 
 if TYPE_CHECKING:
@@ -59,8 +54,8 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     for node in (verl_runs, verl_marks, verl_remarks):
         app.add_node(node)
     register_html(app)
-    for name in PLACES:
-        app.add_directive(name, later(name))
+    for name, directive in every_directive().items():
+        app.add_directive(name, directive)
     app.add_index_to_domain("verl", in_this_language())
     for kind in KINDS:
         app.add_role_to_domain("verl", kind, ObjectRole())
@@ -74,12 +69,10 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.connect("env-get-outdated", find_outdated)
     app.connect("env-updated", report)
     app.connect("env-updated", write_files)
-    app.connect("missing-reference", link_upstream)
     app.connect("missing-reference", replace_missing)
     app.connect("warn-missing-reference", warn_missing)
     app.connect("doctree-resolved", link_downloads)
     app.connect("html-page-context", link_style_sheet)
-    app.connect("html-page-context", link_script)
     app.connect("html-page-context", add_page_data)
     app.connect("html-page-context", load_scripts)
     return {

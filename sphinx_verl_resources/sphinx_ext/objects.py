@@ -1,14 +1,17 @@
-"""What pages show that can be referred to, runs, GPUs, models and size classes, and where."""
+"""What pages show that can be referred to, runs, GPUs, models and size classes, and the index of runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from sphinx.domains import Index, IndexEntry
+
+from ..catalog.fields import natural
 from ..catalog.names import SIZES
-from ..i18n import N_
+from ..i18n import N_, _
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..catalog.catalog import Catalog
 
@@ -102,3 +105,29 @@ def matches(objects: Objects, target: str) -> list[tuple[str, str]]:
 
 def _rank(objects: Objects, kind: str, page: str) -> tuple[int, str]:
     return -len(objects[page][kind]), page
+
+
+class RunIndex(Index):
+    """Every run that some page shows, under its size class; ``:ref:`verl-runindex``` leads there."""
+
+    name = "runindex"
+    localname = "Recorded runs"  # see ``in_this_language``
+
+    def generate(
+        self, docnames: Iterable[str] | None = None
+    ) -> tuple[list[tuple[str, list[IndexEntry]]], bool]:
+        """The size classes that have a run, ascending, and their runs by title."""
+        only = None if docnames is None else set(docnames)
+        found: dict[str, list[IndexEntry]] = {size: [] for size in SIZES}
+        for kind, name, page, shown in every(self.domain.data["objects"]):
+            if kind == RUN and (only is None or page in only):
+                entry = IndexEntry(shown.title, 0, page, shown.anchor, name, "", "")
+                found[shown.group].append(entry)
+        for entries in found.values():
+            entries.sort(key=lambda entry: (natural(entry.name), entry.extra))
+        return [(size, entries) for size, entries in found.items() if entries], False
+
+
+def in_this_language() -> type[RunIndex]:
+    """The index with its title, which Sphinx wants as plain text before it makes one."""
+    return type("RunIndex", (RunIndex,), {"localname": _("Recorded runs")})

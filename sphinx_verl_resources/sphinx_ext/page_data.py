@@ -17,8 +17,8 @@ from ..catalog.selection import gpu_name
 from ..i18n import _, plural
 from ..views.runs import KIND_WORDS, NOT_COMPUTED, TABLE_CLASS, run_title
 from ..views.table import rows_of
+from .assets import is_for_browsers
 from .domain import VerlDomain
-from .page_files import is_for_browsers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
 
+#: Filters and sorts the rows.
+FILTER_SCRIPT = "verl-resources.js"
 ELEMENT_ID = "verl-resources-page"
 #: Stands for the GPU of a run whose source does not name it, as it does in the table.
 UNNAMED_GPU = "GPU"
@@ -39,8 +41,9 @@ _UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u202
 def add_page_data(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Put the data behind the text of a page that shows runs."""
+    """Load the script on a page with runs, and put its data behind the text."""
     if ids := shown_runs(app, pagename, doctree):
+        app.add_js_file(FILTER_SCRIPT, loading_method="defer")
         data = as_script(page_data(VerlDomain.of(app.env).catalog, ids))
         context["body"] += f'<script type="application/json" id="{ELEMENT_ID}">{data}</script>\n'
 

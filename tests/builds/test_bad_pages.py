@@ -63,8 +63,8 @@ def test_everything_wrong_with_a_directive_at_once(own, data):
     ).build()
     found = [line.split("verl-runs: ")[1].split(";")[0] for line in build.warnings]
     assert found == [
-        ":colour: unknown option", "there is no size class '7X'", ":tag: unknown value 'X'", ":gpu: unknown value 'H1000'",
-        ":columns: unknown field 'modle'",
+        ":colour: unknown option", ":columns: unknown field 'modle'", "there is no size class '7X'", ":tag: unknown value 'X'",
+        ":gpu: unknown value 'H1000'",
     ]  # fmt: skip
     assert len(build.soup().select(".verl-problem")) == 5
 

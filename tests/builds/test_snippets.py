@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sphinx_verl_resources.sphinx_ext.directives.later import PLACES, imported
+from sphinx_verl_resources.sphinx_ext.directives import every_directive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,9 +113,9 @@ def test_every_directive_option_and_role_has_an_example(pages):
     texts = [path.read_text("utf-8") for folder in FOLDERS for path in folder.glob("*.rst")]
     seen = set().union(*map(used, texts))
     every = set()
-    for name in PLACES:
-        forms = getattr(imported(name), "forms", {"": imported(name)}).values()
-        every |= {(name, option.name) for form in forms for option in form.option_spec.options} | {(name, "")}
+    for name, directive in every_directive().items():
+        options = {option.name for form in directive.forms().values() for option in form}
+        every |= {(name, option) for option in ("", *options)}
     assert every - seen == set()
     roles = set(re.findall(r":verl:([a-z]+):`", "".join(texts)))
     assert roles == set(pages.app.env.get_domain("verl").roles)

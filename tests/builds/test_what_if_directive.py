@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from sphinx_verl_resources.sphinx_ext.page_files import write_files
+from sphinx_verl_resources.sphinx_ext.assets import write_files
 
 SMALL = ".. verl-what-if::\n   :models: Qwen/Qwen2.5-7B\n   :gpus: H100\n   :counts: 8\n"
 

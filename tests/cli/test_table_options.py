@@ -98,7 +98,7 @@ def test_names_are_those_of_the_directive(capsys):
     with pytest.raises(SystemExit):
         main(["table", "--help"])
     text = capsys.readouterr().out
-    directive = {option.name for option in VerlRuns.option_spec.options}
+    directive = {option.name for option in VerlRuns.takes}
     assert {*FILTERS, "columns", "sort"} <= directive
     for name in (*FILTERS, "columns", "sort", "size"):
         assert f"  --{name} " in text

@@ -13,7 +13,7 @@ from sphinx_verl_resources.estimator.grid import CHOSEN, VERDICTS, Axes, cell_se
 from sphinx_verl_resources.estimator.layouts import fitted
 from sphinx_verl_resources.estimator.registries import capacity_of
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.sphinx_ext.directives.what_if import DEFAULT_CARDS, DEFAULT_SIZES, LENGTHS
+from sphinx_verl_resources.sphinx_ext.directives.what_if import DEFAULT_GPUS, DEFAULT_SIZES, LENGTHS
 from sphinx_verl_resources.units import gib_number
 
 AXES = Axes(
@@ -151,7 +151,7 @@ def test_megatron_is_refused(facts):
 
 
 def test_the_grid_of_the_form_is_not_too_large():
-    axes = Axes(("m",) * len(DEFAULT_SIZES), (1,) * 8, DEFAULT_CARDS)
+    axes = Axes(("m",) * len(DEFAULT_SIZES), (1,) * 8, DEFAULT_GPUS)
     assert axes.size == 21_504
 
 

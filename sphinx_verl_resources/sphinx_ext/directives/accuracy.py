@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from docutils import nodes
-
+from ...diagnostics import NoAnswerError
 from ...i18n import _
-from . import options
-from .analysis import NOT_USED, AnalysisDirective
-from .base import ABOUT_TABLE, TABLE_OPTIONS, free_id
-from .options import Option, OptionError
+from .base import ABOUT_TABLE, TABLE_OPTIONS
+from .computed import AnalysisDirective
+from .options import Option, choices
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    from docutils import nodes
 
     from ...estimator.backtest import Score
 
@@ -28,6 +28,7 @@ OPTIONS = (
         "contested or not scored is marked with the reason and never counted.",
         "any of ``summary``, ``plot``, ``cases``, separated by commas",
         "``summary``",
+        choices(PIECES),
     ),
     Option(
         "group",
@@ -42,31 +43,25 @@ OPTIONS = (
 class VerlAccuracy(AnalysisDirective):
     """The errors by group, and every case beside what was observed."""
 
-    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS)
+    directive = "verl-accuracy"
+    takes = OPTIONS
 
-    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
-        """The pieces asked for, in the order asked for."""
+    def show(self) -> list[nodes.Node]:
+        """Return the pieces asked for, in the order asked for."""
         from ...estimator.backtest import GROUPS, verdict_shares
         from ...estimator.questions import Accuracies, CaseFilesWithErrors
         from ...views import accuracy as render
 
-        pieces: tuple[str, ...] = PIECES[:1]
+        self.refuse_argument("name groups under :group:")
+        pieces: tuple[str, ...] = self.values.get("show", PIECES[:1])
+        self._check_name(pieces)
         groups = tuple(GROUPS)
-        with problems.noted():
-            if self.arguments:
-                raise OptionError("the directive takes no argument; name groups under :group:")
-        with problems.noted():
-            pieces = options.choices(given, "show", PIECES) or pieces
-            self._check_name(given, pieces)
-        with problems.noted():
-            groups = options.choices(given, "group", GROUPS) or groups
-        if problems:
+        with self.noted("group"):
+            groups = choices(GROUPS)(self.given["group"]) if "group" in self.given else groups
+        if self.problems:
             return []
         scores, summaries = self.ask(Accuracies(groups))
-        made: list[nodes.Node] = [
-            self.problem(nodes.literal("", name), nodes.Text(NOT_USED))
-            for name in self.ask(CaseFilesWithErrors())
-        ]
+        made = self.file_boxes(self.ask(CaseFilesWithErrors()))
         for piece in pieces:
             if piece == "summary":
                 rows = render.summary_rows(summaries)
@@ -79,12 +74,13 @@ class VerlAccuracy(AnalysisDirective):
                 made += self._cases(scores, _("Every case"))
         return made
 
-    def _check_name(self, given: Mapping[str, str], pieces: Sequence[str]) -> None:
-        if len({"cases" if piece == "plot" else piece for piece in pieces}) > 1:
-            name = next((name for name in TABLE_OPTIONS if name in given), None)
-            if name is not None:
-                raise OptionError(
-                    f":{name}: is about one table; choose it with :show: summary or :show: cases"
+    def _check_name(self, pieces: Sequence[str]) -> None:
+        """Refuse options about one table where there are two."""
+        name = next((name for name in TABLE_OPTIONS if name in self.given), "")
+        if name and len({"cases" if piece == "plot" else piece for piece in pieces}) > 1:
+            with self.noted(name):
+                raise NoAnswerError.because(
+                    "is about one table", "choose it with :show: summary or :show: cases"
                 )
 
     def _plot(self, scores: Sequence[Score], *, with_table: bool) -> list[nodes.Node]:
@@ -98,10 +94,9 @@ class VerlAccuracy(AnalysisDirective):
     def _cases(self, scores: Sequence[Score], caption: str) -> list[nodes.Node]:
         from ...views import accuracy as render
 
-        reasons = list(dict.fromkeys(filter(None, map(render.reason, scores))))
-        targets = {text: nodes.target() for text in reasons}
-        for number, target in enumerate(targets.values(), 1):
-            target["ids"] = [free_id(f"verl-case-note-{number}", target, self.state.document)]
+        reasons = dict.fromkeys(filter(None, map(render.reason, scores)))
+        ids = {text: f"verl-case-note-{number}" for number, text in enumerate(reasons, 1)}
+        targets = self.targets(ids)
         marks = {
             text: (f"[{number}]", target["ids"][0])
             for number, (text, target) in enumerate(targets.items(), 1)

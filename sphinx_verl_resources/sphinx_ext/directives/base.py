@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections import ChainMap
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain, count
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
+from ...diagnostics import Diagnostic, NoAnswerError, did_you_mean
 from ...views.drawing import CHART_CLASS, verl_chart
 from ...views.table import empty_table, verl_marks
 from ..domain import VerlDomain
 from ..logs import log_at
 from ..queries import Extension
-from .options import AnyOption, Option, OptionError, Problems, usable
+from .options import AnyOption, Option
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
+    from ...query import Answer, Query
     from ...views.drawing import Drawing
 
 #: Options of every directive that makes a table.
@@ -36,57 +40,138 @@ _LONGEST_NAME = 40
 
 
 class VerlDirective(SphinxDirective):
-    """A directive that says all that is wrong with it at its own line, and never stops a build."""
+    """A directive that says all that is wrong with it at its own line, and never stops a build.
+
+    A class that sets ``directive`` is registered under this name.
+
+    Attributes:
+        given: the text of each option that the directive has and that is given as it should be.
+        values: what was read from these; those that could not be read are missing.
+        problems: what is wrong with the directive.
+    """
+
+    directive: ClassVar[str]
+    #: The options of a directive with one form.
+    takes: ClassVar[tuple[Option, ...]] = ()
 
     has_content = True  # to say that there must be none
     optional_arguments = 1
     final_argument_whitespace = True
     option_spec: ClassVar[AnyOption] = AnyOption()
 
+    given: dict[str, str]
+    values: dict[str, Any]
+    problems: list[Diagnostic]
+
     def run(self) -> list[nodes.Node]:
         """Show what is asked for, or a box for each thing that is wrong."""
-        VerlDomain.of(self.env).ask(Extension())
-        problems = Problems()
-        given = usable(self.options, self.option_spec, problems)
-        with problems.noted():
+        self.ask(Extension())
+        self.given, self.values, self.problems = {}, {}, []
+        known = {option.name: option for option in self.forms()[self.form]}
+        for name, text in self.options.items():
+            with self.noted():
+                self._take(name, str(text or ""), known)
+        with self.noted():
             self.check_text()
+        for name in list(self.given):
+            with self.noted(name):
+                self.values[name] = known[name].read(self.given[name])
         content: list[nodes.Node] = []
-        with problems.noted():
-            content = self.show(given, problems)
-        if not problems:
+        with self.noted():
+            content = self.show()
+        if not self.problems:
             self._locate(content)
             return content
-        for problem in problems:
-            place = getattr(problem, "place", "") or self.get_location()
-            log_at(place, problem.code, f"{self.name}: {problem}", self.config)
-        return [self.problem(nodes.Text(f"{self.name}: {problem}")) for problem in problems]
+        for problem in self.problems:
+            self.log(problem)
+        return [self.box(nodes.Text(f"{self.name}: {problem.text}")) for problem in self.problems]
+
+    @classmethod
+    def forms(cls) -> Mapping[str, tuple[Option, ...]]:
+        """Return the options of each form of the directive; most have one form without a name."""
+        return {"": cls.takes}
+
+    @property
+    def form(self) -> str:
+        """The name of the form that is asked for."""
+        return ""
+
+    def _take(self, name: str, text: str, known: Mapping[str, Option]) -> None:
+        if name not in known:
+            self.refuse_option(name)
+        if bool(known[name].values) is not bool(text.strip()):
+            what = f"takes no value, got {text!r}; remove it" if text else "a value is missing; write one"
+            raise NoAnswerError.because(what, key=f":{name}")
+        self.given[name] = text
+
+    def refuse_option(self, name: str) -> NoReturn:
+        """Raise for an option that the directive does not have."""
+        names = [option.name for option in self.forms()[self.form]]
+        hint = did_you_mean(name, names) or "the directive takes none"
+        raise NoAnswerError.because("unknown option", hint, key=f":{name}")
+
+    def check_text(self) -> None:
+        """Look at what is written below the options.
+
+        Raises:
+            NoAnswerError: the directive has no use for it.
+        """
+        if self.content:
+            message = "the directive takes options and an argument, and no text"
+            raise NoAnswerError.because(message, "remove the text")
+
+    def show(self) -> list[nodes.Node]:
+        """Return the content; what is wrong is added to ``problems``, and then nothing is shown.
+
+        Raises:
+            NoAnswerError: something cannot be used.
+        """
+        raise NotImplementedError
+
+    def ask(self, query: Query[Answer]) -> Answer:
+        """Answer a query, see ``VerlDomain.ask``."""
+        return VerlDomain.of(self.env).ask(query)
+
+    @contextmanager
+    def noted(self, option: str = "") -> Iterator[None]:
+        """Go on behind the block where something in it, or in an option, cannot be used."""
+        try:
+            yield
+        except NoAnswerError as error:
+            key = f":{option}" if option else ""
+            self.problems += [
+                replace(problem, place=replace(problem.place, key=problem.place.key or key))
+                for problem in error.diagnostics
+            ]
+
+    def refuse_argument(self, instead: str) -> None:
+        """Note that the directive has no use for its argument; ``instead`` says what to do."""
+        if self.arguments:
+            with self.noted():
+                raise NoAnswerError.because("the directive takes no argument", instead)
+
+    def need_table(self, names: Iterable[str], pieces: Iterable[str]) -> None:
+        """Refuse options about a table where ``pieces``, what is shown, leaves the table out."""
+        about = next((name for name in names if name in self.given), None)
+        if about is not None and "table" not in pieces:
+            with self.noted(about):
+                message = "is about the table, which :show: leaves out"
+                raise NoAnswerError.because(message, "add table to :show:, or leave it out")
+
+    def log(self, problem: Diagnostic) -> None:
+        """Print a problem at its line, or at that of the directive."""
+        place = f"{problem.place.path}:{problem.place.line}" if problem.place.path else self.get_location()
+        log_at(place, problem.code, f"{self.name}: {problem.text}", self.config, problem.severity)
 
     def _locate(self, content: Iterable[nodes.Node]) -> None:
-        """Say of each sentence where it stands, without which Sphinx offers it to no translator."""
+        """Note the line of each sentence, without which Sphinx offers it to no translator."""
         for node in content:
             self.set_source_info(node)
             for text in sentences(node):
                 self.set_source_info(text)
 
-    def check_text(self) -> None:
-        """Look at what stands below the options.
-
-        Raises:
-            OptionError: something does, and the directive has no use for it.
-        """
-        if self.content:
-            raise OptionError("the directive takes options and an argument, and no text; remove the text")
-
-    def show(self, given: Mapping[str, str], problems: Problems) -> list[nodes.Node]:
-        """The content; what is wrong with the options is added to ``problems``.
-
-        Raises:
-            OptionError, NoAnswerError: something cannot be used, and nothing can be shown.
-        """
-        raise NotImplementedError
-
-    def problem(self, *content: nodes.Node) -> nodes.error:
-        """A box that no reader of the page overlooks."""
+    def box(self, *content: nodes.Node) -> nodes.error:
+        """Return a box that no reader of the page overlooks."""
         paragraph = nodes.paragraph("", "", *content)
         paragraph["support_smartquotes"] = False  # Sphinx takes no other value for no
         paragraph["translatable"] = 0  # problems stay as they are, so that they can be searched for
@@ -96,13 +181,13 @@ class VerlDirective(SphinxDirective):
     def table(
         self, table_class: str, inside: nodes.Element, caption: str, *, with_options: bool
     ) -> nodes.table:
-        """A table of ours.
+        """Return a table.
 
         Args:
             table_class: its class.
             inside: its rows, or what will become them.
             caption: its title; none if empty.
-            with_options: whether it is the one that the options of the directive are about.
+            with_options: whether the options of the directive are about this table.
         """
         table = empty_table(table_class)
         self.set_source_info(table)
@@ -120,9 +205,20 @@ class VerlDirective(SphinxDirective):
         """Return the node of a chart; ``name`` says what it is of."""
         stem = nodes.make_id(f"{CHART_CLASS}-{name[:_LONGEST_NAME]}")
         chart = verl_chart("", "", drawing=drawing, classes=[CHART_CLASS], format="html")
-        chart["ids"] = [free_id(stem, chart, self.state.document)]
+        chart["ids"] = [self.free_id(stem, chart)]
         self.set_source_info(chart)
         return chart
+
+    def free_id(self, stem: str, node: nodes.Element) -> str:
+        """Return an id for a node, see ``free_id``."""
+        return free_id(stem, node, self.state.document)
+
+    def targets(self, names: Mapping[str, str]) -> dict[str, nodes.target]:
+        """Return a target for each name, with the id that goes with it or one like it."""
+        found = {name: nodes.target() for name in names}
+        for name, target in found.items():
+            target["ids"] = [self.free_id(names[name], target)]
+        return found
 
 
 #: What a translation of the text around it would lose.
@@ -130,10 +226,10 @@ _FRAGILE = (nodes.reference, addnodes.pending_xref, verl_marks)
 
 
 def sentences(node: nodes.Node) -> Iterator[nodes.TextElement]:
-    """The texts in what a directive makes that a translator can be asked for.
+    """Yield the texts that a translator can be asked for.
 
-    Not the cells of tables, which hold names and numbers; not what is recorded, which says so itself; and not
-    what leads somewhere, since the link would get lost.
+    These are not the cells of tables, which hold names and numbers; nor recorded texts, which are marked; nor
+    texts with a link, which a translation would lose.
     """
     if isinstance(node, nodes.tbody):
         return
@@ -154,7 +250,7 @@ def set_caption(table: nodes.table, caption: str, document: nodes.document) -> N
 
 
 def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
-    """``stem``, or ``stem-2`` and so on where the page has it already; reserved for ``node``."""
+    """Reserve ``stem`` for ``node``, or ``stem-2`` and so on where the page has it already."""
     # MyST reads reStructuredText within a page as a document of its own, which knows no id of the page.
     given: dict[str, nodes.Element] = document.settings.env.temp_data.setdefault("verl_ids", {})
     found = free_name(stem, ChainMap(given, document.ids))
@@ -163,6 +259,6 @@ def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
 
 
 def free_name(stem: str, taken: Container[str]) -> str:
-    """``stem``, or ``stem-2`` and so on where it is taken already."""
+    """Return ``stem``, or ``stem-2`` and so on where it is taken already."""
     names = chain([stem], (f"{stem}-{number}" for number in count(2)))
     return next(name for name in names if name not in taken)

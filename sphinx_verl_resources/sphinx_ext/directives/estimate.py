@@ -1,23 +1,17 @@
-"""``.. verl-memory::`` with ``:run:`` or ``:model:``: what verl takes, phase by phase."""
+"""The estimate in ``.. verl-memory::`` with ``:run:`` or ``:model:``: what verl takes, phase by phase."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, NoReturn
 
-from ...catalog.selection import REGISTRIES
-from ...diagnostics import Code, NoAnswerError, suggest_or
+from ...diagnostics import NoAnswerError, did_you_mean
 from ...i18n import _
-from ..domain import VerlDomain
-from ..queries import KnownValue
 from . import options
 from .base import ABOUT_TABLE, TABLE_OPTIONS
-from .options import Option, OptionError
-from .settings import Body, SettingsDirective
+from .options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from docutils import nodes
 
     from ...catalog.models.run import Measured
@@ -25,6 +19,19 @@ if TYPE_CHECKING:
     from ...estimator.savings import SavingSteps
     from ...estimator.versions import Version
     from ...query import Query
+    from .computed import SettingsDirective
+
+
+def _version(text: str) -> Version:
+    from ...estimator.versions import CURRENT, version_of, version_text
+
+    found = version_of(text.strip())
+    if found is None:
+        raise NoAnswerError.because(
+            f"{text!r} is no release of verl", f"write it like {version_text(CURRENT)}"
+        )
+    return found
+
 
 #: The options that ask for an estimate.
 ASKING = ("run", "model")
@@ -41,7 +48,6 @@ INSTEAD = {
     "gib": "an estimate is in GiB",
     "no-remarks": "an estimate has none",
 }
-MOST_GPUS = 100_000
 OPTIONS = (
     Option("run", "The recorded run, whose file says everything else.", "id of a run"),
     Option(
@@ -50,12 +56,18 @@ OPTIONS = (
         "dotted or nested. What is not set has verl's default.",
         "Hugging Face name",
     ),
-    Option("gpus", "How many GPUs and which. It goes with ``model``.", "count and name, such as ``8*H100``"),
+    Option(
+        "gpus",
+        "How many GPUs and which. It goes with ``model``.",
+        "count and name, such as ``8*H100``",
+        read=options.resource,
+    ),
     Option(
         "verl-version",
         "The release of verl. It goes with ``model``.",
         "release, such as ``v0.7.1``",
         "the newest one known",
+        _version,
     ),
     Option(
         "show",
@@ -69,133 +81,15 @@ OPTIONS = (
         "case.",
         f"any of {', '.join(f'``{piece}``' for piece in PIECES)}, separated by commas",
         f"``{', '.join(DEFAULT_PIECES)}``",
+        options.pieces(*PIECES),
     ),
     *ABOUT_TABLE,
 )
 
 
-class VerlEstimate(SettingsDirective):
-    """The estimate of a recorded run, or of a model with settings of one's own."""
-
-    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS, elsewhere=INSTEAD)
-
-    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
-        """The pieces asked for, in the order asked for, and what the estimate leaves out."""
-        pieces: tuple[str, ...] = DEFAULT_PIECES
-        with problems.noted():
-            pieces = options.with_table(options.choices(given, "show", PIECES) or DEFAULT_PIECES)
-            options.need_table(given, TABLE_OPTIONS, pieces)
-        with problems.noted():
-            self._check_analysis(given)
-        self._check_form(given)
-        found = None
-        with problems.noted():
-            if "model" in given:
-                found = self._of_model(given, self.settings(problems), problems)
-            elif "run" in given:
-                found = self._of_run(given)
-        if problems or found is None:
-            return []
-        return self._pieces(found, pieces)
-
-    def _check_form(self, given: Mapping[str, str]) -> None:
-        if self.arguments:
-            hint = "leave it out, or leave :run: and :model: out for the analysis"
-            raise OptionError(f"the argument {self.arguments[0]!r} asks for the analysis of a model; {hint}")
-        if not set(ASKING) & set(self.options):
-            raise OptionError("name a run with :run:, or a checkpoint with :model: and :gpus:")
-        if set(ASKING) <= set(given):
-            raise OptionError(":run: and :model: do not go together; keep one of them")
-        if "run" in given:
-            mixed = next((f":{name}:" for name in OF_MODEL if name in given), "")
-            if mixed or self.content:
-                what = f"{mixed} goes" if mixed else "settings go"
-                raise OptionError(f"{what} with :model:; a run has its own")
-
-    def _check_analysis(self, given: Mapping[str, str]) -> None:
-        name = next((name for name in INSTEAD if name in given), None)
-        if name is not None:
-            raise OptionError(f":{name}: is about the analysis of a model; {INSTEAD[name]}")
-
-    def _of_run(self, given: Mapping[str, str]) -> Found:
-        from ...estimator.questions import RecordedRun, RunEstimate, RunSavings
-        from ...views.runs import run_title
-
-        name = given["run"].strip()
-        run = self.ask(RecordedRun(name))
-        try:
-            found = self.ask(RunEstimate(name))
-        except NoAnswerError as error:
-            if not run.settings:  # the message names the run
-                raise
-            raise OptionError(f"the run {name!r} cannot be estimated: {error}", error.code) from None
-        return Found(run_title(run), found, RunSavings(name), run.measured)
-
-    def _of_model(self, given: Mapping[str, str], body: Body, problems: options.Problems) -> Found | None:
-        from ...estimator.questions import ModelEstimate, Savings
-
-        count, gpu, version = 0, "", None
-        with problems.noted():
-            count, gpu = named_gpus(VerlDomain.of(self.env), given)
-        with problems.noted():
-            version = _version(given)
-        model = given["model"].strip()
-        question = ModelEstimate(model, count or 8, gpu or "H100", body.config, version)
-        try:
-            found = self.ask(question)
-        except NoAnswerError as error:
-            self.note_problems(error.diagnostics, body, problems)
-            return None
-        if not problems:
-            self.note_problems(found.warnings, body, problems)
-        title = _("{model} on {gpus}").format(model=model, gpus=f"{count}*{gpu}")
-        return Found(title, found, Savings(question))
-
-    def _pieces(self, found: Found, pieces: tuple[str, ...]) -> list[nodes.Node]:
-        from ...views import estimate as render
-        from ...views.phase_chart import phase_chart
-
-        made: list[nodes.Node] = []
-        title, estimate, measured = found.title, found.estimate, found.measured
-        for piece in pieces:
-            if piece == "answer":
-                made += render.answer(estimate, measured)
-            elif piece == "chart":
-                drawn = phase_chart(estimate, _caption(title), measured)
-                made.append(self.chart(drawn, self.options.get("run", title)))
-            elif piece == "table":
-                rows = render.phase_rows(estimate)
-                made.append(self.table(render.TABLE_CLASS, rows, _caption(title), with_options=True))
-            elif piece == "components":
-                label = _("The parts of the binding phase, {phase}:").format(
-                    phase=_(estimate.peak_phase.label)
-                )
-                made += render.part_list(label, estimate.peak_phase.breakdown)
-            elif piece == "savings":
-                made += self._savings(found)
-            else:
-                made += render.part_list(_("The parts of a node's host memory:"), estimate.host)
-        if {"components", "host"}.intersection(pieces):
-            made.append(render.evidence_legend())
-        made += render.notes(estimate)
-        return made
-
-    def _savings(self, found: Found) -> list[nodes.Node]:
-        """What each setting that saves memory buys: drawing, table, and how to read it."""
-        from ...views import estimate as render
-        from ...views import savings
-
-        steps = self.ask(found.savings)
-        caption = _("{what}: what each setting saves").format(what=found.title)
-        drawn = savings.savings_chart(steps, caption)
-        table = self.table(render.TABLE_CLASS, savings.saving_rows(steps), caption, with_options=False)
-        name = f"savings-{self.options.get('run', found.title)}"
-        return [self.chart(drawn, name), table, savings.saving_note()]
-
-
 @dataclass(frozen=True)
 class Found:
-    """What is asked for.
+    """An estimate with what is known beside it.
 
     Attributes:
         title: of what.
@@ -210,42 +104,120 @@ class Found:
     measured: Measured | None = None
 
 
-def _caption(title: str) -> str:
-    return _("{what}: memory per GPU, phase by phase").format(what=title)
+def refuse_option(name: str) -> NoReturn:
+    """Raise for an option that an estimate does not have."""
+    if name in INSTEAD:
+        message = "is about the analysis of a model"
+        raise NoAnswerError.because(message, INSTEAD[name], key=f":{name}")
+    hint = did_you_mean(name, [*(option.name for option in OPTIONS), *INSTEAD])
+    raise NoAnswerError.because("unknown option", hint, key=f":{name}")
 
 
-def known_gpu(domain: VerlDomain, name: str, option: str) -> None:
-    """Make sure that a GPU is in the registry; the page depends on that from now on.
-
-    Raises:
-        OptionError: it is not.
-    """
-    domain.ask(KnownValue("gpu", name))
-    if domain.catalog.gpus.get(name) is None:
-        hint = suggest_or(name, domain.catalog.gpus.names, REGISTRIES["gpu"])
-        raise OptionError(f":{option}: there is no GPU {name!r}; {hint}", Code.unknown_gpu)
-
-
-def named_gpus(domain: VerlDomain, given: Mapping[str, str]) -> tuple[int, str]:
-    """How many GPUs and which; the page depends on the registry's knowing it.
-
-    Raises:
-        OptionError: they are not named, or in a way that cannot be used.
-    """
-    if "gpus" not in given:
-        raise OptionError("say on how many GPUs and which, as in :gpus: 8*H100")
-    count, gpu = options.resource(given, "gpus", MOST_GPUS)
-    known_gpu(domain, gpu, "gpus")
-    return count, gpu
+def show(directive: SettingsDirective) -> list[nodes.Node]:
+    """Return the pieces asked for, in the order asked for, and what the estimate leaves out."""
+    pieces: tuple[str, ...] = directive.values.get("show", DEFAULT_PIECES)
+    directive.need_table(TABLE_OPTIONS, pieces)
+    _check_form(directive)
+    found = None
+    with directive.noted():
+        if "model" in directive.given:
+            found = _of_model(directive)
+        elif "run" in directive.given:
+            found = _of_run(directive)
+    if directive.problems or found is None:
+        return []
+    return _pieces(directive, found, pieces)
 
 
-def _version(given: Mapping[str, str]) -> Version | None:
-    from ...estimator.versions import CURRENT, version_of, version_text
+def _check_form(directive: SettingsDirective) -> None:
+    given = directive.given
+    if directive.arguments:
+        message = f"the argument {directive.arguments[0]!r} asks for the analysis of a model"
+        remedy = "leave it out, or leave :run: and :model: out for the analysis"
+        raise NoAnswerError.because(message, remedy)
+    if directive.options.keys().isdisjoint(ASKING):
+        raise NoAnswerError.because("name a run with :run:, or a checkpoint with :model: and :gpus:")
+    if given.keys() >= set(ASKING):
+        raise NoAnswerError.because(":run: and :model: do not go together", "keep one of them")
+    if "run" in given:
+        mixed = next((f":{name}:" for name in OF_MODEL if name in given), "")
+        if mixed or directive.content:
+            what = f"{mixed} goes" if mixed else "settings go"
+            raise NoAnswerError.because(f"{what} with :model:", "a run has its own")
 
-    if "verl-version" not in given:
+
+def _of_run(directive: SettingsDirective) -> Found:
+    from ...estimator.questions import RecordedRun, RunEstimate, RunSavings
+    from ...views.runs import run_title
+
+    name = directive.values["run"]
+    run = directive.ask(RecordedRun(name))
+    try:
+        found = directive.ask(RunEstimate(name))
+    except NoAnswerError as error:
+        if not run.settings:  # the message names the run
+            raise
+        raise NoAnswerError.because(
+            f"the run {name!r} cannot be estimated: {error}", code=error.code
+        ) from None
+    return Found(run_title(run), found, RunSavings(name), run.measured)
+
+
+def _of_model(directive: SettingsDirective) -> Found | None:
+    from ...estimator.questions import ModelEstimate, Savings
+
+    body = directive.settings()
+    count, gpu = directive.named_gpus()
+    version, model = directive.values.get("verl-version"), directive.values["model"]
+    query = ModelEstimate(model, count or 8, gpu or "H100", body.config, version)
+    try:
+        found = directive.ask(query)
+    except NoAnswerError as error:
+        directive.note_all(error.diagnostics, body)
         return None
-    found = version_of(given["verl-version"].strip())
-    if found is None:
-        text = f"{given['verl-version']!r} is no release of verl"
-        raise OptionError(f":verl-version: {text}; write it like {version_text(CURRENT)}")
-    return found
+    if not directive.problems:
+        directive.note_all(found.warnings, body)
+    title = _("{model} on {gpus}").format(model=model, gpus=f"{count}*{gpu}")
+    return Found(title, found, Savings(query))
+
+
+def _pieces(directive: SettingsDirective, found: Found, pieces: tuple[str, ...]) -> list[nodes.Node]:
+    from ...views import estimate as render
+    from ...views.phase_chart import phase_chart
+
+    made: list[nodes.Node] = []
+    estimate, measured = found.estimate, found.measured
+    caption = _("{what}: memory per GPU, phase by phase").format(what=found.title)
+    for piece in pieces:
+        if piece == "answer":
+            made += render.answer(estimate, measured)
+        elif piece == "chart":
+            drawn = phase_chart(estimate, caption, measured)
+            made.append(directive.chart(drawn, directive.options.get("run", found.title)))
+        elif piece == "table":
+            rows = render.phase_rows(estimate)
+            made.append(directive.table(render.TABLE_CLASS, rows, caption, with_options=True))
+        elif piece == "components":
+            label = _("The parts of the binding phase, {phase}:").format(phase=_(estimate.peak_phase.label))
+            made += render.part_list(label, estimate.peak_phase.breakdown)
+        elif piece == "savings":
+            made += _savings(directive, found)
+        else:
+            made += render.part_list(_("The parts of a node's host memory:"), estimate.host)
+    if {"components", "host"}.intersection(pieces):
+        made.append(render.evidence_legend())
+    made += render.notes(estimate)
+    return made
+
+
+def _savings(directive: SettingsDirective, found: Found) -> list[nodes.Node]:
+    """Return what each setting that saves memory buys: drawing, table, and how to read it."""
+    from ...views import estimate as render
+    from ...views import savings
+
+    steps = directive.ask(found.savings)
+    caption = _("{what}: what each setting saves").format(what=found.title)
+    drawn = savings.savings_chart(steps, caption)
+    table = directive.table(render.TABLE_CLASS, savings.saving_rows(steps), caption, with_options=False)
+    name = f"savings-{directive.options.get('run', found.title)}"
+    return [directive.chart(drawn, name), table, savings.saving_note()]

@@ -1,32 +1,19 @@
-"""``.. verl-memory::``: where the memory goes, by the analysis of a model or the estimate of a run."""
+"""``.. verl-memory::`` and its summary: the analysis of models, and the estimate of a run or of settings."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, NoReturn
 
 from docutils import nodes
-from sphinx.util.docutils import SphinxDirective
 
 from ...analysis.analysis import LIMITS
-from ...analysis.questions import Memory, Names, OwnModels, SharingSteps
 from ...catalog.names import ASSUMED_SUBJECTS, COMPONENTS, TOTAL
-from ...diagnostics import Code
+from ...diagnostics import Code, NoAnswerError
 from ...i18n import _, plural
-from ...views.memory import (
-    DIFFERENT_GPUS,
-    SUMMARY_CLASS,
-    TABLE_CLASS,
-    formula_list,
-    specification_rows,
-    summary_rows,
-    waterfall_rows,
-)
-from ...views.waterfall_chart import waterfall_chart
-from . import options
-from .analysis import WITHOUT_REMARKS, AnalysisDirective
-from .base import ABOUT_TABLE, TABLE_OPTIONS, VerlDirective
-from .estimate import ASKING, VerlEstimate
-from .options import Option, OptionError
+from . import estimate, options
+from .base import ABOUT_TABLE, TABLE_OPTIONS
+from .computed import WITHOUT_REMARKS, AnalysisDirective, SettingsDirective
+from .options import Option, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,21 +30,27 @@ NUMBERS = (
         "The number of GPUs that share the model.",
         f"1 to {LIMITS['gpus']:,}",
         "as recorded for the model, otherwise :verl:memory:`GPUs`",
+        number(LIMITS["gpus"]),
     ),
     Option(
-        "batch-size", "Sequences at a time.", f"1 to {LIMITS['batch-size']:,}", ":verl:memory:`batch size`"
+        "batch-size",
+        "Sequences at a time.",
+        f"1 to {LIMITS['batch-size']:,}",
+        ":verl:memory:`batch size`",
+        number(LIMITS["batch-size"]),
     ),
     Option(
         "sequence-length",
         "Tokens of each sequence.",
         f"1 to {LIMITS['sequence-length']:,}",
         ":verl:memory:`sequence length`",
+        number(LIMITS["sequence-length"]),
     ),
     Option("gib", "Show sizes in GiB too."),
     WITHOUT_REMARKS,
     *ABOUT_TABLE,
 )
-OPTIONS = (
+ANALYSIS_OPTIONS = (
     Option(
         "steps",
         "The optimisations to take, in this order.",
@@ -70,92 +63,95 @@ OPTIONS = (
         "``table`` is not asked for, it follows the chart.",
         f"any of {', '.join(f'``{piece}``' for piece in PIECES)}, separated by commas",
         "all of it",
+        options.pieces(*PIECES),
     ),
     *NUMBERS,
 )
 
 
-class VerlMemory(SphinxDirective):
+class VerlMemory(SettingsDirective):
     """The estimate of a run or of settings, where an option asks for it, or else the analysis of a model."""
 
-    has_content = VerlDirective.has_content
-    optional_arguments = VerlDirective.optional_arguments
-    final_argument_whitespace = VerlDirective.final_argument_whitespace
-    #: The two forms; each has options of its own.
-    forms: ClassVar[Mapping[str, type[VerlDirective]]]
-    option_spec: ClassVar[options.AnyOption] = options.AnyOption()
+    directive = "verl-memory"
 
-    def run(self) -> list[nodes.Node]:
-        """Leave it to one of the two."""
-        foreign = bool(self.content) or not self.options.keys() <= ModelAnalysis.option_spec.keys()
-        asks = set(ASKING).intersection(self.options) or (foreign and not self.arguments)
-        form = VerlEstimate if asks else ModelAnalysis
-        return form(
-            self.name,
-            self.arguments,
-            self.options,
-            self.content,
-            self.lineno,
-            self.content_offset,
-            self.block_text,
-            self.state,
-            self.state_machine,
-        ).run()
+    @classmethod
+    def forms(cls) -> Mapping[str, tuple[Option, ...]]:
+        """Return the options of both forms."""
+        return {"analysis": ANALYSIS_OPTIONS, "estimate": estimate.OPTIONS}
 
+    @property
+    def form(self) -> str:
+        """The form that has the options and the text, without an argument; else the one that is asked for."""
+        if not self.options.keys().isdisjoint(estimate.ASKING):
+            return "estimate"
+        foreign = bool(self.content) or not self.options.keys() <= {item.name for item in ANALYSIS_OPTIONS}
+        return "estimate" if foreign and not self.arguments else "analysis"
 
-class ModelAnalysis(AnalysisDirective):
-    """Components, chain and running totals of one model."""
-
-    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS)
+    def refuse_option(self, name: str) -> NoReturn:
+        """Name what an estimate has instead of an option of the analysis."""
+        if self.form == "estimate":
+            estimate.refuse_option(name)
+        super().refuse_option(name)
 
     def check_text(self) -> None:
-        """Settings belong to an estimate."""
-        if self.content:
-            raise OptionError("settings go with :model: and :gpus:, and a model by its size has none")
+        """Accept settings for an estimate only."""
+        if self.content and self.form == "analysis":
+            raise NoAnswerError.because(
+                "settings go with :model: and :gpus:, and a model by its size has none"
+            )
 
-    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
-        """The pieces asked for, in the order asked for."""
-        numbers = options.counts(given, LIMITS, problems)
-        pieces: tuple[str, ...] = PIECES
+    def show(self) -> list[nodes.Node]:
+        """Return the pieces asked for, in the order asked for."""
+        return estimate.show(self) if self.form == "estimate" else self._analysis()
+
+    def _analysis(self) -> list[nodes.Node]:
+        """Return components, chain and running totals of one model."""
+        from ...analysis.questions import Memory
+
+        pieces: tuple[str, ...] = self.values.get("show", PIECES)
         steps: tuple[str, ...] | None = None
-        with problems.noted():
-            pieces = options.with_table(options.choices(given, "show", PIECES) or PIECES)
-        with problems.noted():
-            steps = self._steps(given)
-        with problems.noted():
-            self._check_combination(given, pieces, steps)
+        with self.noted("steps"):
+            steps = self._steps()
+        with self.noted("gpus"):
+            self._check_sharing(steps)
+        self.need_table(("gib", *TABLE_OPTIONS), pieces)
         if not self.arguments:
             hint = (
                 "name a size class or a model, as in '.. verl-memory:: 8B', a run with :run:, or a "
                 "checkpoint with :model: and :gpus:"
             )
-            raise OptionError(hint, Code.unknown_size)
+            raise NoAnswerError.because(hint, code=Code.unknown_size)
         name = " ".join(self.arguments[0].split())
-        if problems:
+        if self.problems:
             self.ask(Memory(name))  # to say in the same build that there is no such model
             return []
-        sizes = numbers["gpus"], numbers["batch-size"], numbers["sequence-length"]
-        return self._pieces(self.ask(Memory(name, *sizes, steps)), pieces)
+        gpus, batch, length = map(self.values.get, LIMITS)
+        return self._pieces(self.ask(Memory(name, gpus, batch, length, steps)), pieces)
 
-    def _steps(self, given: Mapping[str, str]) -> tuple[str, ...] | None:
-        if given.get("steps", "").strip().lower() == "none":
-            return ()
-        return options.choices(given, "steps", self.ask(Names("steps")), "none") if "steps" in given else None
+    def _steps(self) -> tuple[str, ...] | None:
+        from ...analysis.questions import Names
 
-    def _check_combination(
-        self, given: Mapping[str, str], pieces: tuple[str, ...], steps: tuple[str, ...] | None
-    ) -> None:
-        if "gpus" in given:
+        text = self.given.get("steps")
+        if text is None or text.strip().lower() == "none":
+            return None if text is None else ()
+        return options.choices(self.ask(Names("steps")), "none")(text)
+
+    def _check_sharing(self, steps: tuple[str, ...] | None) -> None:
+        """Refuse a number of GPUs where no step shares anything among them."""
+        from ...analysis.questions import Names, SharingSteps
+
+        if "gpus" in self.given:
             sharing = self.ask(SharingSteps())
             taken = self.ask(Names("steps")) if steps is None else steps
             if not set(sharing).intersection(taken):
                 needed = " or ".join(repr(name) for name in sharing) or "that shares something among GPUs"
-                raise OptionError(
-                    f":gpus: has no effect without the step {needed}; take it, or leave :gpus: out"
-                )
-        options.need_table(given, ("gib", *TABLE_OPTIONS), pieces)
+                message = f"has no effect without the step {needed}"
+                raise NoAnswerError.because(message, "take it, or leave :gpus: out")
 
     def _pieces(self, outcome: Outcome, pieces: tuple[str, ...]) -> list[nodes.Node]:
+        from ...views import memory as render
+        from ...views.waterfall_chart import waterfall_chart
+
         subjects = [*ASSUMED_SUBJECTS] if "specification" in pieces else []
         if {"formulas", "table"}.intersection(pieces):
             subjects += [*COMPONENTS, TOTAL, *(step.name for step in outcome.steps)]
@@ -164,20 +160,17 @@ class ModelAnalysis(AnalysisDirective):
         made: dict[str, nodes.Node] = {}
         for piece in pieces:
             if piece == "specification":
-                rows = specification_rows(outcome, marks)
+                rows = render.specification_rows(outcome, marks)
                 caption = _("{model}: the model").format(model=name)
-                made[piece] = self.table(TABLE_CLASS, rows, caption, with_options=False)
+                made[piece] = self.table(render.TABLE_CLASS, rows, caption, with_options=False)
             elif piece == "formulas":
-                made[piece] = formula_list(outcome, {} if "table" in pieces else marks)
+                made[piece] = render.formula_list(outcome, {} if "table" in pieces else marks)
             elif piece == "chart":
                 made[piece] = self.chart(waterfall_chart(outcome.waterfall(), _caption(outcome)), name)
             else:
-                rows = waterfall_rows(outcome, marks, with_gib="gib" in self.options)
-                made[piece] = self.table(TABLE_CLASS, rows, _caption(outcome), with_options=True)
+                rows = render.waterfall_rows(outcome, marks, with_gib="gib" in self.given)
+                made[piece] = self.table(render.TABLE_CLASS, rows, _caption(outcome), with_options=True)
         return [*made.values(), *remarks]
-
-
-VerlMemory.forms = {"analysis": ModelAnalysis, "estimate": VerlEstimate}
 
 
 def _caption(outcome: Outcome) -> str:
@@ -194,26 +187,28 @@ def _caption(outcome: Outcome) -> str:
 
 
 class VerlMemorySummary(AnalysisDirective):
-    """One model a row."""
+    """A table with one model a row."""
 
-    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*NUMBERS)
+    directive = "verl-memory-summary"
+    takes = NUMBERS
 
-    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
-        """The table."""
-        numbers = options.counts(given, LIMITS, problems)
+    def show(self) -> list[nodes.Node]:
+        """Return the table."""
+        from ...analysis.questions import Memory, OwnModels
+        from ...views import memory as render
+
+        sizes = tuple(map(self.values.get, LIMITS))
         outcomes: list[Outcome] = []
-        with problems.noted():
-            for name in self.models(OwnModels()):
-                question = Memory(name, numbers["gpus"], numbers["batch-size"], numbers["sequence-length"])
-                with problems.noted():
-                    outcomes.append(self.ask(question))
-        if problems:
+        for name in self.models(OwnModels()):
+            with self.noted():
+                outcomes.append(self.ask(Memory(name, *sizes)))
+        if self.problems:
             return []
         steps = [step.name for outcome in outcomes[:1] for step in outcome.steps]
         marks, remarks = self.remarks([TOTAL, *steps])
-        rows = summary_rows(outcomes, marks, with_gib="gib" in self.options)
-        table = self.table(SUMMARY_CLASS, rows, _("GB per GPU, step by step"), with_options=True)
+        rows = render.summary_rows(outcomes, marks, with_gib="gib" in self.given)
+        table = self.table(render.SUMMARY_CLASS, rows, _("GB per GPU, step by step"), with_options=True)
         if len({outcome.gpus for outcome in outcomes}) > 1:
-            note = nodes.paragraph("", _(DIFFERENT_GPUS), classes=["verl-legend"])
+            note = nodes.paragraph("", _(render.DIFFERENT_GPUS), classes=["verl-legend"])
             return [table, note, *remarks]
         return [table, *remarks]

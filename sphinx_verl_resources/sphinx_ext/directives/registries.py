@@ -1,4 +1,4 @@
-"""``.. verl-gpus::`` and ``.. verl-models::``: what the registries record, where references lead."""
+"""The registries as tables, where references lead, and everything recorded as files to download."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 
+from ... import __version__
 from ...catalog.selection import REGISTRIES, phrases
-from ...diagnostics import Code, suggest_or
+from ...diagnostics import Code, NoAnswerError, suggest_or
 from ...views import registries as render
 from ..domain import VerlDomain
 from ..objects import GPU, LABELS, MODEL, Target, canonical, names
 from ..queries import ObjectName, RegistryEntries
-from . import options
-from .base import ABOUT_TABLE, VerlDirective, free_id
-from .options import OptionError
+from .base import ABOUT_TABLE, VerlDirective
+from .computed import AnalysisDirective
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ...catalog.models.architecture import Architecture
     from ...catalog.models.registries import Gpu
@@ -26,43 +26,43 @@ if TYPE_CHECKING:
 class RegistryDirective(VerlDirective):
     """A table of the entries of a registry: of those that the argument names, or of all."""
 
-    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*ABOUT_TABLE)
+    takes = ABOUT_TABLE
     #: One of ``objects.KINDS``.
     kind: ClassVar[str]
     unknown: ClassVar[Code]
     table_class: ClassVar[str]
 
-    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
-        """The table."""
+    def show(self) -> list[nodes.Node]:
+        """Return the table."""
         domain = VerlDomain.of(self.env)
         asked = phrases(" ".join(self.arguments)) if self.arguments else []
         if self.arguments and not asked:
-            raise OptionError("name at least one, with commas between, or leave the argument out")
+            raise NoAnswerError.because("name at least one, with commas between, or leave the argument out")
         for name in asked:
-            with problems.noted():
+            with self.noted():
                 self._look_at(domain, name)
-        if problems:
+        if self.problems:
             return []
-        entries: Sequence[Any] = domain.ask(RegistryEntries(self.kind, tuple(asked)))
+        entries: Sequence[Any] = self.ask(RegistryEntries(self.kind, tuple(asked)))
         inside = self.rows(entries)
-        targets = inside.findall(nodes.target)
-        for entry, target in zip(entries, targets, strict=True):
-            target["ids"] = [free_id(target["ids"][0], target, self.state.document)]
+        for entry, target in zip(entries, inside.findall(nodes.target), strict=True):
+            target["ids"] = [self.free_id(target["ids"][0], target)]
             name = self.name_of(entry)
             domain.note_object(self.kind, name, Target(target["ids"][0], name))
         return [self.table(self.table_class, inside, "", with_options=True)]
 
     def _look_at(self, domain: VerlDomain, name: str) -> None:
-        """Make sure that an entry is called so.
+        """Depend on an entry that is called so.
 
         Raises:
-            OptionError: none is.
+            NoAnswerError: there is none.
         """
         recorded = canonical(domain.catalog, self.kind, name)
-        domain.ask(ObjectName(self.kind, name, recorded or name))
+        self.ask(ObjectName(self.kind, name, recorded or name))
         if recorded is None:
             hint = suggest_or(name, names(domain.catalog, self.kind), REGISTRIES[self.kind])
-            raise OptionError(f"there is no {LABELS[self.kind]} {name!r}; {hint}", self.unknown)
+            message = f"there is no {LABELS[self.kind]} {name!r}"
+            raise NoAnswerError.because(message, hint, code=self.unknown)
 
     def rows(self, entries: Sequence[Any]) -> nodes.tgroup:
         """The inside of the table."""
@@ -76,6 +76,7 @@ class RegistryDirective(VerlDirective):
 class VerlGpus(RegistryDirective):
     """The GPUs, with their memory."""
 
+    directive = "verl-gpus"
     kind, unknown, table_class = GPU, Code.unknown_gpu, render.GPUS_CLASS
 
     def rows(self, entries: Iterable[Gpu]) -> nodes.tgroup:
@@ -90,6 +91,7 @@ class VerlGpus(RegistryDirective):
 class VerlModels(RegistryDirective):
     """The models, with what their memory follows from."""
 
+    directive = "verl-models"
     kind, unknown, table_class = MODEL, Code.unknown_model, render.MODELS_CLASS
 
     def rows(self, entries: Iterable[Architecture]) -> nodes.tgroup:
@@ -99,3 +101,22 @@ class VerlModels(RegistryDirective):
     def name_of(self, entry: Architecture) -> str:
         """The checkpoint whose configuration it is."""
         return entry.hf_id
+
+
+class VerlDownloads(AnalysisDirective):
+    """A list of the files, which builders of HTML write next to the pages."""
+
+    directive = "verl-downloads"
+
+    def show(self) -> list[nodes.Node]:
+        """Return the list; the files are kept for those who write them."""
+        from ...estimator.questions import Exported
+        from ...views.downloads import download_list, download_texts
+
+        self.refuse_argument("leave it out")
+        if self.problems:
+            return []
+        domain = VerlDomain.of(self.env)
+        for name, text in download_texts(self.ask(Exported(__version__))).items():
+            domain.note_file(name, text)
+        return [download_list()]

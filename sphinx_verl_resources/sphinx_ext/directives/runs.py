@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING
 
 from docutils import nodes
 from sphinx import addnodes
 
 from ...catalog import selection
-from ...catalog.names import PAGE_COLUMNS, row_id, size_slug
-from ...catalog.selection import RunQuery, phrases
-from ...diagnostics import Code, NoAnswerError, Severity
+from ...catalog.names import PAGE_COLUMNS, row_id, run_class, size_slug
+from ...catalog.selection import RunQuery
+from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
 from ...i18n import N_, _
 from ...views.runs import COMPUTED, TABLE_CLASS, run_about, run_title, templates_used, uncomputed_texts
 from ...views.sentences import fill, listed
 from ...views.table import one_cell
 from ..domain import VerlDomain
-from ..logs import log_at
 from ..objects import RUN, SIZE, Target
 from ..queries import ConfigValue, KnownValue, Runs
-from . import options
-from .base import VerlDirective, free_id
-from .contribute import contribute_link
-from .options import Option, OptionError
+from ..references import contribute_link
+from .base import VerlDirective
+from .options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ...catalog.catalog import BrokenRun
     from ...catalog.models.run import Run
+    from ...estimator.estimate import Estimate
+    from ...views.details import verl_details
 
 
 class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
@@ -70,6 +71,7 @@ OPTIONS = (
         "``model gpus measured.gib settings.data.max_response_length``. See :ref:`fields` for all of them.",
         "fields, separated by spaces or commas",
         f"``{' '.join(PAGE_COLUMNS)}``",
+        partial(selection.columns, computed=COMPUTED),
     ),
     Option(
         "sort",
@@ -78,6 +80,7 @@ OPTIONS = (
         "fields, separated by spaces or commas",
         "tested runs first, MIN before RECOMMENDED, then by the day they were added, the number of GPUs and "
         "the id",
+        partial(selection.sort_fields, computed=COMPUTED),
     ),
     Option(
         "details",
@@ -94,66 +97,57 @@ OPTIONS = (
 class VerlRuns(VerlDirective):
     """Recorded runs, one section per size class, or one table with a caption."""
 
-    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS)
+    directive = "verl-runs"
+    takes = OPTIONS
 
-    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
-        """Make sections and tables; the rows follow when the page is written."""
-        query = self._query(given, problems)
-        columns: tuple[str, ...] = PAGE_COLUMNS
-        with problems.noted():
-            columns = options.columns(given["columns"]) if "columns" in given else PAGE_COLUMNS
-        with problems.noted():
-            self._check_combination(given)
-        return [] if problems else self._show(query, columns)
-
-    def _check_combination(self, given: Mapping[str, str]) -> None:
-        for name in ("name", "class"):
-            if name in given and "caption" not in given:
-                raise OptionError(f":{name}: goes with :caption:, where there is one table to give it to")
+    def show(self) -> list[nodes.Node]:
+        """Return sections and tables; the rows follow when the page is written."""
+        query = self._query()
+        name = next((name for name in ("name", "class") if name in self.given), "")
+        if name and "caption" not in self.given:
+            with self.noted(name):
+                raise NoAnswerError.because("goes with :caption:, where there is one table to give it to")
+        return [] if self.problems else self._show(query, self.values.get("columns", PAGE_COLUMNS))
 
     def _show(self, query: RunQuery, columns: Sequence[str]) -> list[nodes.Node]:
-        domain = VerlDomain.of(self.env)
-        self._look_at_settings(domain, (*columns, *(name for name, descending in query.sort)))
-        found = domain.ask(Runs(query))
+        self._look_at_settings((*columns, *(name for name, descending in query.sort)))
+        found = self.ask(Runs(query))
         runs, broken = list(found.runs), found.broken
-        linked = [*columns, "script", "evidence"] if "details" in self.options else columns
+        linked = [*columns, "script", "evidence"] if "details" in self.given else columns
         for template in sorted(templates_used(runs, linked)):
-            domain.ask(ConfigValue(template))
-        if "caption" in self.options:
+            self.ask(ConfigValue(template))
+        if "caption" in self.given:
             order = {size: index for index, size in enumerate(selection.sizes_to_show(runs, query))}
             if not query.sort:
                 runs.sort(key=lambda run: order[run.size])
             return self._content(runs, columns, broken, query)
         return self._sections(runs, columns, broken, query)
 
-    def _query(self, given: Mapping[str, str], problems: options.Problems) -> RunQuery:
-        domain = VerlDomain.of(self.env)
+    def _query(self) -> RunQuery:
+        catalog = VerlDomain.of(self.env).catalog
         sizes: tuple[str, ...] = ()
-        sort: tuple[tuple[str, bool], ...] = ()
         filters: list[tuple[str, tuple[str, ...]]] = []
-        with problems.noted():
-            sizes = options.sizes(self.arguments[0]) if self.arguments else ()
+        with self.noted():
+            sizes = selection.sizes(self.arguments[0]) if self.arguments else ()
         for name in selection.FILTERS:
-            with problems.noted():
-                if name in given:
-                    values = phrases(given[name])
-                    for value in values:
-                        domain.ask(KnownValue(name, value))
-                    filters.append((name, options.filter_values(domain.catalog, name, values)))
-        with problems.noted():
-            sort = options.sort_fields(given["sort"]) if "sort" in given else ()
-        return RunQuery(sizes, tuple(filters), sort)
+            with self.noted(name):
+                if name in self.given:
+                    words = selection.phrases(self.given[name])
+                    for word in words:
+                        self.ask(KnownValue(name, word))
+                    filters.append((name, selection.filter_values(catalog, name, words)))
+        return RunQuery(sizes, tuple(filters), self.values.get("sort", ()))
 
-    def _look_at_settings(self, domain: VerlDomain, names: Iterable[str]) -> None:
+    def _look_at_settings(self, names: Iterable[str]) -> None:
         """Warn of a setting that no run records: most likely it is misspelt."""
         for name in names:
             key = name.removeprefix("settings.")
             if key == name:
                 continue
-            hint = domain.ask(KnownValue("settings", key))
+            hint = self.ask(KnownValue("settings", key))
             if hint is not None:
-                message = f"{self.name}: no run records the setting {key!r}; {hint or 'check its spelling'}"
-                log_at(self.get_location(), Code.directive, message, self.config, Severity.WARNING)
+                message, remedy = f"no run records the setting {key!r}", hint or "check its spelling"
+                self.log(Diagnostic(Location(""), Code.directive, message, remedy, Severity.WARNING))
 
     def _sections(
         self, runs: Sequence[Run], columns: Sequence[str], broken: Sequence[BrokenRun], query: RunQuery
@@ -166,7 +160,7 @@ class VerlRuns(VerlDirective):
             own_broken = [file for file in broken if file.size == size]
             if size == shown[0]:
                 own_broken += homeless
-            if not own and not own_broken and "hide-empty" in self.options:
+            if not own and not own_broken and "hide-empty" in self.given:
                 continue
             section = nodes.section()
             section[SECTION_SIZE] = size
@@ -174,7 +168,7 @@ class VerlRuns(VerlDirective):
             title = nodes.title("", size, translatable=0)
             section += title
             section["names"].append(nodes.fully_normalize_name(size))
-            section["ids"].append(free_id(size_slug(size), section, self.state.document))
+            section["ids"].append(self.free_id(size_slug(size), section))
             VerlDomain.of(self.env).note_object(SIZE, size, Target(section["ids"][0], size))
             self.state.document.note_implicit_target(section, section)
             section += self._content(own, columns, own_broken, query, size)
@@ -198,21 +192,15 @@ class VerlRuns(VerlDirective):
             computed = {run.id: self._computed(run) for run in asked}
             rows = verl_runs("", runs=ids, columns=list(columns), computed=computed)
             content.append(self._runs_table(rows))
-            if "details" in self.options:
-                blocks = self._details(runs)
+            if "details" in self.given:
+                blocks = [self._details(run) for run in runs]
                 rows["details"] = {run.id: block["ids"][0] for run, block in zip(runs, blocks, strict=True)}
                 content += blocks
-        elif not broken or "caption" in self.options:
+        elif not broken or "caption" in self.given:
             empty = self._empty(size or listed(query.sizes), filtered=bool(query.filters))
             # What refers to a caption must not lose its target with the last row.
-            content.append(self._runs_table(one_cell(empty)) if "caption" in self.options else empty)
+            content.append(self._runs_table(one_cell(empty)) if "caption" in self.given else empty)
         return content
-
-    def _details(self, runs: Iterable[Run]) -> list[nodes.Element]:
-        """A block for each run."""
-        from .run_details import run_details
-
-        return [run_details(self, run) for run in runs]
 
     def _index(self, runs: Iterable[Run]) -> addnodes.index:
         """Note the rows that references lead to; returns their entries in the general index."""
@@ -226,18 +214,51 @@ class VerlRuns(VerlDirective):
                 index["entries"].append(("single", f"{model}; {about}", anchor, "", None))
         return index
 
-    def _computed(self, run: Run) -> dict[str, str]:
-        """What the estimator says of a run, for the columns that show it."""
+    def _estimate(self, run: Run) -> Estimate | None:
+        """Return the estimate of a run; the page depends on it from now on."""
         from ...estimator.questions import RunEstimate
-        from ...views.estimate import run_texts
 
         try:
-            return run_texts(VerlDomain.of(self.env).ask(RunEstimate(run.id)))
+            return self.ask(RunEstimate(run.id))
         except NoAnswerError:
-            return uncomputed_texts(run)
+            return None
+
+    def _computed(self, run: Run) -> dict[str, str]:
+        """Return what the columns show that are computed."""
+        from ...views.estimate import run_texts
+
+        estimate = self._estimate(run)
+        return uncomputed_texts(run) if estimate is None else run_texts(estimate)
+
+    def _details(self, run: Run) -> verl_details:
+        """Return peak and capacity, status and evidence; folded: estimate, settings, and sources."""
+        from ...estimator.questions import Capacity
+        from ...views import run_details as render
+        from ...views.details import details
+        from ...views.estimate import TABLE_CLASS, phase_rows
+        from ...views.phase_chart import phase_chart
+
+        self.ask(ConfigValue("edit_url"))
+        settings = VerlDomain.of(self.env).settings
+        estimate = self._estimate(run)
+        if estimate is not None and not estimate.is_complete:
+            estimate = None
+        capacity = self.ask(Capacity(run.gpus.type)) if run.gpus.type else None
+        content = render.verdict(run, estimate)
+        if estimate is not None:
+            drawn = phase_chart(estimate, run_title(run), run.measured)
+            content.append(self.chart(drawn, run.id))
+            # Without a caption it takes no number from the tables of the page.
+            content.append(self.table(TABLE_CLASS, phase_rows(estimate), "", with_options=False))
+        edit = settings.edit_address(f"runs/{run.id}.yaml")
+        content += [*render.flags(run), render.facts(run, settings.links, edit)]
+        block = details(render.summary(run, capacity, estimate), content)
+        block["classes"].append(run_class(run.id))
+        block["ids"].append(self.free_id(f"{row_id(run.id)}-details", block))
+        return block
 
     def _runs_table(self, inside: nodes.Element) -> nodes.table:
-        return self.table(TABLE_CLASS, inside, "", with_options="caption" in self.options)
+        return self.table(TABLE_CLASS, inside, "", with_options="caption" in self.given)
 
     def _empty(self, sizes: str, *, filtered: bool) -> nodes.paragraph:
         """Says that there is nothing, and how to change that."""
@@ -246,12 +267,11 @@ class VerlRuns(VerlDirective):
             text = _("No recorded run for {sizes} matches.") if sizes else _("No recorded run matches.")
             paragraph += nodes.Text(text.format(sizes=sizes))
         else:
-            domain = VerlDomain.of(self.env)
-            link = contribute_link(domain.ask(ConfigValue("add_run")), self.env.docname)
+            link = contribute_link(self.ask(ConfigValue("add_run")), self.env.docname)
             text = _("No run is recorded for {sizes} yet. {link}") if sizes else _(NONE_YET)
             paragraph += fill(text, sizes=sizes, link=link)
         return paragraph
 
     def _broken(self, file: BrokenRun) -> nodes.error:
         text = " has errors and is not shown; the build log says which."
-        return self.problem(nodes.literal("", file.shown), nodes.Text(text))
+        return self.box(nodes.literal("", file.shown), nodes.Text(text))

@@ -2,50 +2,63 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from ...catalog.selection import REGISTRIES, phrases
-from ...diagnostics import Code, NoAnswerError, suggest_or
+from ...diagnostics import Code, Diagnostic, NoAnswerError, suggest_or
 from ..domain import VerlDomain
 from ..queries import KnownValue
-from . import options
-from .estimate import MOST_GPUS, known_gpu
-from .fit import DEFAULT_GPUS
-from .options import Option, OptionError
-from .settings import Body, SettingsDirective
+from .computed import Body, SettingsDirective
+from .fit import DEFAULT_GPUS as DEFAULT_COUNTS
+from .options import MOST_GPUS, Option, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from docutils import nodes
 
-    from ...estimator.grid import Axes, GridCells
+    from ...estimator.grid import Axes
 
 #: Size classes whose models stand in the form where none is named: those that people train with FSDP.
 DEFAULT_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B")
-DEFAULT_CARDS = ("RTX-4090", "A100-40GB", "A100-80GB", "H100", "H800", "H20", "H200", "B200")
+DEFAULT_GPUS = ("RTX-4090", "A100-40GB", "A100-80GB", "H100", "H800", "H20", "H200", "B200")
 #: The longest prompt and response, unless the page says otherwise.
 LENGTHS = {"data.max_prompt_length": 1024, "data.max_response_length": 1024}
 #: Of more, the file would be too large to be loaded with a page.
 MOST_CELLS = 50_000
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Read different names, separated by commas."""
+    found: list[str] = []
+    for name in phrases(text):
+        if name.casefold() in map(str.casefold, found):
+            raise NoAnswerError.because(f"{name!r} stands there twice", "keep one of the two")
+        found.append(name)
+    if not found:
+        raise NoAnswerError.because("name at least one, or leave the option out")
+    return tuple(found)
+
+
 OPTIONS = (
     Option(
         "models",
         "The models to choose from.",
         "Hugging Face names, separated by commas",
         f"those that stand for the size classes from {DEFAULT_SIZES[0]} to {DEFAULT_SIZES[-1]}",
+        _names,
     ),
     Option(
         "gpus",
         "The GPUs to choose from, by any of their names, which the form shows as they are written.",
         "names of GPUs, separated by commas",
-        f"``{', '.join(DEFAULT_CARDS)}``",
+        f"``{', '.join(DEFAULT_GPUS)}``",
+        _names,
     ),
     Option(
         "counts",
         "Numbers of GPUs to choose from.",
         "numbers, separated by spaces or commas",
-        f"``{' '.join(map(str, DEFAULT_GPUS))}``",
+        f"``{' '.join(map(str, DEFAULT_COUNTS))}``",
+        numbers(MOST_GPUS),
     ),
 )
 
@@ -53,102 +66,69 @@ OPTIONS = (
 class VerlWhatIf(SettingsDirective):
     """A form for models, GPUs and settings; without JavaScript, a sentence that says what to do instead."""
 
-    option_spec: ClassVar[options.AnyOption] = options.AnyOption.of(*OPTIONS)
+    directive = "verl-what-if"
+    takes = OPTIONS
 
-    def show(self, given: Mapping[str, str], problems: options.Problems) -> list[nodes.Node]:
-        """The sentence, which the script replaces; the grid is kept for those who write files."""
+    def show(self) -> list[nodes.Node]:
+        """Return the sentence, which the script replaces; the grid is kept for those who write files."""
+        from ...estimator.questions import Grid
         from ...views import what_if as render
 
-        axes = self._axes(given, problems)
-        body = self.settings(problems)
-        self._check_settings(body, problems)
-        if axes is None or problems:
+        axes = self._axes()
+        body = self.settings()
+        self._check_settings(body)
+        if self.problems:
             return []
-        cells = self._grid(axes, body, problems)
-        if cells is None or problems:
+        config = {**LENGTHS, **dict(body.config)}
+        try:
+            cells = self.ask(Grid(axes, tuple(config.items())))
+        except NoAnswerError as error:
+            self.note_all(error.diagnostics, body)
             return []
-        name, file, text = render.grid_file(axes, cells, _settings(body))
+        self.note_all(cells.warnings, body)
+        name, file, text = render.grid_file(axes, cells, config)
         VerlDomain.of(self.env).note_file(file, text)
         return [render.form(name, axes)]
 
-    def _axes(self, given: Mapping[str, str], problems: options.Problems) -> Axes | None:
-        """What can be chosen; None where something is wrong with it."""
+    def _axes(self) -> Axes:
+        """Return what can be chosen, and note what is wrong with it."""
         from ...estimator.grid import Axes
 
-        models: tuple[str, ...] = ()
-        cards: tuple[str, ...] = DEFAULT_CARDS
-        counts: tuple[int, ...] = DEFAULT_GPUS
-        with problems.noted():
-            if self.arguments:
-                raise OptionError("the directive takes no argument; name the models under :models:")
-        with problems.noted():
-            models = _names(given, "models", self._known_model) or self._default_models()
-        with problems.noted():
-            cards = _names(given, "gpus", self._known_card) or DEFAULT_CARDS
-        with problems.noted():
-            counts = options.count_list(given, "counts", MOST_GPUS) or DEFAULT_GPUS
-        axes = Axes(models, counts, cards)
-        with problems.noted():
+        self.refuse_argument("name the models under :models:")
+        models: tuple[str, ...] = self.values.get("models", ())
+        for name in models:
+            with self.noted():
+                self._check_model(name)
+        gpus: tuple[str, ...] = self.values.get("gpus", DEFAULT_GPUS)
+        for name in gpus:
+            with self.noted():
+                self.known_gpu(name, "gpus")
+        counts = self.values.get("counts", DEFAULT_COUNTS)
+        axes = Axes(models or self._default_models(), counts, gpus)
+        with self.noted():
             if axes.size > MOST_CELLS:
-                what = f"the choices have {axes.size:,} combinations, and a form at most {MOST_CELLS:,}"
-                raise OptionError(f"{what}; name fewer under :models:, :gpus: or :counts:")
-        return None if problems else axes
+                message = f"the choices have {axes.size:,} combinations, and a form at most {MOST_CELLS:,}"
+                raise NoAnswerError.because(message, "name fewer under :models:, :gpus: or :counts:")
+        return axes
 
     def _default_models(self) -> tuple[str, ...]:
         from ...estimator.questions import SizeModels
 
         return tuple(dict.fromkeys(model for _size, model in self.ask(SizeModels(DEFAULT_SIZES))))
 
-    def _known_card(self, name: str) -> None:
-        known_gpu(VerlDomain.of(self.env), name, "gpus")
+    def _check_model(self, name: str) -> None:
+        self.ask(KnownValue("model", name))
+        models = VerlDomain.of(self.env).catalog.architectures
+        if models.get(name) is None:
+            hint = suggest_or(name, models.names, REGISTRIES["model"])
+            message = f"there is no model {name!r}"
+            raise NoAnswerError.because(message, hint, code=Code.unknown_model, key=":models")
 
-    def _known_model(self, name: str) -> None:
-        domain = VerlDomain.of(self.env)
-        domain.ask(KnownValue("model", name))
-        if domain.catalog.architectures.get(name) is None:
-            hint = suggest_or(name, domain.catalog.architectures.names, REGISTRIES["model"])
-            raise OptionError(f":models: there is no model {name!r}; {hint}", Code.unknown_model)
-
-    def _check_settings(self, body: Body, problems: options.Problems) -> None:
-        """Refuse settings that the form sets."""
+    def _check_settings(self, body: Body) -> None:
+        """Note settings that the form sets."""
         from ...estimator.grid import CHOSEN
 
         for key, place in body.places.items():
-            with problems.noted():
-                if key in CHOSEN:
-                    raise OptionError(f"{key}: the choices of the form set it; leave it out", place=place)
-
-    def _grid(self, axes: Axes, body: Body, problems: options.Problems) -> GridCells | None:
-        from ...estimator.questions import Grid
-
-        try:
-            found = self.ask(Grid(axes, tuple(_settings(body).items())))
-        except NoAnswerError as error:
-            self.note_problems(error.diagnostics, body, problems)
-            return None
-        self.note_problems(found.warnings, body, problems)
-        return found
-
-
-def _settings(body: Body) -> dict[str, Any]:
-    """The settings that hold for every choice."""
-    return {**LENGTHS, **dict(body.config)}
-
-
-def _names(given: Mapping[str, str], option: str, check: Callable[[str], None]) -> tuple[str, ...] | None:
-    """The names in a list, each of which passes the check; None where the option is not given.
-
-    Raises:
-        OptionError: a name is not known or stands there twice, or there is none.
-    """
-    if option not in given:
-        return None
-    found: list[str] = []
-    for name in phrases(given[option]):
-        check(name)
-        if name.casefold() in map(str.casefold, found):
-            raise OptionError(f":{option}: {name!r} stands there twice; keep one of the two")
-        found.append(name)
-    if not found:
-        raise OptionError(f":{option}: name at least one, or leave the option out")
-    return tuple(found)
+            if key in CHOSEN:
+                message = f"{key}: the choices of the form set it"
+                self.note(Diagnostic(place, Code.directive, message, "leave it out"))

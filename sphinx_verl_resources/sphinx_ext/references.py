@@ -1,0 +1,209 @@
+"""Roles, and links whose target is known only when all pages have been read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.roles import XRefRole
+from sphinx.util.docutils import SphinxRole
+
+from ..catalog.catalog import FIGURES, NEVER
+from ..catalog.links import is_address
+from ..catalog.names import sizes_hint
+from ..catalog.selection import REGISTRIES
+from ..diagnostics import Code, NoAnswerError, Severity, did_you_mean, suggest_or
+from ..i18n import _
+from .domain import VerlDomain
+from .logs import log_at
+from .objects import GPU, KINDS, LABELS, MODEL, RUN, SIZE, canonical, names
+from .queries import Extension, Figure, ObjectName
+
+if TYPE_CHECKING:
+    from docutils.nodes import Element, Node, system_message
+    from sphinx.addnodes import pending_xref
+    from sphinx.application import Sphinx
+    from sphinx.domains import Domain
+    from sphinx.environment import BuildEnvironment
+
+#: The directive that shows each kind.
+_DIRECTIVES = {RUN: "verl-runs", SIZE: "verl-runs", GPU: "verl-gpus", MODEL: "verl-models"}
+
+
+#: Where contributions go while a documentation does not explain it itself.
+UPSTREAM_SCRIPTS = "https://github.com/verl-project/verl/blob/main/examples/tuning/README.md"
+
+
+def link_to(target: str, text: str, docname: str) -> nodes.Element:
+    """A link to an address, or to a label that may or may not exist."""
+    if is_address(target):
+        return nodes.reference("", text, refuri=target)
+    return addnodes.pending_xref(
+        "",
+        nodes.inline("", text),
+        refdomain="std",
+        reftype="ref",
+        reftarget=target.lower(),
+        refexplicit=True,
+        refwarn=0,
+        refdoc=docname,
+    )
+
+
+def link_if_any(target: str, text: str, docname: str) -> nodes.Element:
+    """The same, and nothing at all where the label does not exist."""
+    link = link_to(target, text, docname)
+    link["verl_optional"] = 1
+    return link
+
+
+def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
+    """A link to the row of a run; where no page shows it, the text and the id."""
+    VerlDomain.of(env).ask(ObjectName(RUN, run, run))
+    return addnodes.pending_xref(
+        "",
+        nodes.inline("", text),
+        refdomain="verl",
+        reftype=RUN,
+        reftarget=run,
+        refexplicit=True,
+        refwarn=0,
+        refdoc=env.docname,
+        verl_row=1,
+    )
+
+
+def contribute_link(target: str, docname: str) -> nodes.Element:
+    """A link to ``target``: an address, or a label that may or may not exist."""
+    link = link_to(target, _("Add the first one."), docname)
+    link["verl_contribute"] = 1
+    return link
+
+
+def replace_missing(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.TextElement
+) -> nodes.TextElement | None:
+    """Answer ``missing-reference`` for the links above."""
+    if node.get("verl_contribute"):
+        return nodes.reference("", "", contnode, refuri=UPSTREAM_SCRIPTS)
+    if node.get("verl_optional"):
+        return nodes.inline()
+    if node.get("verl_row"):
+        return nodes.inline("", "", contnode, nodes.Text(f" ({node['reftarget']})"))
+    return None
+
+
+class ObjectRole(XRefRole):
+    """A link to where a page shows an object, by any of its names.
+
+    Without a text of its own, a run is called by its title, anything else as the page calls it. A leading
+    ``~`` leaves the owner of a model out, as it does with modules elsewhere in Sphinx.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(innernodeclass=nodes.inline, warn_dangling=True)
+
+    def process_link(
+        self, env: BuildEnvironment, refnode: Element, has_explicit_title: bool, title: str, target: str
+    ) -> tuple[str, str]:
+        """Turn a name into the one under which it is recorded; the page depends on that from now on."""
+        kind = refnode["reftype"]
+        name = " ".join(target.split())
+        if not has_explicit_title:
+            refnode["refexplicit"] = kind != RUN
+            name = name.removeprefix("~")
+            title = name.rpartition("/")[2] if target.startswith("~") else name
+        domain = VerlDomain.of(env)
+        recorded = canonical(domain.catalog, kind, name) or name
+        domain.ask(Extension())
+        domain.ask(ObjectName(kind, name, recorded))
+        refnode["verl_name"] = name
+        return title, recorded
+
+
+def warn_missing(app: Sphinx, domain: Domain, node: pending_xref) -> bool | None:
+    """Answer ``warn-missing-reference``: say what is missing, and which name is near."""
+    if not isinstance(domain, VerlDomain) or node["reftype"] not in KINDS:
+        return None
+    kind, name = node["reftype"], node.get("verl_name", node["reftarget"])
+    what = LABELS[kind]
+    if canonical(domain.catalog, kind, name):
+        message = (
+            f"no page of this documentation shows the {what} {name!r}; put '.. {_DIRECTIVES[kind]}::' on one"
+        )
+    elif kind == SIZE:
+        message = f"there is no size class {name!r}; {sizes_hint(name)}"
+    else:
+        hint = suggest_or(
+            name, names(domain.catalog, kind), REGISTRIES.get(kind, "record it, or mend the name")
+        )
+        message = f"there is no {what} {name!r}; {hint}"
+    log_at(_place(node), Code.reference, f"verl:{kind}: {message}", app.config, Severity.WARNING)
+    return True
+
+
+def _place(node: nodes.Node) -> str:
+    """The nearest place that a node, or what it lies in, knows of."""
+    around: nodes.Node | None = node
+    while around is not None:
+        if around.source and around.line:
+            return f"{around.source}:{around.line}"
+        around = around.parent
+    return ""
+
+
+class ValueRole(SphinxRole):
+    """A role whose text names a figure and that shows its value."""
+
+    full_name: ClassVar[str]
+
+    def run(self) -> tuple[list[Node], list[system_message]]:
+        """Show the value, or what is wrong with the name."""
+        domain = VerlDomain.of(self.env)
+        domain.ask(Extension())
+        try:
+            value = self.value(domain, " ".join(self.text.split()))
+        except NoAnswerError as error:
+            message = f"{self.full_name}: {error}"
+            log_at(self.get_location(), error.code, message, self.config)
+            return [self._inline(f"[{message.partition(';')[0]}]", "verl-problem")], []
+        return [self._inline(value, "verl-value")], []
+
+    def value(self, domain: VerlDomain, text: str) -> str:
+        """The value that ``text`` names; the page depends on it from now on.
+
+        Raises:
+            NoAnswerError: it names none.
+        """
+        raise NotImplementedError
+
+    def _inline(self, text: str, name: str) -> nodes.inline:
+        node = nodes.inline(self.rawtext, text, classes=[name])
+        node["support_smartquotes"] = False  # Sphinx takes no other value for no
+        return node
+
+
+class DataRole(ValueRole):
+    """A figure about the runs and registries."""
+
+    full_name = "verl:data"
+
+    def value(self, domain: VerlDomain, text: str) -> str:
+        """Read the figure."""
+        if text not in FIGURES:
+            raise NoAnswerError.because(f"unknown figure {text!r}", did_you_mean(text, FIGURES))
+        figure = domain.ask(Figure(text))
+        return _(figure) if figure == NEVER else figure
+
+
+class MemoryRole(ValueRole):
+    """A figure of the memory analysis."""
+
+    full_name = "verl:memory"
+
+    def value(self, domain: VerlDomain, text: str) -> str:
+        """Ask the analysis."""
+        from ..analysis.questions import Value
+
+        return domain.ask(Value(text))
