@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from sphinx_verl_resources import __version__
-from sphinx_verl_resources.catalog import load
+from sphinx_verl_resources.catalog import catalog
 from sphinx_verl_resources.catalog.schema import schema_texts
 from sphinx_verl_resources.estimator.result import gib_value
 from sphinx_verl_resources.units import GIB
@@ -116,7 +116,7 @@ def test_equal_data_give_equal_files_that_are_not_written_again(pages, monkeypat
     build = pages.build()
     before = files(build)
     times = [(build.out / name).stat().st_mtime_ns for name in NAMES]
-    monkeypatch.setattr(load, "load_catalog", lambda *args: pytest.fail("loaded"))
+    monkeypatch.setattr(catalog, "load_catalog", lambda *args: pytest.fail("loaded"))
     build = pages.build()
     assert build.read == set()
     assert [(build.out / name).stat().st_mtime_ns for name in NAMES] == times

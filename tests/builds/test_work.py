@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sphinx_verl_resources.catalog import load, selection
+from sphinx_verl_resources.catalog import catalog, selection
 from sphinx_verl_resources.sphinx_ext.transforms import RenderRuns
 
 
@@ -27,8 +27,8 @@ def test_processes_share_the_data_that_the_first_has_loaded(pages, tmp_path, mon
             stream.write(f"{os.getpid()} ")
         return original(*args)
 
-    original = load.load_catalog
-    monkeypatch.setattr(load, "load_catalog", noting)
+    original = catalog.load_catalog
+    monkeypatch.setattr(catalog, "load_catalog", noting)
     assert pages.build(parallel=4).warnings == []
     assert loaded.read_text().split() == [str(os.getpid())]
 

@@ -323,9 +323,9 @@ def test_what_no_page_shows_is_remembered(every_use, folder, monkeypatch):
     """The data are not loaded in each build until a page is read for another reason."""
     apply(CHANGES["key edited that no page shows"][0], folder)
     assert every_use.build().read == set()
-    from sphinx_verl_resources.catalog import load
+    from sphinx_verl_resources.catalog import catalog
 
-    monkeypatch.setattr(load, "load_catalog", lambda *args: pytest.fail("loaded"))
+    monkeypatch.setattr(catalog, "load_catalog", lambda *args: pytest.fail("loaded"))
     assert every_use.build().read == set()
 
 
