@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, NoAnswerError, Severity, did_you_mean
-from ..estimator.layouts import layout_of
-from ..estimator.planner import TASKS, plan, task_settings
+from ..estimator.planner import TASKS, layout_of, plan, task_settings
 from ..estimator.result import result_of
 from ..views.plan_text import plan_text
 from .data import data_snapshot, registries_of

@@ -15,6 +15,7 @@ from ..units import GIB
 from .case import estimate_case, request_of
 from .estimate import estimate
 from .peaks import LOGGED, OTHER, TRAINING, Range
+from .planner import largest_that_fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -343,12 +344,12 @@ def _boundary(case: Case, observed: Mapping[str, float], registries: Registries)
     capacity = at_recorded.capacity
     if capacity is None:
         return None
-    low, high = 0, 8 * recorded
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = estimate(_with_batch(request, middle), registries).peak <= capacity
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return Boundary(case.boundary or case.id, case, recorded, low, at_recorded.peak, capacity)
+
+    def fits(sequences: int) -> bool:
+        return estimate(_with_batch(request, sequences), registries).peak <= capacity
+
+    computed = largest_that_fits(0, 8 * recorded, fits)
+    return Boundary(case.boundary or case.id, case, recorded, computed, at_recorded.peak, capacity)
 
 
 def _with_batch(request: Request, sequences: int) -> Request:

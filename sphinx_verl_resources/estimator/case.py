@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import Code, NoAnswerError
 from .estimate import Estimate, estimate
-from .layouts import fitted
+from .planner import fitted
 from .request import Request, error_at
 from .training import Training, TrainingEstimate, estimate_training
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on

@@ -1,4 +1,4 @@
-"""What the estimator is asked about."""
+"""The data that queries to the estimator are about."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class EstimatorContext(Dataset):
     """The records with the registries that estimates are computed from."""
 
     @property
-    def facts(self) -> Registries:
+    def registries(self) -> Registries:
         """The registries, with shapes and defaults."""
-        return self._registries[0]
+        return self._loaded[0]
 
     @property
     def accuracy_problems(self) -> Sequence[Diagnostic]:
         """Problems of the record of accuracy, which nothing else reads."""
-        return self._registries[1]
+        return self._loaded[1]
 
     @cached_property
-    def _registries(self) -> tuple[Registries, list[Diagnostic]]:
+    def _loaded(self) -> tuple[Registries, list[Diagnostic]]:
         from .registries import load_registries
 
         return load_registries(self.snapshot, self.catalog, self.analysis)

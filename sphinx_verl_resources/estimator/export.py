@@ -34,14 +34,14 @@ def export_of(data: EstimatorContext, extension_version: str) -> Export:
         size_classes=SIZES,
         runs=runs,
         gpus=tuple(gpu for _, gpu in sorted(used.items())),
-        accuracy=tuple(sorted(data.facts.accuracy, key=lambda entry: entry.name)),
+        accuracy=tuple(sorted(data.registries.accuracy, key=lambda entry: entry.name)),
     )
 
 
 def _run(run: Run, data: EstimatorContext) -> ExportedRun:
     computed, reason = None, None
     try:
-        computed = _computed(estimate(stated_request(run, data.facts), data.facts))
+        computed = _computed(estimate(stated_request(run, data.registries), data.registries))
     except NoAnswerError as error:
         reason = str(error)
     gpu = _gpu(run, data)

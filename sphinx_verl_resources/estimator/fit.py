@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..catalog.names import SIZES
 from ..diagnostics import Code, NoAnswerError, did_you_mean
-from .layouts import best_layout, layout_of
-from .planner import TASKS, task_settings
+from .planner import TASKS, best_layout, layout_of, task_settings
 from .request import Request
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ..diagnostics import NoAnswerError
 from ..units import GIB
 from .estimate import Estimate, estimate
-from .layouts import BUDGETS, fitted
 from .phases import LABELS
-from .planner import SAVING, TASKS, task_settings
+from .planner import BUDGETS, SAVING, TASKS, fitted, task_settings
 from .registries import capacity_of
 from .request import Request
 from .roles import REFERENCE, ROLLOUT

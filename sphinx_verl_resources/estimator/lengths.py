@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..diagnostics import NoAnswerError
 from .engine import cache_tokens
 from .estimate import Estimate, estimate
-from .layouts import fitted
+from .planner import fitted
 
 if TYPE_CHECKING:
     from ..diagnostics import Diagnostic

@@ -34,22 +34,6 @@ class CasesQuery(EstimatorQuery[Answer]):
     reads = frozenset({"analysis", "accuracy", "cases"})
 
 
-class EstimateQuery(EstimatorQuery["Estimate"]):
-    """A query for one estimate."""
-
-    def fingerprint(self, answer: Estimate) -> str:
-        """Return a digest of what everything in an estimate follows from."""
-        return digest(_basis(answer))
-
-
-class SavingsQuery(EstimatorQuery["SavingSteps"]):
-    """A query for what settings save."""
-
-    def fingerprint(self, answer: SavingSteps) -> str:
-        """Return a digest of the steps, and of the estimates before and after them."""
-        return digest(_basis(answer.start), plain(answer.steps), _basis(answer.end))
-
-
 #: Fields of an architecture that nothing is computed from.
 _DESCRIPTIVE = {
     "name", "aliases", "aliases_unverified", "published", "config_source", "verified", "notes",
@@ -67,12 +51,12 @@ def _basis(estimate: Estimate | None) -> Any:
 
 @dataclass(frozen=True)
 class RecordedRun(EstimatorQuery["Run"]):
-    """A run as it is recorded, by its id."""
+    """A query for a run as it is recorded, by its id."""
 
     run: str
 
     def answer(self, data: EstimatorContext) -> Run:
-        """The record."""
+        """Return the record."""
         run = data.catalog.runs.get(self.run)
         if run is None:
             hint = did_you_mean(self.run, data.catalog.runs) or "see the ids in runs/"
@@ -84,28 +68,49 @@ class RecordedRun(EstimatorQuery["Run"]):
         return digest(plain(answer))
 
 
+class EstimateQuery(EstimatorQuery["Estimate"]):
+    """A query for one estimate."""
+
+    def request(self, data: EstimatorContext) -> Request:
+        """Return the question to the estimator.
+
+        Raises:
+            NoAnswerError: nothing can be estimated.
+        """
+        raise NotImplementedError
+
+    def answer(self, data: EstimatorContext) -> Estimate:
+        """Estimate the memory of the run."""
+        from .estimate import estimate
+
+        return estimate(self.request(data), data.registries)
+
+    def fingerprint(self, answer: Estimate) -> str:
+        """Return a digest of what everything in an estimate follows from."""
+        return digest(_basis(answer))
+
+
 @dataclass(frozen=True)
 class RunEstimate(EstimateQuery):
-    """What a recorded run takes."""
+    """A query for the estimate of a recorded run, which needs settings."""
 
     run: str
 
-    def answer(self, data: EstimatorContext) -> Estimate:
-        """See ``estimate``; the run needs settings."""
+    def request(self, data: EstimatorContext) -> Request:
+        """Return the recorded run as a request."""
         from .case import stated_request
-        from .estimate import estimate
 
-        return estimate(stated_request(RecordedRun(self.run).answer(data), data.facts), data.facts)
+        return stated_request(RecordedRun(self.run).answer(data), data.registries)
 
 
 @dataclass(frozen=True)
 class ModelEstimate(EstimateQuery):
-    """What a model takes with settings of one's own.
+    """A query for the estimate of a model with given settings.
 
     Attributes:
         model: Hugging Face name.
-        gpus: how many.
-        gpu: which.
+        gpus: their number.
+        gpu: their name.
         config: pairs of dotted key and value, lists as tuples.
         version: of verl; None for the newest.
     """
@@ -116,39 +121,32 @@ class ModelEstimate(EstimateQuery):
     config: tuple[tuple[str, Any], ...] = ()
     version: Version | None = None
 
-    @property
-    def request(self) -> Request:
-        """What the estimator is asked."""
+    def request(self, data: EstimatorContext) -> Request:
+        """Return the fields as a request."""
         from .request import Request
         from .versions import CURRENT
 
         version = self.version or CURRENT
         return Request(self.model, dict(self.config), self.gpus, self.gpu, version=version)
 
-    def answer(self, data: EstimatorContext) -> Estimate:
-        """See ``estimate``."""
-        from .estimate import estimate
-
-        return estimate(self.request, data.facts)
-
 
 @dataclass(frozen=True)
 class Capacity(EstimatorQuery["float | None"]):
-    """What a GPU offers to programs, in bytes; None if it is not known."""
+    """A query for the bytes that a GPU offers to programs; None if it is not known."""
 
     gpu: str
 
     def answer(self, data: EstimatorContext) -> float | None:
-        """See ``registries.capacity_of``."""
+        """Look the GPU up."""
         from .registries import capacity_of
 
-        gpu = data.facts.gpus.get(self.gpu)
+        gpu = data.registries.gpus.get(self.gpu)
         return capacity_of(gpu) if gpu else None
 
 
 @dataclass(frozen=True)
 class Lengths(EstimatorQuery["tuple[Longer, ...]"]):
-    """What longer responses take.
+    """A query for what longer responses take.
 
     Attributes:
         asked: the run.
@@ -159,10 +157,10 @@ class Lengths(EstimatorQuery["tuple[Longer, ...]"]):
     responses: tuple[int, ...]
 
     def answer(self, data: EstimatorContext) -> tuple[Longer, ...]:
-        """See ``lengths.longer``."""
+        """Estimate the run with each limit."""
         from .lengths import longer
 
-        return longer(self.asked.request, data.facts, self.responses)
+        return longer(self.asked.request(data), data.registries, self.responses)
 
     def fingerprint(self, answer: tuple[Longer, ...]) -> str:
         """Return a digest of each row."""
@@ -171,44 +169,34 @@ class Lengths(EstimatorQuery["tuple[Longer, ...]"]):
 
 
 @dataclass(frozen=True)
-class Savings(SavingsQuery):
-    """What each setting that saves memory buys.
+class Savings(EstimatorQuery["SavingSteps"]):
+    """A query for what each setting that saves memory saves.
 
     Attributes:
-        asked: the model with its settings.
+        asked: the run.
     """
 
-    asked: ModelEstimate
+    asked: EstimateQuery
 
     def answer(self, data: EstimatorContext) -> SavingSteps:
-        """See ``savings``."""
+        """Estimate the run with one setting after another."""
         from .savings import savings
 
-        return savings(self.asked.request, data.facts)
+        return savings(self.asked.request(data), data.registries)
 
-
-@dataclass(frozen=True)
-class RunSavings(SavingsQuery):
-    """What each setting that saves memory would buy a recorded run."""
-
-    run: str
-
-    def answer(self, data: EstimatorContext) -> SavingSteps:
-        """See ``savings``; the run needs settings."""
-        from .case import stated_request
-        from .savings import savings
-
-        return savings(stated_request(RecordedRun(self.run).answer(data), data.facts), data.facts)
+    def fingerprint(self, answer: SavingSteps) -> str:
+        """Return a digest of the steps, and of the estimates before and after them."""
+        return digest(_basis(answer.start), plain(answer.steps), _basis(answer.end))
 
 
 @dataclass(frozen=True)
 class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
-    """Size classes by numbers of GPUs, for one GPU and task.
+    """A query for size classes by numbers of GPUs, for one GPU and task.
 
     Attributes:
         gpu: its name.
         task: the algorithm.
-        sizes: size classes; empty for all that stand for a model.
+        sizes: size classes; empty for all that have a model.
         counts: numbers of GPUs.
         config: further settings, as pairs.
     """
@@ -220,11 +208,11 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
     config: tuple[tuple[str, Any], ...] = ()
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
-        """See ``fit.fit_table``."""
+        """Compute each cell."""
         from .fit import fit_table
 
         return fit_table(
-            data.facts,
+            data.registries,
             data.catalog,
             data.analysis,
             gpu=self.gpu,
@@ -241,7 +229,7 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
 
 @dataclass(frozen=True)
 class Grid(EstimatorQuery["GridCells"]):
-    """Every combination of what a form offers.
+    """A query for every combination of a form's choices.
 
     Attributes:
         axes: what can be chosen.
@@ -252,10 +240,10 @@ class Grid(EstimatorQuery["GridCells"]):
     config: tuple[tuple[str, Any], ...] = ()
 
     def answer(self, data: EstimatorContext) -> GridCells:
-        """See ``grid.compute_grid``."""
+        """Compute each cell."""
         from .grid import compute_grid
 
-        return compute_grid(self.axes, dict(self.config), data.facts)
+        return compute_grid(self.axes, dict(self.config), data.registries)
 
     def fingerprint(self, answer: GridCells) -> str:
         """Return a digest of every column, and of the remarks."""
@@ -264,12 +252,12 @@ class Grid(EstimatorQuery["GridCells"]):
 
 @dataclass(frozen=True)
 class SizeModels(EstimatorQuery["tuple[tuple[str, str], ...]"]):
-    """Which model stands for which size class in a table of ``Fit``; ``sizes`` as there."""
+    """A query for the models that represent size classes in a table of ``Fit``; ``sizes`` as there."""
 
     sizes: tuple[str, ...] = ()
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[str, str], ...]:
-        """Size classes in ascending order, and the names of checkpoints."""
+        """Return size classes in ascending order, each with the name of a checkpoint."""
         from .fit import size_models
 
         found = size_models(data.catalog, data.analysis).items()
@@ -278,12 +266,12 @@ class SizeModels(EstimatorQuery["tuple[tuple[str, str], ...]"]):
 
 @dataclass(frozen=True)
 class Exported(EstimatorQuery["Export"]):
-    """Everything that programs may want to read, with the version of the extension in it."""
+    """A query for everything that programs may want to read, with the version of the extension."""
 
     extension_version: str
 
     def answer(self, data: EstimatorContext) -> Export:
-        """See ``export.export_of``."""
+        """Collect the records and estimates."""
         from .export import export_of
 
         return export_of(data, self.extension_version)
@@ -295,41 +283,41 @@ class Exported(EstimatorQuery["Export"]):
 
 @dataclass(frozen=True)
 class CaseFilesWithErrors(CasesQuery["tuple[str, ...]"]):
-    """The files of cases that have errors, as messages show them."""
+    """A query for the files of cases that have errors, as messages show them."""
 
     def answer(self, data: EstimatorContext) -> tuple[str, ...]:
-        """In the order of their paths."""
+        """Return them in the order of their paths."""
         found = (item for item in data.cases.diagnostics if item.severity is Severity.ERROR)
         return tuple(dict.fromkeys(item.place.path for item in found))
 
 
 @dataclass(frozen=True)
 class Defaults(EstimatorQuery["tuple[tuple[str, Any], ...]"]):
-    """verl's defaults of some keys, in its newest version."""
+    """A query for verl's defaults of some keys, in its newest version."""
 
     keys: tuple[str, ...]
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[str, Any], ...]:
-        """Pairs of key and value."""
+        """Return pairs of key and value."""
         from .versions import CURRENT
 
-        defaults = data.facts.defaults(CURRENT)
+        defaults = data.registries.defaults(CURRENT)
         return tuple((key, defaults.get(key)) for key in self.keys)
 
 
 @dataclass(frozen=True)
 class Accuracies(CasesQuery["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
-    """Every case of some groups, computed beside observed, and the summary of each group."""
+    """A query for every case of some groups, computed and observed, and the summary of each group."""
 
     groups: tuple[str, ...]
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
-        """In the order of the groups, then of the files."""
+        """Return scores in the order of the groups, then of the files, and the summaries."""
         from .backtest import group_of, score, summaries
 
         cases = [entry.case for entry in data.cases.by_id.values()]
         chosen = [case for group in self.groups for case in cases if group_of(case) == group]
-        scores = tuple(score(case, data.facts) for case in chosen)
+        scores = tuple(score(case, data.registries) for case in chosen)
         return scores, summaries(scores)
 
     def fingerprint(self, answer: tuple[tuple[Score, ...], tuple[Summary, ...]]) -> str:

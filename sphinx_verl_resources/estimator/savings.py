@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .estimate import Estimate, estimate
-from .layouts import MEGATRON_SAVING
-from .planner import SAVING
+from .planner import MEGATRON_SAVING, SAVING
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .suggestion import lower_utilization
 from .tokens import sequence_divisor

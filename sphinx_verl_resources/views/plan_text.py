@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.layouts import layout_of
+from ..estimator.planner import layout_of
 from ..units import gib, gib_number, plain
 from .estimate_text import phases_text
 

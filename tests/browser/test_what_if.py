@@ -10,8 +10,8 @@ import pytest
 from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.grid import cell_settings
-from sphinx_verl_resources.estimator.layouts import fitted
 from sphinx_verl_resources.estimator.phases import LABELS
+from sphinx_verl_resources.estimator.planner import fitted
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.sphinx_ext.directives.what_if import LENGTHS
 from sphinx_verl_resources.units import gib, gib_number

@@ -10,7 +10,7 @@ from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.grid import CHOSEN, VERDICTS, Axes, cell_settings, compute_grid
-from sphinx_verl_resources.estimator.layouts import fitted
+from sphinx_verl_resources.estimator.planner import fitted
 from sphinx_verl_resources.estimator.registries import capacity_of
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.sphinx_ext.directives.what_if import DEFAULT_GPUS, DEFAULT_SIZES, LENGTHS

@@ -8,8 +8,17 @@ import pytest
 
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.layouts import best_layout, fitted, layout_of, with_megatron
-from sphinx_verl_resources.estimator.planner import COUNTS, TASKS, largest_micro_batch, plan, task_settings
+from sphinx_verl_resources.estimator.planner import (
+    COUNTS,
+    TASKS,
+    best_layout,
+    fitted,
+    largest_micro_batch,
+    layout_of,
+    plan,
+    task_settings,
+    with_megatron,
+)
 from sphinx_verl_resources.estimator.request import Request
 
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"

@@ -147,7 +147,7 @@ def _check_form(directive: SettingsDirective) -> None:
 
 
 def _of_run(directive: SettingsDirective) -> Found:
-    from ...estimator.questions import RecordedRun, RunEstimate, RunSavings
+    from ...estimator.questions import RecordedRun, RunEstimate, Savings
     from ...views.runs import run_title
 
     name = directive.values["run"]
@@ -160,7 +160,7 @@ def _of_run(directive: SettingsDirective) -> Found:
         raise NoAnswerError.because(
             f"the run {name!r} cannot be estimated: {error}", code=error.code
         ) from None
-    return Found(run_title(run), found, RunSavings(name), run.measured)
+    return Found(run_title(run), found, Savings(RunEstimate(name)), run.measured)
 
 
 def _of_model(directive: SettingsDirective) -> Found | None:

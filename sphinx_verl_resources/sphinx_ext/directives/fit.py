@@ -56,8 +56,7 @@ class VerlFit(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table, what its words mean, and what was assumed."""
-        from ...estimator.layouts import LIMITS
-        from ...estimator.planner import TASKS, task_settings
+        from ...estimator.planner import LIMITS, TASKS, task_settings
         from ...estimator.questions import Defaults, Fit, SizeModels
         from ...estimator.versions import CURRENT, version_text
         from ...views import fit as render
