@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 import sys
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -80,6 +81,30 @@ def test_what_is_drawn_is_used(modules, package):
     assert {name: rest for name, rest in unused.items() if rest} == {}
 
 
+def modules_imported(package: Path) -> dict[str, set[str]]:
+    """By module of the package, the modules that it imports anywhere, for types or not; the root left out."""
+    names = {}
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    found: dict[str, set[str]] = {}
+    for name, path in names.items():
+        parts = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+        targets = set()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = [*parts[: len(parts) - node.level + 1], *(node.module or "").split(".")]
+                stem = ".".join(filter(None, base))
+                targets |= {f"{stem}.{a.name}" if f"{stem}.{a.name}" in names else stem for a in node.names}
+        found[name] = targets & names.keys() - {name, ""}
+    del found[""]  # the version, which others import, and setup()
+    return found
+
+
+def test_imports_have_no_circle(package):
+    TopologicalSorter(modules_imported(package)).prepare()  # raises CycleError, which names the circle
+
+
 def test_imports_go_down_only(drawn):
     """``__init__`` stands at the top, for its version is imported from below."""
     rows = {name: index for index, layer in enumerate(drawn["layers"]) for name in layer["modules"]}
@@ -90,8 +115,8 @@ def test_imports_go_down_only(drawn):
             ], name
 
 
-def test_steps_of_the_life_of_a_row_exist(drawn):
-    for phase in drawn["life"]:
+def test_steps_of_lives_exist(drawn):
+    for phase in [*drawn["lives"]["run"], *drawn["lives"]["estimate"]]:
         for step in phase["steps"]:
             module, attributes = step["calls"], []
             while True:
@@ -109,5 +134,5 @@ def test_steps_of_the_life_of_a_row_exist(drawn):
 def test_events_are_those_that_the_extension_connects(drawn, package):
     text = (package / "sphinx_ext/extension.py").read_text("utf-8")
     connected = set(re.findall(r'app\.connect\("([\w-]+)", (\w+)\)', text))
-    steps = [step for phase in drawn["life"] for step in phase["steps"] if "event" in step]
+    steps = [step for phase in drawn["lives"]["run"] for step in phase["steps"] if "event" in step]
     assert {(step["event"], step["calls"].rpartition(".")[2]) for step in steps} == connected

@@ -26,7 +26,6 @@ class Drawing(SphinxDirective):
     """A drawing for HTML, and a table."""
 
     headings: tuple[str, ...]
-    title: str
 
     def run(self) -> list[nodes.Node]:
         path = Path(self.env.srcdir) / SOURCE
@@ -84,13 +83,17 @@ class Layers(Drawing):
 
 
 class Life(Drawing):
-    """``.. docs-life::``: what happens to a row, in the order of time."""
+    """``.. docs-life:: run`` or ``estimate``: the functions that one goes through, in the order of time."""
 
+    required_arguments = 1
     headings = ("Phase", "Event of Sphinx", "Function or class", "What it does")
-    title = "The life of a row, from the configuration to the indices"
+
+    @property
+    def title(self) -> str:
+        return f"The life of one {self.arguments[0]}"
 
     def groups(self, data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-        for phase in data["life"]:
+        for phase in data["lives"][self.arguments[0]]:
             rows = [
                 (phase["phase"], step.get("event", ""), step["calls"], step["does"])
                 for step in phase["steps"]
