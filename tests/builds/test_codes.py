@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from sphinx.util.logging import WarningSuppressor, is_suppressed_warning
 
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES
+from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.codes import Code, Origin
 
 if TYPE_CHECKING:
@@ -236,11 +235,12 @@ def test_all_are_silenced(project, built):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_command_line(tmp_path, root, name):
+def test_command_line(tmp_path, monkeypatch, capsys, name):
     arguments, files, message = COMMANDS[name]
     for file, content in files.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(content, "utf-8")
-    command = [sys.executable, "-m", "sphinx_verl_resources", *arguments]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stderr.splitlines()
+    monkeypatch.chdir(tmp_path)
+    main(arguments)
+    found = capsys.readouterr().err.splitlines()
     assert any(line.startswith(message) and line.endswith(f" [verl.{name}]") for line in found), found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 
@@ -470,28 +471,25 @@ def test_a_folder_called_data_that_holds_none(estimate, tmp_path):
     assert err.startswith("verl-resources: data: holds no data")
 
 
-def test_output_is_the_same_every_time(tmp_path):
-    (tmp_path / "cases.yaml").write_text(
-        yaml.safe_dump([case(), case("b", gpus={"count": 1, "type": "T4"})]), "utf-8"
-    )
-    line = [sys.executable, "-m", "sphinx_verl_resources", "estimate", "cases.yaml", "--format", "json"]
-    runs = [
-        subprocess.run(line, capture_output=True, cwd=tmp_path, env={"PYTHONHASHSEED": seed}).stdout
-        for seed in "123"
-    ]
-    assert len(set(runs)) == 1
-    assert len(json.loads(runs[0])) == 2
-
-
-def test_nothing_heavy_is_imported():
+def test_another_process_prints_the_same_and_imports_nothing_heavy(estimate, tmp_path):
+    """Neither the order of sets nor what is imported already has a say in what is printed."""
+    cases = [case(), case("b", gpus={"count": 1, "type": "T4"})]
+    _, here, _ = estimate(cases, "--format", "json")
+    assert len(json.loads(here)) == 2
     code = (
         "import sys\nfrom sphinx_verl_resources.cli import main\n"
-        f"assert main(['estimate', *{OWN!r}]) == 0\n"
+        "main(['estimate', 'cases.yaml', '--format', 'json'])\n"
         "heavy = {'torch', 'transformers', 'numpy', 'sphinx'} & set(sys.modules)\nassert not heavy, heavy"
     )
-    subprocess.run(
-        [sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    there = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONHASHSEED": "3"},
     )
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == here
 
 
 VALUES = st.one_of(
@@ -557,20 +555,20 @@ def refuse(word):
     raise AssertionError(f"{word} is no JSON")
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_no_settings_crash_it(estimate, data):
-    cases = [data.draw(any_case(f"c{index}")) for index in range(4)]
+    cases = [data.draw(any_case(f"c{index}")) for index in range(2)]
     code, out, err = estimate(cases, "--format", "json")
     assert code in {0, 1}
     found = json.loads(out, parse_constant=refuse)
-    assert [item["id"] for item in found] == ["c0", "c1", "c2", "c3"]
+    assert [item["id"] for item in found] == ["c0", "c1"]
     for item in found:
         assert ("error" in item) or item["low_gib"] <= item["peak_gib"] <= item["high_gib"]
     assert all(line.startswith("cases.yaml:") and line.endswith("]") for line in err.splitlines())
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(st.text(max_size=40), max_size=5), st.text(max_size=200))
 def test_no_arguments_and_no_script_crash_it(estimate, tmp_path, words, script):
     (tmp_path / "run.sh").write_text(script, "utf-8", errors="replace")

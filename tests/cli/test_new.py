@@ -407,33 +407,44 @@ from pathlib import Path
 from sphinx_verl_resources.cli.files import create_file, replace_file
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
-owner, name = {"fsync": (os, "fsync"), "link": (os, "link"), "replace": (Path, "replace"),
-               "unlink": (Path, "unlink")}.get(sys.argv[2], (None, ""))
-if owner:
-    setattr(owner, name, die)
-else:  # the system ends it in the middle of writing
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-write = replace_file if os.path.exists(sys.argv[1]) else create_file
-write(Path(sys.argv[1]), "new" * 1000)
+def killed(point, path):
+    owner, name = {"fsync": (os, "fsync"), "link": (os, "link"), "replace": (Path, "replace"),
+                   "unlink": (Path, "unlink")}.get(point, (None, ""))
+    if owner:
+        setattr(owner, name, die)
+    else:  # the system ends it in the middle of writing
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    write = replace_file if os.path.exists(path) else create_file
+    write(Path(path), "new" * 1000)
+for argument in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        killed(*argument.split(":", 1))
+        os._exit(0)
+    print(os.WTERMSIG(os.waitpid(child, 0)[1]))
 """
+#: Where the process ends, what the file held before, and what it holds then.
+POINTS = [
+    ("write", None, None), ("fsync", None, None), ("link", None, None), ("unlink", None, "new" * 1000),
+    ("write", "old", "old"), ("fsync", "old", "old"), ("replace", "old", "old"),
+    ("unlink", "old", "new" * 1000),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("point", "old", "found"),
-    [
-        ("write", None, None), ("fsync", None, None), ("link", None, None), ("unlink", None, "new" * 1000),
-        ("write", "old", "old"), ("fsync", "old", "old"), ("replace", "old", "old"),
-        ("unlink", "old", "new" * 1000),
-    ],
-)  # fmt: skip
-def test_killed_at_every_point(data, point, old, found):
-    path = data.path / "runs" / "a.yaml"
-    if old:
-        path.write_text(old)
-    process = subprocess.run([sys.executable, "-c", KILLED, str(path), point], check=False)
-    assert process.returncode in (-signal.SIGKILL, -signal.SIGXFSZ)
-    assert (path.read_text() if path.exists() else None) == found
+def test_killed_at_every_point(data):
+    paths = [data.path / f"runs/{index}.yaml" for index, _ in enumerate(POINTS)]
+    for path, (_point, old, _found) in zip(paths, POINTS, strict=True):
+        if old:
+            path.write_text(old)
+    words = [f"{point}:{path}" for path, (point, *_) in zip(paths, POINTS, strict=True)]
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED, *words], check=True, capture_output=True, text=True
+    )
+    assert {int(line) for line in process.stdout.split()} == {signal.SIGKILL, signal.SIGXFSZ}
+    assert len(process.stdout.split()) == len(POINTS)
+    left = [path.read_text() if path.exists() else None for path in paths]
+    assert left == [found for _point, _old, found in POINTS]
 
 
 def test_what_a_killed_process_leaves_is_not_data(data):

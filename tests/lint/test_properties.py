@@ -81,7 +81,7 @@ def problems(base, folder, files):
     return list(check_data(context).problems)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(run=RUNS, other=RUNS)
 def test_any_run(base, folder, run, other):
     texts = {"runs/a.yaml": run_text(run), "runs/b.yaml": run_text({**other, "id": "b"})}
@@ -94,7 +94,7 @@ def test_any_run(base, folder, run, other):
     assert found == sorted(found, key=lambda problem: problem.sort_key)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=60), run=RUNS)
 def test_any_exceptions(base, folder, text, run):
     """A file of exceptions that is nonsense hides nothing."""
