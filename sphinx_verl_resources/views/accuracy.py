@@ -10,8 +10,7 @@ from ..estimator.backtest import GROUPS
 from ..estimator.peaks import LOGGED
 from ..i18n import N_, _
 from ..units import gib_number, percent, plain, share
-from .runs import NOTES_CLASS
-from .sentences import in_a_row, recorded
+from .sentences import in_a_row, legend, numbered_notes, recorded
 from .table import PATH_CLASS, Cell, table_group
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def verdict_sentence(shares: Mapping[str, tuple[int, int]]) -> nodes.paragraph:
     if failed:
         text = _("Of {cases} cases that ran out of memory, {number} are said not to fit or to be tight.")
         parts.append(text.format(cases=failed, number=foreseen))
-    return nodes.paragraph("", in_a_row(*parts), classes=["verl-legend"])
+    return legend(in_a_row(*parts))
 
 
 def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> nodes.tgroup:
@@ -118,10 +117,7 @@ def reason(item: Score) -> str:
 
 def reason_list(reasons: Iterable[str], targets: Mapping[str, nodes.target]) -> nodes.enumerated_list:
     """List why cases do not count, each with the target of its marks and their number."""
-    items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
-    for text in reasons:
-        items += nodes.list_item("", recorded("", targets[text], nodes.Text(text)))
-    return items
+    return numbered_notes(*(recorded("", targets[text], nodes.Text(text)) for text in reasons))
 
 
 def _gpus(case: Case) -> str:

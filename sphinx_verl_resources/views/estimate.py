@@ -13,9 +13,8 @@ from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
 from .formulas import component_formula, formula_item, formula_items, sum_formula
 from .memory import TABLE_CLASS
-from .runs import NOTES_CLASS
-from .sentences import fill, recorded, titled
-from .table import Cell, table_group
+from .sentences import NOTES_CLASS, fill, legend, notes_title, recorded, titled
+from .table import Cell, bold, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -167,9 +166,7 @@ def phase_rows(estimate: Estimate) -> nodes.tgroup:
         label = _(phase.label)
         label = _("{phase} (binding phase)").format(phase=label) if peak_phase else label
         cells = [Cell.of(label), *(Cell.number(gib_number(size) if size else "0") for size in numbers)]
-        for cell in cells:
-            cell.strong = peak_phase
-        rows.append(cells)
+        rows.append(bold(cells) if peak_phase else cells)
     quantities = (_("Total"), *(_(category.heading) for category in shown))
     return table_group(
         [_("Phase"), *(_("{quantity} (GiB)").format(quantity=name) for name in quantities)], rows
@@ -185,7 +182,7 @@ def part_list(title: str, breakdown: Breakdown) -> list[nodes.Node]:
         items += formula_item(term, [("", component_formula(component, gib))])
     total = sum_formula(breakdown, lambda size: f"{size / GIB:,.2f}", gib)
     items += formula_item(_("Total"), [("", total)])
-    return [nodes.paragraph("", title, classes=["verl-notes-title"]), items]
+    return [notes_title(title), items]
 
 
 def evidence_legend() -> nodes.paragraph:
@@ -194,7 +191,7 @@ def evidence_legend() -> nodes.paragraph:
         "Exact: follows from counts and sizes. Measured: rests on observations. Assumed: a rule of thumb. "
         "Sizes are bytes unless GiB (2³⁰ bytes) stands behind them."
     )
-    return nodes.paragraph("", text, classes=["verl-legend"])
+    return legend(text)
 
 
 def notes(estimate: Estimate) -> list[nodes.Node]:
@@ -208,4 +205,4 @@ def _notes(title: str, found: Iterable[Sequence[str]]) -> list[nodes.Node]:
     items = nodes.bullet_list(classes=[NOTES_CLASS])
     for key, text in found:
         items += nodes.list_item("", recorded("", nodes.literal("", key), nodes.Text(f": {text}")))
-    return [nodes.paragraph("", title, classes=["verl-notes-title"]), items]
+    return [notes_title(title), items]

@@ -9,7 +9,7 @@ from docutils import nodes
 from ..i18n import N_, _, plural
 from ..units import gib, plain
 from .details import details
-from .sentences import in_a_row, titled
+from .sentences import LEGEND_CLASS, in_a_row, legend, titled
 from .settings import flat_yaml
 from .table import Cell, table_group
 
@@ -93,7 +93,7 @@ def _cell(cell: FitCell, link: Callable[[str, str], nodes.Element]) -> Cell:
 def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> list[nodes.Node]:
     """The meaning of each word in the table, and how its figures were computed."""
     used = {cell.kind for size, cells in rows for cell in cells}
-    words = nodes.bullet_list(classes=["verl-legend"])
+    words = nodes.bullet_list(classes=[LEGEND_CLASS])
     for kind, (_word, title, meaning) in KINDS.items():
         if kind in used:
             content = titled(nodes.strong("", _(title)), _(meaning))
@@ -110,7 +110,7 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
             "and EP are its parallel sizes, and sizes of 1 are left out."
         )
         below = in_a_row(below, megatron)
-    return [words, nodes.paragraph("", below, classes=["verl-legend"])]
+    return [words, legend(below)]
 
 
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:

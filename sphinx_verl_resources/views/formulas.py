@@ -40,7 +40,7 @@ def formula_item(
     definition = nodes.definition()
     if text:
         title["translatable"] = 0
-        definition += recorded(" ".join(text.split()))
+        definition += recorded(text)
     for name, formula in formulas:
         inline = nodes.inline("", formula, classes=[FORMULA_CLASS])
         definition += recorded("", *(titled(name, [inline]) if name else [inline]))

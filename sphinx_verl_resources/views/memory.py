@@ -11,7 +11,7 @@ from ..i18n import N_, _, plural
 from ..units import GB, gb, gb_number, gib_number, plain, share, signed
 from .formulas import component_formula, formula_item, formula_items, sum_formula
 from .sentences import listed
-from .table import Cell, table_group
+from .table import Cell, bold, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,9 +124,7 @@ def waterfall_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]], *, with
         numbers = [_change(bar.change), gb_number(bar.running)]
         numbers += [gib_number(bar.running)] if with_gib else []
         cells = [Cell.of(bar_label(bar), marks.get(bar.subject, ())), *map(Cell.number, numbers)]
-        for cell in cells:
-            cell.strong = bar.is_sum
-        rows.append([*cells, Cell.of(_detail(bar))])
+        rows.append([*(bold(cells) if bar.is_sum else cells), Cell.of(_detail(bar))])
     totals = [_("Running total (GB)"), *([_("Running total (GiB)")] if with_gib else [])]
     return table_group([_("Part or step"), _("Change (GB)"), *totals, _("Share or effect")], rows)
 

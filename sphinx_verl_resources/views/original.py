@@ -9,8 +9,7 @@ from docutils import nodes
 from ..i18n import N_, _
 from ..units import gb, gb_number, plain
 from .memory import step_title
-from .runs import NOTES_CLASS
-from .sentences import listed, recorded
+from .sentences import NOTES_CLASS, legend, listed, recorded
 from .table import Cell, table_group
 
 if TYPE_CHECKING:
@@ -85,8 +84,7 @@ def cause_list(causes: Iterable[Cause], targets: Mapping[str, nodes.target]) -> 
     items = nodes.definition_list(classes=[NOTES_CLASS, "simple"])
     for cause in causes:
         term = nodes.term("", "", targets[cause.name], nodes.Text(cause.name), translatable=0)
-        text = recorded(" ".join(cause.text.split()))
-        items += nodes.definition_list_item("", term, nodes.definition("", text))
+        items += nodes.definition_list_item("", term, nodes.definition("", recorded(cause.text)))
     return items
 
 
@@ -124,7 +122,7 @@ def requirement_legend(share: float) -> nodes.paragraph:
         "chain. The last column names the ways that lead to the number claimed; the printed chain is the "
         "chain with the figures that were printed, and with the size that a card is sold by."
     ).format(share=plain(share * 100))
-    return nodes.paragraph("", text, classes=["verl-legend"])
+    return legend(text)
 
 
 def _judgement(item: JudgedClaim) -> str:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import _
-from .runs import NOTES_CLASS
-from .sentences import recorded
+from .sentences import notes_title, numbered_notes, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,15 +38,15 @@ def remark_list(
     else:
         title = _("Where verl works differently:")
     content = verl_remarks("", remarks=[remark.name for remark in remarks])
-    content += nodes.paragraph("", title, classes=["verl-notes-title"])
+    content += notes_title(title)
     for remark in remarks:
-        paragraph = recorded(" ".join(remark.text.split()))
+        paragraph = recorded(remark.text)
         for index, source in enumerate(remark.sources):
             paragraph += nodes.Text(" (" if index == 0 else ", ")
             paragraph += _source(source, verl, links)
         paragraph += nodes.Text(")")
         content += paragraph
-    content += nodes.paragraph("", "", more, classes=["verl-notes-title"])
+    content += notes_title(more)
     return content
 
 
@@ -90,15 +89,11 @@ class Numbering:
         if not new:
             placeholder.parent.remove(placeholder)
             return
-        items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
-        if self._numbers[new[0]] > 1:
-            items["start"] = self._numbers[new[0]]
         for name in new:
-            paragraph = texts[name].deepcopy()
-            paragraph.insert(0, nodes.target("", "", ids=[self._anchor(name)]))
-            items += nodes.list_item("", paragraph)
-        items.source, items.line = placeholder.source, placeholder.line
-        placeholder.replace_self([title, items, *below])
+            texts[name].insert(0, nodes.target("", "", ids=[self._anchor(name)]))
+        notes = numbered_notes(*(texts[name] for name in new), start=self._numbers[new[0]])
+        notes.source, notes.line = placeholder.source, placeholder.line
+        placeholder.replace_self([title, notes, *below])
 
     def _anchor(self, name: str) -> str:
         anchor = f"verl-remark-{name}"

@@ -11,7 +11,7 @@ from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
 from .estimate import answer
 from .runs import run_cell, run_title, status
-from .sentences import fill, listed, titled
+from .sentences import fill, listed, notes_title, titled
 from .settings import overrides
 
 if TYPE_CHECKING:
@@ -128,4 +128,4 @@ def flags(run: Run) -> list[nodes.Node]:
         return []
     code = " \\\n".join(overrides(run.settings))
     block = nodes.literal_block(code, code, language="bash", classes=["verl-flags"])
-    return [nodes.paragraph("", _("The settings, as overrides:"), classes=["verl-notes-title"]), block]
+    return [notes_title(_("The settings, as overrides:")), block]

@@ -11,7 +11,7 @@ from docutils import nodes
 from ..catalog.fields import NOT_RECORDED, as_text, field_named, is_numeric
 from ..catalog.names import row_id, run_class
 from ..i18n import N_, _
-from .sentences import fill
+from .sentences import fill, numbered_notes
 from .table import PATH_CLASS, Cell, rows_of, table_group
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
 COMPUTED = {"estimate.peak": N_("Computed peak (GiB)"), "estimate.phase": N_("Binding phase")}
 NOT_COMPUTED = N_("not computed")
-NOTES_CLASS = "verl-notes"
 #: How a run came about.
 KIND_WORDS = {
     "tested": N_("tested"),
@@ -224,7 +223,7 @@ def _add_mark(cells: Sequence[Cell], columns: Sequence[str], placed: PlacedNote)
 
 def _notes_list(notes: Collection[PlacedNote], targets: Collection[str]) -> nodes.enumerated_list:
     """Make the list of the notes, numbered as their marks."""
-    items = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
+    paragraphs = []
     for placed in notes:
         paragraph = nodes.paragraph()
         paragraph += nodes.target("", "", ids=[placed.anchor])
@@ -240,5 +239,5 @@ def _notes_list(notes: Collection[PlacedNote], targets: Collection[str]) -> node
             else:
                 named.append(nodes.Text(title))
         paragraph += fill(_("{runs}: {note}"), runs=named, note=" ".join(placed.note.text.split()))
-        items += nodes.list_item("", paragraph)
-    return items
+        paragraphs.append(paragraph)
+    return numbered_notes(*paragraphs)

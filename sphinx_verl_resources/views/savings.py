@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from docutils import nodes
-
 from ..estimator.phases import LABELS
 from ..i18n import _
 from ..units import GIB, MINUS, gib, gib_number, signed
@@ -24,11 +22,13 @@ from .drawing import (
     upright,
 )
 from .phase_chart import offered, with_excess
-from .sentences import in_a_row
-from .table import PATH_CLASS, Cell, table_group
+from .sentences import in_a_row, legend
+from .table import PATH_CLASS, Cell, bold, table_group
 from .waterfall_chart import ADDED, SUM, TAKEN, Line, waterfall_lines
 
 if TYPE_CHECKING:
+    from docutils import nodes
+
     from ..estimator.estimate import Estimate
     from ..estimator.savings import Saving, SavingSteps
 
@@ -74,9 +74,7 @@ def _sum_row(label: str, found: Estimate, saved: str, added: str) -> list[Cell]:
         Cell.number(added),
         Cell.of(_(VERDICTS[found.verdict])),
     ]
-    for cell in cells:
-        cell.strong = True
-    return cells
+    return bold(cells)
 
 
 def saving_note() -> nodes.paragraph:
@@ -86,7 +84,7 @@ def saving_note() -> nodes.paragraph:
         _("A setting that saves nothing here lowers a phase that does not set the peak."),
         _("Another order gives other numbers, and the same end."),
     )
-    return nodes.paragraph("", found, classes=["verl-legend"])
+    return legend(found)
 
 
 def savings_chart(found: SavingSteps, title: str) -> Drawing:

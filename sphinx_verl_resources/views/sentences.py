@@ -12,6 +12,9 @@ from ..i18n import _
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+LEGEND_CLASS = "verl-legend"
+NOTES_CLASS = "verl-notes"
+
 
 def fill(message: str, **content: str | nodes.Node | Sequence[nodes.Node]) -> list[nodes.Node]:
     """Replace the names in braces of a translated message by texts or nodes."""
@@ -49,4 +52,24 @@ def listed(names: Sequence[str]) -> str:
 
 def recorded(text: str, *content: nodes.Node) -> nodes.paragraph:
     """Make a paragraph of recorded text or formulas, which no catalog translates."""
-    return nodes.paragraph("", text, *content, translatable=0)
+    return nodes.paragraph("", " ".join(text.split()), *content, translatable=0)
+
+
+def legend(text: str) -> nodes.paragraph:
+    """Make the paragraph that explains a table."""
+    return nodes.paragraph("", text, classes=[LEGEND_CLASS])
+
+
+def notes_title(*content: nodes.Node | str) -> nodes.paragraph:
+    """Make the line above notes."""
+    texts = (nodes.Text(item) if isinstance(item, str) else item for item in content)
+    return nodes.paragraph("", "", *texts, classes=["verl-notes-title"])
+
+
+def numbered_notes(*paragraphs: nodes.paragraph, start: int = 1) -> nodes.enumerated_list:
+    """Make a list of notes; the marks in a table have the numbers of its items."""
+    notes = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
+    if start > 1:
+        notes["start"] = start
+    notes += [nodes.list_item("", paragraph) for paragraph in paragraphs]
+    return notes

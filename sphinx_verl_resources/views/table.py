@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from docutils import nodes
 from docutils.utils import column_width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 #: Characters; limits what a column may claim of a page that is 80 to 200 characters wide.
 MIN_WIDTH, MAX_WIDTH = 4, 60
@@ -71,6 +71,11 @@ class Cell:
         text = self.text
         width = len(text) if text.isascii() else column_width(text)
         return width + marks + MARK_WIDTH * len(self.remarks)
+
+
+def bold(cells: Iterable[Cell]) -> list[Cell]:
+    """Return the cells of a row that stands out, as that of a total."""
+    return [replace(cell, strong=True) for cell in cells]
 
 
 def empty_table(name: str) -> nodes.table:
