@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..diagnostics import Code
@@ -24,40 +25,56 @@ Entry = TypeVar("Entry", bound=NamedRecord)
 
 
 class Registry(Generic[Entry]):
-    """Entries that are found by any of their names; the last to claim a name has it.
+    """Entries by any of their names; the last to claim a name has it.
 
-    ``key`` turns a name into what is compared, so that spellings can be alike. ``doubtful`` are names of
-    entries that have errors: using one of them is not a mistake of its own.
+    An entry replaces an earlier one of the same name and inherits its other names, so that data written with
+    them stay right. ``key`` turns a name into what is compared, so that spellings can be alike.
     """
 
-    def __init__(
-        self,
-        entries: Iterable[tuple[Iterable[str], Entry]],
-        key: Callable[[str], str],
-        doubtful: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, entries: Iterable[Entry] = (), key: Callable[[str], str] = str) -> None:
         self._key = key
-        self._names: list[str] = []
-        self._entries: dict[str, Entry] = {}
-        self._doubtful = {key(name) for name in doubtful}
-        for names, entry in entries:
-            for name in names:
-                self._names.append(name)
-                self._entries[self._key(name)] = entry
+        self._listed: dict[str, tuple[tuple[str, ...], Entry]] = {}
+        self._by_name: dict[str, Entry] = {}
+        self._doubtful: set[str] = set()
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry after all others."""
+        inherited, _ = self._listed.pop(self._key(entry.name), ((), None))
+        names = tuple(dict.fromkeys((*inherited, *entry.lookup_names)))
+        self._listed[self._key(entry.name)] = names, entry
+        for name in map(self._key, names):
+            self._by_name.pop(name, None)  # the order of names follows that of the entries
+            self._by_name[name] = entry
+
+    def with_entry(self, entry: Entry) -> Registry[Entry]:
+        """Return a registry with one more entry."""
+        registry = copy(self)
+        registry._listed, registry._by_name = dict(self._listed), dict(self._by_name)
+        registry.add(entry)
+        return registry
+
+    def doubt(self, entries: Any, name_fields: Iterable[str]) -> None:
+        """Note the names of raw entries, some of which have errors: using them is no mistake of its own."""
+        for entry in entries if isinstance(entries, tuple) else ():
+            for value in (entry.get(name) for name in name_fields) if isinstance(entry, dict) else ():
+                names = value if isinstance(value, tuple) else (value,)
+                self._doubtful |= {self._key(name) for name in names if isinstance(name, str)}
 
     def __contains__(self, name: str) -> bool:
-        """Whether the name is known, be it as that of an entry with errors."""
-        return self._key(name) in self._entries or self._key(name) in self._doubtful
+        """Return whether an entry has the name, with or without errors."""
+        return self._key(name) in self._by_name or self._key(name) in self._doubtful
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter({id(entry): entry for entry in self._entries.values()}.values())
+        return iter({id(entry): entry for entry in self._by_name.values()}.values())
 
     def get(self, name: str) -> Entry | None:
-        """The entry called ``name``, or None."""
-        return self._entries.get(self._key(name))
+        """Return the entry called ``name``, or None."""
+        return self._by_name.get(self._key(name))
 
     def select(self, names: Iterable[str]) -> tuple[Entry, ...]:
-        """The entries that go by ``names``, each once and in that order; all of them where none is named."""
+        """Return the entries with these names, each once and in this order; without names, all entries."""
         found = [self.get(name) for name in names]
         chosen = {id(entry): entry for entry in found if entry is not None}
         return tuple(chosen.values() if found else self)
@@ -65,31 +82,31 @@ class Registry(Generic[Entry]):
     @property
     def names(self) -> list[str]:
         """Every name and alias as written, for hints."""
-        return self._names
+        return [name for names, _ in self._listed.values() for name in names]
 
 
 def load_gpus(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Gpu]:
-    """All cards, by name and alias, whatever the case and the separators."""
+    """Load the GPUs, by name and alias in any case and with any separators."""
     return _load(files, problems, GpuFile, Gpu, fold)
 
 
 def load_architectures(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Architecture]:
-    """All model shapes, by checkpoint."""
-    return _load(files, problems, ArchitectureFile, Architecture, str)
+    """Load the architectures, by checkpoint."""
+    return _load(files, problems, ArchitectureFile, Architecture)
 
 
 def load_config_keys(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[ConfigKey]:
-    """The keys of verl's configuration."""
+    """Load the keys of verl's configuration."""
     from .models.registries import ConfigKey, ConfigKeyFile
 
-    return _load(files, problems, ConfigKeyFile, ConfigKey, str)
+    return _load(files, problems, ConfigKeyFile, ConfigKey)
 
 
 def load_accuracy(files: Iterable[DataFile], problems: list[Diagnostic]) -> Registry[Accuracy]:
-    """How well the estimator does, by group of cases."""
+    """Load the accuracy of the estimator, by group of cases."""
     from .models.registries import Accuracy, AccuracyFile
 
-    return _load(files, problems, AccuracyFile, Accuracy, str)
+    return _load(files, problems, AccuracyFile, Accuracy)
 
 
 def _load(
@@ -97,62 +114,34 @@ def _load(
     problems: list[Diagnostic],
     file_model: type[Record],
     model: type[Entry],
-    key: Callable[[str], str],
+    key: Callable[[str], str] = str,
 ) -> Registry[Entry]:
-    """One registry; ``key`` turns a name into what is compared, and problems are added to ``problems``."""
+    """Load one registry and add what is wrong to ``problems``."""
     (field,) = file_model.model_fields
-    collected: _Entries[Entry] = _Entries(key)
+    registry: Registry[Entry] = Registry(key=key)
     for file in files:
         record, document, found = load(file, file_model)
         entries: tuple[Entry | None, ...] = (
             getattr(record, field) if record else valid_entries(document, field, model)
         )
-        names = [
-            tuple(dict.fromkeys((entry.name, *entry.lookup_names))) if entry else () for entry in entries
-        ]
+        names = [(entry.name, *entry.lookup_names) if entry else () for entry in entries]
         problems += [*found, *repeated_names(document, field, names, key)]
-        for entry in entries:
-            if entry:
-                collected.add(entry)
-        if record is None:
-            collected.doubt(document.data, field, model.name_fields)
-    return Registry(collected.entries.values(), key, collected.doubtful)
-
-
-class _Entries(Generic[Entry]):
-    """Entries while files are read; one replaces that of the same name in an earlier file.
-
-    The names of the one replaced go on to lead to the new one: what was written with them stays right.
-    """
-
-    def __init__(self, key: Callable[[str], str]) -> None:
-        self._key = key
-        self.entries: dict[str, tuple[tuple[str, ...], Entry]] = {}
-        self.doubtful: set[str] = set()
-
-    def add(self, entry: Entry) -> None:
-        # Put behind all earlier ones, whose names it may claim.
-        inherited, _ = self.entries.pop(self._key(entry.name), ((), None))
-        self.entries[self._key(entry.name)] = tuple(dict.fromkeys((*inherited, *entry.lookup_names))), entry
-
-    def doubt(self, data: Any, field: str, name_fields: tuple[str, ...]) -> None:
-        """Note the names in a file that has errors."""
-        entries = data.get(field) if isinstance(data, dict) else None
-        for entry in entries if isinstance(entries, tuple) else ():
-            for value in (entry.get(name) for name in name_fields) if isinstance(entry, dict) else ():
-                words = value if isinstance(value, tuple) else (value,)
-                self.doubtful.update(word for word in words if isinstance(word, str))
+        for entry in filter(None, entries):
+            registry.add(entry)
+        if record is None and isinstance(document.data, dict):
+            registry.doubt(document.data.get(field), model.name_fields)
+    return registry
 
 
 def repeated_names(
-    document: Document, field: str, entries: list[tuple[str, ...]], same: Callable[[str], str]
+    document: Document, field: str, entries: list[tuple[str, ...]], key: Callable[[str], str]
 ) -> Iterator[Diagnostic]:
-    """Names that two entries of one file claim, compared as they are looked up."""
+    """Yield each name that two entries of one file claim; ``key`` turns a name into what is compared."""
     owners: dict[str, int] = {}
     for index, names in enumerate(entries):
-        for name in names:
-            owner = owners.setdefault(same(name), index)
+        for name in dict.fromkeys(names):
+            owner = owners.setdefault(key(name), index)
             if owner != index:
                 message = f"{name!r} is also a name of entry {owner + 1} of {field!r}, {entries[owner][0]!r}"
-                hint = "keep it in one of the two"
-                yield document.diagnostic((field, index), Code.duplicate_name, message, hint)
+                remedy = "keep it in one of the two"
+                yield document.diagnostic((field, index), Code.duplicate_name, message, remedy)

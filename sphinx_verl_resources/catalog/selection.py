@@ -28,12 +28,12 @@ REGISTRIES = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.ya
 
 @dataclass(frozen=True)
 class RunQuery:
-    """Which runs, in which order; plain values, so that it can be pickled and compared.
+    """The runs that are asked for, and their order: plain values that can be pickled and compared.
 
     Attributes:
         sizes: size classes in the order asked for; empty for all.
         filters: pairs of a name in ``FILTERS`` and the values allowed, compared without case.
-        sort: pairs of a field name and whether the order is turned round. Empty: by kind from the strongest
+        sort: pairs of a field name and whether its order is reversed. Empty: by kind from the strongest
             to the weakest, then by tag, date added, number of GPUs and id.
     """
 
@@ -46,7 +46,7 @@ Find = TypeVar("Find", bound="Callable[..., object]")
 
 
 def once(find: Find) -> Find:
-    """Have what is found out about all runs kept with the catalog: hundreds of pages may ask for it."""
+    """Keep the result of a search through all runs with the catalog: hundreds of pages may ask for it."""
 
     @wraps(find)
     def kept(catalog: Catalog, *args: object) -> object:
@@ -59,7 +59,7 @@ def once(find: Find) -> Find:
 
 
 def select_runs(catalog: Catalog, query: RunQuery) -> list[Run]:
-    """The runs that ``query`` asks for, within each size class in its order."""
+    """Return the runs that ``query`` asks for, in its order."""
     conditions = [_runs_of(catalog, name, values) for name, values in query.filters]
     if query.sizes:
         conditions.append(_runs_of(catalog, "size", query.sizes))
@@ -76,14 +76,14 @@ def select_runs(catalog: Catalog, query: RunQuery) -> list[Run]:
 
 
 def select_broken(catalog: Catalog, query: RunQuery) -> list[BrokenRun]:
-    """The unusable run files that might have belonged to the answer."""
+    """Return the unusable run files that may belong to the answer."""
     return [
         file for file in catalog.broken if not query.sizes or file.size is None or file.size in query.sizes
     ]
 
 
 def sizes_to_show(records: Iterable[Run | BrokenRun], query: RunQuery) -> list[str]:
-    """The size classes that get a section: those asked for, or the page's and every other with a run."""
+    """Return the size classes with a section: those asked for, or the page's and every other with a run."""
     if query.sizes:
         return list(query.sizes)
     used = {record.size for record in records}
@@ -92,15 +92,15 @@ def sizes_to_show(records: Iterable[Run | BrokenRun], query: RunQuery) -> list[s
 
 @once
 def recorded_settings(catalog: Catalog) -> set[str]:
-    """Every key that some run has a setting for."""
+    """Return every key that some run has a setting for."""
     return {key for run in catalog.runs.values() for key in run.settings}
 
 
 @once
 def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
-    """What a filter can be set to; None where any text may name a run that nobody has recorded yet.
+    """Return the values of a filter; None for ``task``, which may be one that nobody has recorded yet.
 
-    For ``settings``, every key that some run has a setting for.
+    For ``settings``, return every key that some run has a setting for.
     """
     if name == "task":
         return None
@@ -111,10 +111,7 @@ def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
     if name == "settings":
         return sorted(recorded_settings(catalog))
     if name == "infer":
-        return [
-            *ENGINES,
-            *sorted({word for run in catalog.runs.values() for word in find_field(name).search_words(run)}),
-        ]
+        return [*ENGINES, *_recorded_words(catalog, name)]
     return list(find_field(name).choices)
 
 
@@ -124,7 +121,7 @@ def _recorded_words(catalog: Catalog, name: str) -> list[str]:
 
 
 def is_known(catalog: Catalog, name: str, value: str) -> bool:
-    """Whether the data know a value of a filter, but for case and separators, or a key of ``settings``."""
+    """Return whether the data know a value of a filter, or a key of ``settings``."""
     if name == "settings":
         return value in recorded_settings(catalog)
     known = _known_words(catalog, name)
@@ -133,19 +130,19 @@ def is_known(catalog: Catalog, name: str, value: str) -> bool:
 
 @once
 def _known_words(catalog: Catalog, name: str) -> set[str] | None:
-    """``allowed_values`` as they are compared."""
+    """Return ``allowed_values`` as they are compared."""
     allowed = allowed_values(catalog, name)
     return None if allowed is None else {fold(word) for word in allowed}
 
 
 def gpu_name(catalog: Catalog, run: Run) -> str | None:
-    """The GPU of a run by its name in the registry; None where the source does not name it."""
-    card = catalog.gpus.get(run.gpus.type) if run.gpus.type else None
-    return card.name if card else run.gpus.type
+    """Return the registry's name of a run's GPU; None where the source does not name it."""
+    gpu = catalog.gpus.get(run.gpus.type) if run.gpus.type else None
+    return gpu.name if gpu else run.gpus.type
 
 
 def other_values(catalog: Catalog, name: str, value: str) -> str:
-    """What could have been meant by a value that the data do not know; empty if nobody can tell."""
+    """Return a hint at what an unknown value may mean; empty without one."""
     return did_you_mean(value, allowed_values(catalog, name) or ())
 
 
@@ -156,14 +153,14 @@ def _page_order(run: Run) -> tuple[int, int, str, int, str]:
 
 
 def _runs_of(catalog: Catalog, name: str, wanted: Iterable[str]) -> set[str]:
-    """The ids of the runs that answer to one of the words under a filter."""
+    """Return the ids of the runs that match one of the words of a filter."""
     runs = _runs_by_word(catalog, name)
     return set().union(*(runs.get(_compared(catalog, name, word), ()) for word in wanted))
 
 
 @once
 def _runs_by_word(catalog: Catalog, name: str) -> dict[str, list[str]]:
-    """The ids of the runs that answer to each word under a filter."""
+    """Return the ids of the runs that match each word of a filter."""
     found: dict[str, list[str]] = {}
     field = find_field(name)
     for run in catalog.runs.values():
@@ -173,26 +170,26 @@ def _runs_by_word(catalog: Catalog, name: str) -> dict[str, list[str]]:
 
 
 def _compared(catalog: Catalog, name: str, word: str) -> str:
-    """A word as it is compared: a card goes by any of its names, everything else by its spelling."""
-    card = catalog.gpus.get(word) if name == "gpu" else None
-    return card.name if card else fold(word)
+    """Return a word as it is compared: a GPU by its name in the registry, everything else by its spelling."""
+    gpu = catalog.gpus.get(word) if name == "gpu" else None
+    return gpu.name if gpu else fold(word)
 
 
 def words(text: str) -> list[str]:
-    """The items of a list that is separated by commas or spaces."""
+    """Split a list at commas and spaces."""
     return [word for word in re.split(r"[,\s]+", text) if word]
 
 
 def phrases(text: str) -> list[str]:
-    """The items of a list that is separated by commas, so that an item may hold spaces."""
+    """Split a list at commas; an item may hold spaces."""
     return [phrase for part in text.split(",") if (phrase := " ".join(part.split()))]
 
 
 def sizes(text: str) -> tuple[str, ...]:
-    """Size classes, in the order given.
+    """Read size classes, in the order given.
 
     Raises:
-        NoAnswerError: a size class does not exist, or stands there twice.
+        NoAnswerError: a size class does not exist, is named twice, or none is named.
     """
     known = {size.lower(): size for size in SIZES}
     found: list[str] = []
@@ -201,35 +198,35 @@ def sizes(text: str) -> tuple[str, ...]:
         if size is None:
             message = f"there is no size class {word!r}"
             raise NoAnswerError.because(message, sizes_hint(word), code=Code.unknown_size)
-        if size in found:
-            raise NoAnswerError.because(f"the size class {size!r} stands there twice", "keep one of the two")
-        found.append(size)
+        _append(found, size, f"the size class {size!r}")
     if not found:
-        raise NoAnswerError.because(
-            "name at least one size class, or leave the argument out", code=Code.unknown_size
-        )
+        message = "name at least one size class, or leave the argument out"
+        raise NoAnswerError.because(message, code=Code.unknown_size)
     return tuple(found)
 
 
 def columns(text: str, computed: Collection[str]) -> tuple[str, ...]:
-    """Names of fields, and of columns that are computed.
+    """Read the names of fields and of ``computed`` columns.
 
     Raises:
-        NoAnswerError: there is no such column, none is named, or one is twice.
+        NoAnswerError: a column does not exist, is named twice, or none is named.
     """
     found: list[str] = []
     for word in words(text):
-        name = _computed(word, computed) or _field(word, computed)
-        if name in found:
-            raise NoAnswerError.because(f"the field {word!r} stands there twice", "keep one of the two")
-        found.append(name)
+        _append(found, _computed(word, computed) or find_field(word).name, f"the field {word!r}")
     if not found:
         raise NoAnswerError.because("name at least one field")
     return tuple(found)
 
 
+def _append(found: list[str], name: str, what: str) -> None:
+    if name in found:
+        raise NoAnswerError.because(f"{what} stands there twice", "keep one of the two")
+    found.append(name)
+
+
 def sort_fields(text: str, computed: Collection[str]) -> tuple[tuple[str, bool], ...]:
-    """Names of fields, and whether a leading ``-`` turns the order round.
+    """Read names of fields, each with whether a leading ``-`` reverses its order.
 
     Raises:
         NoAnswerError: a field does not exist or is computed, or none is named.
@@ -241,7 +238,7 @@ def sort_fields(text: str, computed: Collection[str]) -> tuple[tuple[str, bool],
 
 
 def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[str, ...]:
-    """The values of the filter ``name``, each one that the data know.
+    """Check the values of the filter ``name``.
 
     Raises:
         NoAnswerError: a value that nothing can match, or no value.
@@ -258,7 +255,7 @@ def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[st
 
 
 def _computed(word: str, computed: Collection[str]) -> str | None:
-    """The column that is computed and not recorded, None for any other."""
+    """Return the computed column that ``word`` names, None for any other."""
     name = word.lower()
     if name.startswith("estimate.") and name not in computed:
         raise NoAnswerError.because(f"unknown field {word!r}", did_you_mean(name, computed))

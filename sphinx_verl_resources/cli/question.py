@@ -6,7 +6,6 @@ import argparse
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..catalog.registries import Registry
 from ..catalog.yaml_data import printable
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, suggest_or
 from ..estimator.hf_config import read_config_json
@@ -204,8 +203,6 @@ def _model(
 
 def _knowing(facts: Registries, name: str, architecture: Architecture) -> Registries:
     """Return the registries with one more architecture, or another one under a name that is known."""
-    recorded = facts.architectures
-    known = [((each,), found) for each in recorded.names if (found := recorded.get(each))]
-    named = architecture.model_copy(update={"name": name, "hf_id": name})
-    architectures = Registry([*known, ((name,), named)], str)
+    changes = {"name": name, "hf_id": name, "aliases": (), "aliases_unverified": ()}
+    architectures = facts.architectures.with_entry(architecture.model_copy(update=changes))
     return Registries(facts.gpus, architectures, facts.config_keys, facts.accuracy)

@@ -201,7 +201,7 @@ def accuracy_of(
         watched: hands the cases on and reports progress.
     """
     ranges = _ranges_from([score(case, registries) for case in watched(cases)])
-    accuracy = Registry([((name,), _entry(Summary(name), ranges)) for name in ranges], str)
+    accuracy = Registry([_entry(Summary(name), ranges) for name in ranges])
     refitted = replace(registries, accuracy=accuracy)
     scores = tuple(score(case, refitted) for case in watched(cases))
     found = {summary.group: summary for summary in summaries(scores)}

@@ -45,7 +45,7 @@ def row(script: str, **changes) -> Run:
 
 
 def found(run: Run) -> list[str]:
-    return [what for what, _, _ in contradictions(run, Registry((), str))]
+    return [what for what, _, _ in contradictions(run, Registry())]
 
 
 @pytest.mark.parametrize(
