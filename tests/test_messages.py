@@ -1,4 +1,6 @@
-"""Every message has a code, a place and a remedy: what the source says where it makes one.
+"""Every message has a code, a place and a remedy: read from the calls in the source that make one.
+
+These calls are found by the parameters of the function: ``message`` with ``code`` or ``remedy``.
 
 A remedy is a hint, or words in the message itself that say what to write. The code has one too, in the list of
 messages; where that only sends back to the message, the message must say it.
@@ -18,52 +20,26 @@ from sphinx_verl_resources.diagnostics import Code
 PACKAGE = Path(__file__).resolve().parent.parent / "sphinx_verl_resources"
 
 
-class Shape(NamedTuple):
-    """Where a call that makes a message takes what; None where it takes no such thing.
+class Callee(NamedTuple):
+    """A function or class, of which many make messages.
 
     Attributes:
-        code: the position of the code.
-        message: that of the message.
-        hint: that of the hint.
-        place: that of the place.
-        default: the code where none is given; empty where one must be.
+        path: its module.
+        parameters: their names in order, without ``self``.
+        optional: the names of those that have a default.
     """
 
-    code: int | None
-    message: int
-    hint: int | None = None
-    place: int | None = None
-    default: str = ""
+    path: Path
+    parameters: list[str]
+    optional: set[str]
+
+    @property
+    def makes_messages(self) -> bool:
+        """It takes a message with its code or remedy, or must be given a remedy."""
+        takes, requires = {*self.parameters}, {*self.parameters} - self.optional
+        return "remedy" in requires or ("message" in takes and bool({"code", "remedy"} & takes))
 
 
-CALLS = {
-    "Diagnostic": Shape(1, 2, 3, place=0),
-    "OptionError": Shape(1, 0, default="directive"),
-    "broken_at": Shape(None, 1, 2, place=0),
-    "diagnostic": Shape(1, 2, 3),
-    "unreadable": Shape(2, 3, 4),
-    "self._problem": Shape(1, 2, 3, place=0),
-    "_unexpected": Shape(None, 1, 2, place=0),
-    "log_at": Shape(1, 2, place=0),
-    "explain": Shape(None, 1, 2, place=0),
-    "error_at": Shape(3, 1, 2, place=0, default="wrong_value"),
-    "warning_at": Shape(3, 1, 2, place=0, default="wrong_value"),
-    "read.error": Shape(3, 1, 2, place=0, default="wrong_value"),
-    "read.warning": Shape(3, 1, 2, place=0, default="wrong_value"),
-    "config.error": Shape(3, 1, 2, place=0, default="wrong_value"),
-    "config.warning": Shape(3, 1, 2, place=0, default="wrong_value"),
-    "self.error": Shape(3, 1, 2, place=0, default="wrong_value"),
-    "self.warning": Shape(3, 1, 2, place=0, default="wrong_value"),
-    "NoAnswerError.because": Shape(2, 0, 1, default="directive"),
-    "problem": Shape(0, 1, 2),
-    "collector.fail": Shape(1, 2, 3, place=0),
-    "collector.warn": Shape(1, 2, 3, place=0),
-    "self.warn": Shape(1, 2, 3, place=0),
-    "source.error": Shape(None, 1, 2, place=0),
-    "source.note": Shape(3, 1, 2, place=0),
-    "self.note": Shape(3, 1, 2, place=0),
-    "self._default_for": Shape(None, 2, place=0),
-}
 #: Words of a message that say what to write.
 SAYS = re.compile(
     r"; \S|\b(expected|must|name|write|say|needs|(?:go|goes) with|either|whole number|a number|true or false)\b"
@@ -77,19 +53,26 @@ class Call(NamedTuple):
 
     path: str
     node: ast.Call
-    shape: Shape
+    callee: Callee
     function: ast.AST
 
     @property
     def where(self) -> str:
         return f"{self.path}:{self.node.lineno}: {ast.unparse(self.node)}"
 
-    def argument(self, position: int | None, keyword: str) -> ast.expr | None:
-        """What is given at a position or under a keyword; a starred argument stands for all behind it."""
+    def argument(self, name: str) -> ast.expr | None:
+        """Return the argument for a parameter; a starred argument stands for all behind it."""
+        position = self.callee.parameters.index(name) if name in self.callee.parameters else None
         for index, argument in enumerate(self.node.args):
             if index == position or (isinstance(argument, ast.Starred) and position is not None):
                 return argument
-        return next((item.value for item in self.node.keywords if item.arg == keyword), None)
+        return next((item.value for item in self.node.keywords if item.arg == name), None)
+
+    @property
+    def handed_on(self) -> set[str]:
+        """The parameters of the function around the call; it is made where that function is called."""
+        is_function = isinstance(self.function, ast.FunctionDef)
+        return set(parameters_of(self.function)[0]) if is_function else set()
 
     def text(self, expression: ast.expr | None) -> str:
         """The fixed words of an expression; a variable is looked up in the function around it."""
@@ -116,29 +99,64 @@ class Call(NamedTuple):
         return "; handed on" if handed_on else ast.unparse(expression)
 
 
-def name_of(call: ast.Call) -> str:
-    """The name that is called, with what stands before the dot."""
-    name = ast.unparse(call.func)
-    return name if name in CALLS else name.rpartition(".")[2] if not name.startswith("self.") else name
+def parameters_of(node: ast.FunctionDef) -> tuple[list[str], set[str]]:
+    """Return the names of the parameters of a function, and of those that have a default."""
+    arguments = node.args
+    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    by_name = [argument.arg for argument in arguments.kwonlyargs]
+    defaults = {name for name, default in zip(by_name, arguments.kw_defaults, strict=True) if default}
+    optional = {*positional[len(positional) - len(arguments.defaults) :], *defaults}
+    return [name for name in (*positional, *by_name) if name not in {"self", "cls"}], optional
+
+
+def parsed() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def signatures(modules: dict[Path, ast.Module]) -> dict[str, list[Callee]]:
+    """Return every function and class of the package by the name with which it is called."""
+    every: dict[str, list[Callee]] = {}
+    for path, tree in modules.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                every.setdefault(node.name, []).append(Callee(path, *parameters_of(node)))
+            elif isinstance(node, ast.ClassDef):
+                fields = [item for item in node.body if isinstance(item, ast.AnnAssign)]
+                names = [ast.unparse(field.target) for field in fields]
+                callee = Callee(
+                    path, names, {name for name, field in zip(names, fields, strict=True) if field.value}
+                )
+                constructor = [item for item in node.body if getattr(item, "name", "") == "__init__"]
+                callee = Callee(path, *parameters_of(constructor[0])) if constructor else callee
+                every.setdefault(node.name, []).append(callee)
+    return every
 
 
 def calls() -> list[Call]:
-    """Every call in the package that makes a message."""
-    found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
+    """Return every call in the package that makes a message."""
+    modules = parsed()
+    known = signatures(modules)
+    every = []
+    for path, tree in modules.items():
         around = {
             id(node): function
             for function in ast.walk(tree)
             if isinstance(function, ast.FunctionDef)
             for node in ast.walk(function)
         }
-        found += [
-            Call(str(path.relative_to(PACKAGE)), node, CALLS[name_of(node)], around.get(id(node), tree))
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and name_of(node) in CALLS
-        ]
-    return found
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func).rpartition(".")[2]
+                # Of functions with one name, the nearest is meant; a private one is called in its module only.
+                near = min(
+                    (callee for callee in known.get(name, []) if callee.path == path or name[0] != "_"),
+                    key=lambda callee: (callee.path != path, callee.path.parent != path.parent),
+                    default=None,
+                )
+                if near and near.makes_messages:
+                    where = str(path.relative_to(PACKAGE))
+                    every.append(Call(where, node, near, around.get(id(node), tree)))
+    return every
 
 
 EVERY = calls()
@@ -146,13 +164,26 @@ EVERY = calls()
 
 def test_the_walk_finds_them():
     assert len(EVERY) > 150
-    assert {name_of(call.node) for call in EVERY} == set(CALLS)
+    assert {"Diagnostic", "because", "fail", "error_at", "problem"} <= {
+        ast.unparse(call.node.func).rpartition(".")[2] for call in EVERY
+    }
+
+
+def test_what_is_handed_on_has_the_names_by_which_it_is_found():
+    """A function that hands a parameter on as a message makes messages, and is seen by its parameters' names."""
+    wrong = []
+    for call in EVERY:
+        for name in ("code", "message", "remedy"):
+            argument = call.argument(name)
+            if isinstance(argument, ast.Name) and argument.id in call.handed_on - {name}:
+                wrong.append(call.where)
+    assert wrong == []
 
 
 def test_every_message_has_a_code():
     wrong = []
     for call in EVERY:
-        code = call.argument(call.shape.code, "code")
+        code = call.argument("code")
         text = ast.unparse(code) if code is not None else ""
         is_name = isinstance(code, ast.Constant) and code.value in Code.__members__
         is_member = text.startswith("Code.") and text.removeprefix("Code.").split("[")[0] in {
@@ -162,8 +193,8 @@ def test_every_message_has_a_code():
         handed_on = isinstance(code, (ast.Starred, ast.Name)) or text.endswith(
             (".code", "Code[kind]", ".unknown")
         )
-        given = is_name or is_member or handed_on or (code is None and bool(call.shape.default))
-        if call.shape.code is not None and not given:
+        given = is_name or is_member or handed_on or (code is None and "code" in call.callee.optional)
+        if "code" in call.callee.parameters and not given:
             wrong.append(call.where)
     assert wrong == []
 
@@ -172,10 +203,7 @@ def test_every_message_has_a_place():
     wrong = [
         call.where
         for call in EVERY
-        if call.shape.place is not None
-        and (place := call.argument(call.shape.place, "place")) is not None
-        and isinstance(place, ast.Constant)
-        and not place.value
+        if isinstance(place := call.argument("place"), ast.Constant) and not place.value
     ]
     assert wrong == []
 
@@ -183,9 +211,10 @@ def test_every_message_has_a_place():
 def test_every_message_has_a_remedy():
     wrong = []
     for call in EVERY:
-        hint = call.argument(call.shape.hint, "remedy")
+        hint = call.argument("remedy")
         has_hint = hint is not None and not (isinstance(hint, ast.Constant) and not hint.value)
-        if not has_hint and not SAYS.search(call.text(call.argument(call.shape.message, "message"))):
+        message = call.text(call.argument("message")) if "message" in call.callee.parameters else ""
+        if not has_hint and not SAYS.search(message):
             wrong.append(call.where)
     assert wrong == []
 
@@ -219,7 +248,8 @@ def test_no_message_passes_by_the_codes():
 #: What no build calls.
 NEVER_CALLED = {"git", "intake", "lint", "testing"}
 #: What the side that Sphinx calls may raise; what else is raised becomes a traceback.
-RAISED = {"OptionError", "NotImplementedError", "answer"}
+#: A TypeError is for programmers: an answer holds a value that has no fingerprint.
+RAISED = {"OptionError", "NotImplementedError", "TypeError", "answer"}
 
 
 def test_sphinx_gets_no_exception():

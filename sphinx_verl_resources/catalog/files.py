@@ -174,8 +174,8 @@ class _Reading:
     left: int = MAX_TOTAL
 
 
-def _files_in(directory: Directory, folder_name: str, hint: str, reading: _Reading) -> Iterator[DataFile]:
-    """The YAML files of one folder of a data directory; ``hint`` says what others should be called."""
+def _files_in(directory: Directory, folder_name: str, remedy: str, reading: _Reading) -> Iterator[DataFile]:
+    """The YAML files of one folder of a data directory; ``remedy`` says what others should be called."""
     if leads_out(directory, folder_name):
         reading.problems.append(_outside(directory.show(folder_name)))
         return
@@ -185,7 +185,7 @@ def _files_in(directory: Directory, folder_name: str, hint: str, reading: _Readi
         if name.endswith(".yaml"):
             yield from _read(directory, f"{folder_name}/{name}", reading)
         elif name != "README.md":
-            reading.problems.append(_unexpected(shown, "file", hint))
+            reading.problems.append(_unexpected(shown, "file", remedy))
 
 
 def leads_out(directory: Directory, name: str) -> bool:
@@ -241,9 +241,9 @@ def _names_in(folder: Path, shown: str, problems: list[Diagnostic]) -> list[str]
     return names[:MAX_FILES]
 
 
-def _unexpected(shown: str, what: str, hint: str) -> Diagnostic:
+def _unexpected(shown: str, what: str, remedy: str) -> Diagnostic:
     message = f"the {what} {shown.rsplit('/', 1)[-1]!r} is not read"
-    return Diagnostic(Location(shown), Code.file_unexpected, message, hint, Severity.WARNING)
+    return Diagnostic(Location(shown), Code.file_unexpected, message, remedy, Severity.WARNING)
 
 
 def read_data_file(path: Path, shown: str) -> DataFile:

@@ -65,12 +65,12 @@ def load(
     return (None if found else record), document, found
 
 
-def _read(file: DataFile, hint: str) -> tuple[Document, list[Diagnostic]]:
-    """Return the document of one file and what is wrong below the schema; ``hint`` is for an empty file."""
+def _read(file: DataFile, remedy: str) -> tuple[Document, list[Diagnostic]]:
+    """Return the document of one file and what is wrong below the schema; ``remedy`` is for an empty file."""
     document = read_yaml(file.content, file.shown)
     found = list(document.problems)
     if not found and document.data is None:
-        found.append(Diagnostic(Location(file.shown, 1, 1), Code.file_empty, "the file is empty", hint))
+        found.append(Diagnostic(Location(file.shown, 1, 1), Code.file_empty, "the file is empty", remedy))
     return document, found
 
 
