@@ -45,7 +45,7 @@ SAYS = re.compile(
     r"; \S|\b(expected|must|name|write|say|needs|(?:go|goes) with|either|whole number|a number|true or false)\b"
 )
 #: Variables that hold a whole message, to which something is put in front.
-HANDED_ON = {"error", "problem", "text", "what", "message"}
+HANDED_ON = {"error", "problem", "problem.text", "text", "what", "message"}
 
 
 class Call(NamedTuple):
@@ -249,7 +249,7 @@ def test_no_message_passes_by_the_codes():
 NEVER_CALLED = {"git", "intake", "lint", "testing"}
 #: What the side that Sphinx calls may raise; what else is raised becomes a traceback.
 #: A TypeError is for programmers: an answer holds a value that has no fingerprint.
-RAISED = {"OptionError", "NotImplementedError", "TypeError", "answer"}
+RAISED = {"NoAnswerError", "NotImplementedError", "TypeError", "answer"}
 
 
 def test_sphinx_gets_no_exception():

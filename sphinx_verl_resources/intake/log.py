@@ -251,11 +251,11 @@ class _Reader:
         message = f"{name} stands here and could not be read"
         self._warn(Location(self._shown, piece.line, column), Code.unread, message, _UNREAD_HINT)
 
-    def _warn(self, place: Location, code: Code, message: str, hint: str) -> None:
+    def _warn(self, place: Location, code: Code, message: str, remedy: str) -> None:
         if len(self._problems) >= MAX_PROBLEMS:
             self._lost += 1
         else:
-            self._problems.append(self._warning(place, code, message, hint))
+            self._problems.append(self._warning(place, code, message, remedy))
 
-    def _warning(self, place: Location, code: Code, message: str, hint: str) -> Diagnostic:
-        return Diagnostic(place, code, message, hint, Severity.WARNING)
+    def _warning(self, place: Location, code: Code, message: str, remedy: str) -> Diagnostic:
+        return Diagnostic(place, code, message, remedy, Severity.WARNING)

@@ -144,11 +144,11 @@ class VerlDirective(SphinxDirective):
                 for problem in error.diagnostics
             ]
 
-    def refuse_argument(self, instead: str) -> None:
-        """Note that the directive has no use for its argument; ``instead`` says what to do."""
+    def refuse_argument(self, remedy: str) -> None:
+        """Note that the directive has no use for its argument; ``remedy`` says what to do."""
         if self.arguments:
             with self.noted():
-                raise NoAnswerError.because("the directive takes no argument", instead)
+                raise NoAnswerError.because("the directive takes no argument", remedy)
 
     def need_table(self, names: Iterable[str], pieces: Iterable[str]) -> None:
         """Refuse options about a table where ``pieces``, what is shown, leaves the table out."""
