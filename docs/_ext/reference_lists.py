@@ -10,7 +10,7 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
-from sphinx_verl_resources.catalog.fields import FIELDS
+from sphinx_verl_resources.catalog.fields import every_field
 from sphinx_verl_resources.catalog.schema import MODELS, schema
 from sphinx_verl_resources.codes import Code, Origin
 from sphinx_verl_resources.sphinx_ext.config import PREFIX, VerlConfig
@@ -63,7 +63,7 @@ class Fields(ReferenceList):
     """``.. docs-fields::``: what columns and orders can name."""
 
     def items(self) -> Iterator[tuple[str, str, str]]:
-        for field in FIELDS.values():
+        for field in every_field().values():
             yield field.name, "", f"Heading: {field.heading}."
         for name, heading in COMPUTED.items():
             yield name, "(computed, for columns only)", f"Heading: {heading}."

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Severity
-from ..i18n import N_
 from .files import ARCHITECTURES, GPUS
 from .models.run import Run
 from .names import SIZES
@@ -72,18 +71,6 @@ class _Surroundings(NamedTuple):
     stem: str
     gpus: Registry[Gpu]
     architectures: Registry[Architecture]
-
-
-#: Stands for a day where no run says when it was added.
-NEVER = N_("never")
-#: Figures about the data as a whole, for prose that types no number.
-FIGURES: dict[str, Callable[[Catalog], str]] = {
-    "last-updated": lambda catalog: catalog.last_updated or NEVER,
-    "runs": lambda catalog: str(len(catalog.runs)),
-    "tested-runs": lambda catalog: str(sum(run.kind == "tested" for run in catalog.runs.values())),
-    "gpus": lambda catalog: str(len(list(catalog.gpus))),
-    "models": lambda catalog: str(len(list(catalog.architectures))),
-}
 
 
 def load_catalog(

@@ -12,13 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError, did_you_mean
 from ..i18n import N_
-from .models.base import models_in, strings_in
-from .models.run import Run
 from .names import KINDS, SIZES
 
 if TYPE_CHECKING:
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
+
+    from .models.run import Run
 
 NOT_RECORDED = N_("not recorded")
 _SETTINGS = "settings."
@@ -97,6 +97,8 @@ class Field:
     @property
     def choices(self) -> tuple[str, ...]:
         """The words that the field accepts; empty where it accepts any."""
+        from .models.base import strings_in
+
         return tuple(strings_in(self.schema.annotation)) if self.schema else ()
 
     def value(self, run: Run) -> Any:
@@ -196,13 +198,19 @@ _ALIASES = {
 
 def _in_model(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Yield every dotted name of a model with its entry there."""
+    from .models.base import models_in
+
     for name, entry in model.model_fields.items():
         yield prefix + name, entry
         for inner in models_in(entry.annotation):
             yield from _in_model(inner, f"{prefix}{name}.")
 
 
-def _all_fields() -> dict[str, Field]:
+@cache
+def every_field() -> dict[str, Field]:
+    """Return every field of a run by its name. Settings are no fields of the models: see ``field_named``."""
+    from .models.run import Run
+
     schema = dict(_in_model(Run))
     described = {field.name: replace(field, schema=schema.get(field.name)) for field in _DESCRIBED}
     return described | {
@@ -210,15 +218,11 @@ def _all_fields() -> dict[str, Field]:
     }
 
 
-#: Every field of a run by its name. Settings are no fields of the models: see ``field_named``.
-FIELDS = _all_fields()
-
-
 @lru_cache(maxsize=1000)
 def field_named(name: str) -> Field:
-    """Return the field of a name in ``FIELDS``, or of ``settings.`` and a key of verl's configuration."""
+    """Return a field by its name, or that of ``settings.`` and a key of verl's configuration."""
     key = name.removeprefix(_SETTINGS)
-    return Field(name, key, read=lambda run: run.settings.get(key)) if key != name else FIELDS[name]
+    return Field(name, key, read=lambda run: run.settings.get(key)) if key != name else every_field()[name]
 
 
 def find_field(word: str) -> Field:
@@ -233,15 +237,15 @@ def find_field(word: str) -> Field:
         return field_named(word)
     name = word.lower().replace("-", "_")
     name = _ALIASES.get(name, name)
-    if name not in FIELDS:
+    if name not in every_field():
         remedy = (
-            did_you_mean(name, [*FIELDS, *_ALIASES])
+            did_you_mean(name, [*every_field(), *_ALIASES])
             or "any field of a run file will do, measured.gib for example, and settings.<key>"
         )
         raise NoAnswerError.because(f"unknown field {word!r}", remedy)
-    return FIELDS[name]
+    return every_field()[name]
 
 
 def field_at(loc: Iterable[str | int]) -> Field | None:
     """Return the field of a place in a run file, None where no field is."""
-    return FIELDS.get(".".join(part for part in loc if isinstance(part, str)))
+    return every_field().get(".".join(part for part in loc if isinstance(part, str)))

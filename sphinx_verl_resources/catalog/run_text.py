@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from .fields import FIELDS, as_text
+from .fields import as_text, every_field
 from .models.base import models_in
 from .models.run import Run
 from .yaml_data import read_yaml
@@ -97,7 +97,7 @@ def _template(name: str, value: Any) -> list[str]:
 
 def _explanation(name: str) -> str:
     """Return the meaning of a field, and the words or examples that it has."""
-    field = FIELDS[name]
+    field = every_field()[name]
     examples = [text for text in (field.schema and field.schema.examples) or () if isinstance(text, str)]
     sentences = [field.help]
     if field.choices:
@@ -123,7 +123,7 @@ def _field(name: str, value: Any) -> list[str]:
     if not isinstance(value, Mapping):
         return [on_one_line(name, value)]
     flow = on_one_line(name, value)
-    field = FIELDS.get(name)
+    field = every_field().get(name)
     if not value or (not (field and field.block) and len(flow) <= _WIDTH):
         return [flow]
     return [f"{name}:", *(f"  {pair}" for pair in _pairs(name, value))]
@@ -156,7 +156,7 @@ def _value(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_value(name, item) for item in value)}]"
     if isinstance(value, str):
-        field = FIELDS.get(name)
+        field = every_field().get(name)
         return json.dumps(value, ensure_ascii=False) if field and field.quoted else _scalar(value)
     text = as_text(value)
     # More digits than a data file may have; with an exponent it has fewer.

@@ -12,7 +12,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.fields import FIELDS
+from ..catalog.fields import every_field
 from ..catalog.files import DataFile
 from ..catalog.models.run import Run
 from ..catalog.names import SIZES, fold, sizes_hint
@@ -271,7 +271,7 @@ class _Reader:
     def _report_spellings(self, record: Run, place: Location, cells: Mapping[str, Cell]) -> None:
         """Report cells that a page built from the run shows in other characters than the typed ones."""
         for name, cell in cells.items():
-            shown = FIELDS[name].text(record)
+            shown = every_field()[name].text(record)
             if shown != cell.text:
                 message = f"{HEADINGS[name]}: {cell.text!r} is written as {shown!r}"
                 remedy = "correct the run file if that is not meant"

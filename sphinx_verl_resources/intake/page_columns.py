@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from ..catalog.fields import FIELDS
+from ..catalog.fields import every_field
 from ..catalog.links import Links, is_address, is_fixed_ref, repository_place
 from ..catalog.names import ENGINES, KINDS, TAGS, TRAIN_BACKENDS, fold
 from ..catalog.run_text import TODO
@@ -285,7 +285,7 @@ COLUMNS: dict[str, Column] = {
     ),
 }
 #: What stands above each of them.
-HEADINGS = {name: FIELDS[name].heading for name in COLUMNS}
+HEADINGS = {name: every_field()[name].heading for name in COLUMNS}
 NEEDED = tuple(name for name, column in COLUMNS.items() if column.needed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.fields import FIELDS
+from ..catalog.fields import every_field
 from ..catalog.links import Links
 from ..catalog.run_text import TODO
 from ..catalog.yaml_data import read_yaml
@@ -83,7 +83,7 @@ def _likeness(one: Mapping[str, str], other: Mapping[str, str]) -> int:
 
 def _cells(run: Run) -> dict[str, str]:
     """Return what a page shows of a run by heading, and the addresses of its links."""
-    cells = {heading: FIELDS[name].text(run) for name, heading in HEADINGS.items()}
+    cells = {heading: every_field()[name].text(run) for name, heading in HEADINGS.items()}
     cells["Size"] = run.size
     script, profile = run.script, run.contributor.url if run.contributor else None
     cells["the address of Link"] = Links().file(script.ref, script.path) if script else ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
-from ..catalog.fields import FIELDS, field_at
+from ..catalog.fields import every_field, field_at
 from ..catalog.links import is_fixed_ref, repository_place
 from ..catalog.models.base import SLUG
 from ..catalog.run_text import RUN_SCHEMA, SCHEMA_LINE, SCHEMA_LINE_READ
@@ -313,7 +313,7 @@ def _drop_name(work: _Work, value: _Value) -> None:
 #: Each repair with the names of the keys whose values it looks at, in the order in which they are made.
 _REPAIRS: tuple[tuple[tuple[str, ...], Callable[[_Work, _Value], None]], ...] = (
     (("id",), _identify),
-    (("ref", *(name.rsplit(".", 1)[-1] for name, field in FIELDS.items() if field.quoted)), _quote),
+    (("ref", *(name.rsplit(".", 1)[-1] for name, field in every_field().items() if field.quoted)), _quote),
     (("url", "path"), _take_apart),
     (("ref",), _pin),
     (("url",), _complete),

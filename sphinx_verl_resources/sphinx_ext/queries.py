@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
-from ..catalog.catalog import FIGURES
 from ..diagnostics import nearest
 from ..estimator.context import EstimatorContext
+from ..i18n import N_
 from ..query import Answer, Query, digest
 from . import objects
 from .config import LABELS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from ..catalog.catalog import BrokenRun
+    from ..catalog.catalog import BrokenRun, Catalog
     from ..catalog.files import Snapshot
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.registries import Gpu
@@ -137,6 +137,18 @@ class KnownValue(Query["str | None"]):
 
         known = is_known(data.catalog, self.name, self.value)
         return None if known else other_values(data.catalog, self.name, self.value)
+
+
+#: Stands for a day where no run says when it was added.
+NEVER = N_("never")
+#: Figures about the data as a whole, for prose that types no number.
+FIGURES: dict[str, Callable[[Catalog], str]] = {
+    "last-updated": lambda catalog: catalog.last_updated or NEVER,
+    "runs": lambda catalog: str(len(catalog.runs)),
+    "tested-runs": lambda catalog: str(sum(run.kind == "tested" for run in catalog.runs.values())),
+    "gpus": lambda catalog: str(len(list(catalog.gpus))),
+    "models": lambda catalog: str(len(list(catalog.architectures))),
+}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from sphinx import addnodes
 from sphinx.roles import XRefRole
 from sphinx.util.docutils import SphinxRole
 
-from ..catalog.catalog import FIGURES, NEVER
 from ..catalog.links import is_address
 from ..catalog.names import sizes_hint
 from ..catalog.selection import REGISTRIES
@@ -18,7 +17,7 @@ from ..i18n import _
 from .domain import VerlDomain
 from .logs import log_at
 from .objects import GPU, KINDS, LABELS, MODEL, RUN, SIZE, canonical, names
-from .queries import Extension, Figure, ObjectName
+from .queries import FIGURES, NEVER, Extension, Figure, ObjectName
 
 if TYPE_CHECKING:
     from docutils.nodes import Element, Node, system_message

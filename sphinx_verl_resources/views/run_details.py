@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..catalog.fields import FIELDS
+from ..catalog.fields import every_field
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
 from .estimate import answer
@@ -74,7 +74,7 @@ def facts(run: Run, links: Links, edit: str) -> nodes.bullet_list:
     """
     items = nodes.bullet_list(classes=[LIST_CLASS])
     items += _item(_("Status"), [nodes.Text(_status(run))])
-    for field in FIELDS.values():
+    for field in every_field().values():
         if field.detail and field.value(run) is not None:
             make = _TEXTS.get(field.name)
             content = [nodes.Text(make(run))] if make else _linked(run_cell(run, field, links).pieces)

@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from sphinx_verl_resources.catalog.fields import FIELDS
+from sphinx_verl_resources.catalog.fields import every_field
 from sphinx_verl_resources.catalog.models.run import Run
 from sphinx_verl_resources.cli import main
 
@@ -48,7 +48,7 @@ def filled(text, answers):
 def test_every_field_has_its_explanation(here, capsys):
     _, text, _ = blank(here, capsys)
     words = " ".join(re.sub(r"(?m)^#", " ", text).split())
-    for name, field in FIELDS.items():
+    for name, field in every_field().items():
         if field.schema:
             assert f"{name.rsplit('.', 1)[-1]}:" in words
             assert " ".join(field.help.split()) in words
