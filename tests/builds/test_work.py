@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from sphinx_verl_resources.catalog import catalog, selection
+from sphinx_verl_resources.catalog import catalog
+from sphinx_verl_resources.catalog.fields import Field
 from sphinx_verl_resources.sphinx_ext.transforms import RenderRuns
 
 
@@ -35,9 +36,11 @@ def test_processes_share_the_data_that_the_first_has_loaded(pages, tmp_path, mon
 
 def test_filters_look_at_each_run_once_for_all_pages(pages, monkeypatch):
     looked_at = []
-    original = selection._values
+    original = Field.search_words
     monkeypatch.setattr(
-        selection, "_values", lambda run, name: looked_at.append((run.id, name)) or original(run, name)
+        Field,
+        "search_words",
+        lambda field, run: looked_at.append((run.id, field.name)) or original(field, run),
     )
     build = pages.build()
     assert build.rows("size-7b", "page-3.html")[1][2] == "task-3"
