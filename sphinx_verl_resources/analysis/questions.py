@@ -141,7 +141,7 @@ class Assumed(RecordsQuery["Assumptions"]):
 
 
 @dataclass(frozen=True)
-class AsPrinted(RecordsQuery["tuple[tuple[Comparison, ...], tuple[Cause, ...]]"]):
+class OriginalFigures(RecordsQuery["tuple[tuple[Comparison, ...], tuple[Cause, ...]]"]):
     """The figures of the original document for one model, and the causes that they name."""
 
     name: str

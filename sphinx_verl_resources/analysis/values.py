@@ -12,7 +12,7 @@ from .analysis import LABELS, LIMITS, Outcome, analyse, figure_size
 from .model_shape import assumptions_of, entry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..catalog.analysis import Analysis
     from ..catalog.models.analysis import Assumptions
@@ -82,15 +82,9 @@ def value_text(analysis: Analysis, text: str) -> str:
         listed = ", ".join(map(repr, figures)) or "none"
         raise NoAnswerError.because(f"name one figure, got {listed}", EXAMPLES)
     figure = _find_figure(analysis, figures[0])
+    _check(figures[0], figure, options, words)
     if PRINTED in words:
-        if options or IN_GIB in words:
-            message = "a printed figure does not depend on options, and is in GB"
-            raise NoAnswerError.because(message, "leave them out")
         return _original(analysis, name, figures[0], figure)
-    if figure.name in PROPERTIES and IN_GIB in words:
-        raise NoAnswerError.because(f"{figure.name!r} is no size, so it has no unit", "leave the unit out")
-    if "gpus" in options and figure.step is None and figure.name != "GPUs":
-        raise NoAnswerError.because(f"the number of GPUs does not change {figures[0]!r}", EXAMPLES)
     outcome = analyse(
         analysis,
         name,
@@ -102,10 +96,20 @@ def value_text(analysis: Analysis, text: str) -> str:
         return (gib if IN_GIB in words else gb)(_size(outcome, figure))
     value = PROPERTIES[figure.name](outcome)
     if not value:
-        raise NoAnswerError.because(
-            f"{figure.name!r} is not recorded for {name}", "record it in analysis.yaml"
-        )
+        message = f"{figure.name!r} is not recorded for {name}"
+        raise NoAnswerError.because(message, "record it in analysis.yaml")
     return value
+
+
+def _check(text: str, figure: Figure, options: Mapping[str, int], words: set[str]) -> None:
+    """Refuse options and words without an effect on the figure."""
+    if PRINTED in words and (options or IN_GIB in words):
+        message = "a printed figure does not depend on options, and is in GB"
+        raise NoAnswerError.because(message, "leave them out")
+    if figure.name in PROPERTIES and IN_GIB in words:
+        raise NoAnswerError.because(f"{figure.name!r} is no size, so it has no unit", "leave the unit out")
+    if "gpus" in options and figure.step is None and figure.name != "GPUs":
+        raise NoAnswerError.because(f"the number of GPUs does not change {text!r}", EXAMPLES)
 
 
 def _assumption(analysis: Analysis, text: str) -> str:

@@ -60,69 +60,41 @@ def settings_rows(
 
 def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
     """Make one row per assumption."""
-    precision = assumed.precision
-    facts = [
-        (_("Parameters"), _each(assumed.parameter_bytes, precision), "parameters"),
-        (_("Gradients"), _each(assumed.gradient_bytes, precision), "gradients"),
-        (
-            _("Optimizer states ({optimizer})").format(optimizer=assumed.optimizer),
-            _("{moments} moments of {size} bytes per parameter").format(
-                moments=assumed.optimizer_moments, size=plain(assumed.optimizer_bytes)
-            ),
-            "optimizer",
+
+    def row(subject: str, label: str, text: str, **values: float | str) -> list[Cell]:
+        shown = {name: value if isinstance(value, str) else plain(value) for name, value in values.items()}
+        value = text.format(**shown, precision=assumed.precision)
+        return [Cell.of(label, marks.get(subject, ())), Cell.of(value)]
+
+    each = _("{size} bytes each ({precision})")
+    optimizer = _("Optimizer states ({optimizer})").format(optimizer=assumed.optimizer)
+    moments = _("{moments} moments of {size} bytes per parameter")
+    activations = _("{size} bytes per token, layer and hidden unit ({precision})")
+    kv_cache = _("a key and a value of {size} bytes per token, layer and hidden unit ({precision})")
+    overhead = _("{size} per GPU for the CUDA context and libraries")
+    gpus = _("{number}, where a model names no other number")
+    rows = [
+        row("parameters", _("Parameters"), each, size=assumed.parameter_bytes),
+        row("gradients", _("Gradients"), each, size=assumed.gradient_bytes),
+        row("optimizer", optimizer, moments, moments=assumed.optimizer_moments, size=assumed.optimizer_bytes),
+        row(
+            "activations", _("Activations, without checkpointing"), activations, size=assumed.activation_bytes
         ),
-        (
-            _("Activations, without checkpointing"),
-            _("{size} bytes per token, layer and hidden unit ({precision})").format(
-                size=plain(assumed.activation_bytes), precision=precision
-            ),
-            "activations",
-        ),
-        (
-            _("KV cache, for the rollout"),
-            _("a key and a value of {size} bytes per token, layer and hidden unit ({precision})").format(
-                size=plain(assumed.kv_cache_bytes), precision=precision
-            ),
-            "kv-cache",
-        ),
-        (
-            _("System overhead"),
-            _("{size} per GPU for the CUDA context and libraries").format(size=gb(assumed.overhead_gb * GB)),
-            "overhead",
-        ),
-        (
-            _("Vocabulary"),
-            _("{number} entries").format(number=plain(assumed.vocabulary_size)),
-            "vocabulary-size",
-        ),
-        (
-            _("Sequence length"),
-            _("{number} tokens").format(number=plain(assumed.sequence_length)),
-            "sequence-length",
-        ),
-        (_("Batch size"), _("{number} sequences").format(number=plain(assumed.batch_size)), "batch-size"),
-        (
-            _("FFN dimension"),
-            _("{number} × hidden size").format(number=plain(assumed.ffn_ratio)),
-            "ffn-ratio",
-        ),
-        (
-            _("Memory to use"),
-            _("below {share} % of a GPU").format(share=plain(assumed.memory_limit * 100)),
+        row("kv-cache", _("KV cache, for the rollout"), kv_cache, size=assumed.kv_cache_bytes),
+        row("overhead", _("System overhead"), overhead, size=gb(assumed.overhead_gb * GB)),
+        row("vocabulary-size", _("Vocabulary"), _("{number} entries"), number=assumed.vocabulary_size),
+        row("sequence-length", _("Sequence length"), _("{number} tokens"), number=assumed.sequence_length),
+        row("batch-size", _("Batch size"), _("{number} sequences"), number=assumed.batch_size),
+        row("ffn-ratio", _("FFN dimension"), _("{number} × hidden size"), number=assumed.ffn_ratio),
+        row(
             "memory-limit",
+            _("Memory to use"),
+            _("below {share} % of a GPU"),
+            share=assumed.memory_limit * 100,
         ),
-        (
-            _("GPUs"),
-            _("{number}, where a model names no other number").format(number=plain(assumed.gpus)),
-            "gpus",
-        ),
+        row("gpus", _("GPUs"), gpus, number=assumed.gpus),
     ]
-    rows = [[Cell.of(label, marks.get(subject, ())), Cell.of(value)] for label, value, subject in facts]
     return table_group([_("Assumption"), _("Value")], rows)
-
-
-def _each(size: float, precision: str) -> str:
-    return _("{size} bytes each ({precision})").format(size=plain(size), precision=precision)
 
 
 def priority_rows(

@@ -28,13 +28,13 @@ class VerlPublished(AnalysisDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return tables, then causes."""
-        from ...analysis.questions import AsPrinted, Names
+        from ...analysis.questions import Names, OriginalFigures
         from ...views import original as render
 
         answers = []
         for name in self.models(Names("printed")):
             with self.noted():
-                answers.append((name, *self.ask(AsPrinted(name))))
+                answers.append((name, *self.ask(OriginalFigures(name))))
         if self.problems:
             return []
         causes: dict[str, Cause] = {cause.name: cause for answer in answers for cause in answer[-1]}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from docutils import nodes
-
 from ...analysis.analysis import LIMITS
 from ...catalog.names import ASSUMED_SUBJECTS, COMPONENTS, TOTAL
 from ...diagnostics import Code, NoAnswerError
@@ -17,6 +15,8 @@ from .options import Option, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from docutils import nodes
 
     from ...analysis.analysis import Outcome
 
@@ -196,6 +196,7 @@ class VerlMemorySummary(AnalysisDirective):
         """Return the table."""
         from ...analysis.questions import Memory, OwnModels
         from ...views import memory as render
+        from ...views.sentences import legend
 
         sizes = tuple(map(self.values.get, LIMITS))
         outcomes: list[Outcome] = []
@@ -209,6 +210,5 @@ class VerlMemorySummary(AnalysisDirective):
         rows = render.summary_rows(outcomes, marks, with_gib="gib" in self.given)
         table = self.table(render.SUMMARY_CLASS, rows, _("GB per GPU, step by step"), with_options=True)
         if len({outcome.gpus for outcome in outcomes}) > 1:
-            note = nodes.paragraph("", _(render.DIFFERENT_GPUS), classes=["verl-legend"])
-            return [table, note, *remarks]
+            return [table, legend(_(render.DIFFERENT_GPUS)), *remarks]
         return [table, *remarks]
