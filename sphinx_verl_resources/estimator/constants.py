@@ -1,4 +1,4 @@
-"""Every number of the estimator that does not follow from a shape: its name, range, evidence and source.
+"""The numbers of the estimator that do not follow from a shape: name, range, evidence and source.
 
 Sizes are bytes unless the unit says otherwise.
 """
@@ -20,8 +20,8 @@ class Constant:
     """One number.
 
     Attributes:
-        name: what the documentation calls it.
-        value: what is computed with.
+        name: for people.
+        value: used in formulas.
         low: the smallest value that the evidence allows.
         high: the largest.
         unit: of all three.

@@ -225,12 +225,12 @@ def megatron_roles(
 
 @lru_cache(maxsize=64)
 def _uneven(shape: Shape) -> Shape:
-    """The same model where experts are on different GPUs, of which one gets more tokens than the mean."""
+    """Return the shape where experts are on different GPUs, one of which gets more tokens than the mean."""
     return shape_of(shape.architecture, EXPERT_IMBALANCE.value)
 
 
 def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> tuple[Stage, ...]:
-    """The stages that can be the fullest: none of the others has as much of everything."""
+    """Return the stages that can be the fullest: no other stage has as much of everything."""
     counts = shape.counts
     head = shape.hidden if critic else counts.lm_head
     if not head and megatron.pipeline > 1:  # a tied head on another stage is a copy of the embedding
@@ -256,7 +256,7 @@ def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> t
 
 
 def _parameters(counts: Counts, start: int, layers: int) -> tuple[int, int]:
-    """Parameters of some layers from ``start`` on: without their experts, and of those."""
+    """Count the parameters of some layers from ``start`` on: without experts, and of experts."""
     dense = experts = position = 0
     for layer, number in counts.layers:
         share = max(0, min(start + layers, position + number) - max(start, position))
@@ -267,7 +267,7 @@ def _parameters(counts: Counts, start: int, layers: int) -> tuple[int, int]:
 
 
 def _covers(one: Stage, other: Stage) -> bool:
-    """Whether a stage has at least as much of everything as another."""
+    """Tell whether a stage has at least as much of everything as another."""
     return (
         one.layers >= other.layers
         and one.dense >= other.dense
@@ -278,7 +278,7 @@ def _covers(one: Stage, other: Stage) -> bool:
 
 
 def stage_sizes(layers: int, megatron: Megatron) -> list[int]:
-    """Layers of each stage; what is not set is shared out evenly, the rest to the first ones.
+    """Return the layers of each stage, shared out evenly with the rest to the first ones.
 
     >>> from dataclasses import replace
     >>> from sphinx_verl_resources.estimator.roles import NO_MEGATRON

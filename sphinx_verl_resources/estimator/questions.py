@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from .estimate import Estimate
     from .fit import FitCell
     from .grid import Axes, GridCells
-    from .lengths import Longer
     from .request import Request
-    from .savings import SavingSteps
+    from .sweeps import Longer, SavingSteps
     from .versions import Version
 
 
@@ -158,7 +157,7 @@ class Lengths(EstimatorQuery["tuple[Longer, ...]"]):
 
     def answer(self, data: EstimatorContext) -> tuple[Longer, ...]:
         """Estimate the run with each limit."""
-        from .lengths import longer
+        from .sweeps import longer
 
         return longer(self.asked.request(data), data.registries, self.responses)
 
@@ -180,7 +179,7 @@ class Savings(EstimatorQuery["SavingSteps"]):
 
     def answer(self, data: EstimatorContext) -> SavingSteps:
         """Estimate the run with one setting after another."""
-        from .savings import savings
+        from .sweeps import savings
 
         return savings(self.asked.request(data), data.registries)
 

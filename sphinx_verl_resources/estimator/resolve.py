@@ -23,8 +23,8 @@ from .roles import (
     read_actor,
     read_critic,
     read_fsdp,
+    read_rollout,
 )
-from .rollout import read_rollout
 from .settings import Lengths, MicroBatch, Settings
 from .support import misspelt_keys
 from .versions import CURRENT, LAST, behaviour, version_text

@@ -66,7 +66,7 @@ def _changes(shape: Shape, settings: Settings) -> Iterator[tuple[str, Settings]]
 
 
 def _role_changes(role: Role, prefix: str, fsdp_prefix: str, model: str) -> Iterator[tuple[str, Role]]:
-    """Changes of a role's own keys."""
+    """Yield changes of a role's own keys."""
     if role.backend == "megatron":
         yield from _megatron_changes(role, f"{prefix}.megatron", f"{prefix}.optim")
         return
@@ -100,7 +100,7 @@ def _megatron_changes(role: Role, prefix: str, optimizer: str) -> Iterator[tuple
 
 
 def lower_utilization(shape: Shape, settings: Settings) -> float | None:
-    """A tenth less of the GPU for the rollout engine; None where its cache would not hold a sequence then."""
+    """Take a tenth of the GPU from the rollout engine; None if its cache would not hold a sequence then."""
     rollout = settings.rollout
     lower = round(rollout.utilization - 0.1, 2)
     if rollout.separate or lower <= 0.1:
@@ -138,7 +138,7 @@ def _logits_changes(settings: Settings) -> Iterator[tuple[str, Settings]]:
 
 
 def _smaller(settings: Settings) -> Iterator[tuple[str, Settings]]:
-    """Micro-batches of half the size."""
+    """Yield micro-batches of half the size."""
     actor, critic = settings.actor, settings.critic
     names = "ppo_micro_batch_size_per_gpu", "ppo_max_token_len_per_gpu"
     if found := _halved(f"{ACTOR}.{names[0]}", f"{ACTOR}.{names[1]}", actor.micro_batch, settings):
@@ -160,7 +160,7 @@ def _smaller(settings: Settings) -> Iterator[tuple[str, Settings]]:
 def _halved(
     size_key: str, budget_key: str, micro: MicroBatch, settings: Settings
 ) -> tuple[str, MicroBatch] | None:
-    """Half as large a micro-batch, if there is one."""
+    """Return half as large a micro-batch, if there is one."""
     if micro.dynamic:
         least = settings.lengths.limit / sequence_divisor(settings.actor)
         half = micro.tokens // 2

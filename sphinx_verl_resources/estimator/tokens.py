@@ -1,4 +1,4 @@
-"""How many tokens of a micro-batch lie on one GPU."""
+"""The tokens of a micro-batch on one GPU."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def tokens_of(lengths: Lengths, micro: MicroBatch, most: int, divide: int, *, padded: bool) -> float:
-    """Tokens on one GPU in the fullest micro-batch.
+    """Return the tokens on one GPU in the fullest micro-batch.
 
-    A fixed size counts sequences. Some micro-batches get longer ones than others, the more so the fewer there
-    are: the fullest holds 1 + spread ÷ √sequences times the mean. A dynamic size counts tokens; it is never
-    smaller than the longest sequence, nor larger than all there is.
+    A fixed size counts sequences. Their lengths vary, and vary more between small micro-batches: the fullest
+    holds 1 + spread ÷ √sequences times the mean. A dynamic size counts tokens; it is at least the longest
+    sequence and at most everything there is.
 
     Args:
         lengths: of the sequences.
@@ -40,7 +40,7 @@ def tokens_of(lengths: Lengths, micro: MicroBatch, most: int, divide: int, *, pa
 
 
 def fullest(lengths: Lengths, sequences: int, *, padded: bool) -> float:
-    """Tokens of so many sequences where they are more than usual.
+    """Return the tokens of so many sequences in the fullest micro-batch.
 
     >>> from sphinx_verl_resources.estimator.settings import Lengths
     >>> fullest(Lengths(100, 1000, 1000, True), 4, padded=False)
@@ -53,34 +53,34 @@ def fullest(lengths: Lengths, sequences: int, *, padded: bool) -> float:
 
 
 def ranks_of(role: Role, gpus: int) -> int:
-    """Ranks that sequences are divided among."""
+    """Return the number of ranks that sequences are divided among."""
     return data_parallel(role.backend, role.fsdp, role.megatron, gpus)
 
 
 def sequence_divisor(role: Role) -> int:
-    """GPUs that a sequence is divided among: Ulysses, or context parallelism."""
+    """Return the number of GPUs that share a sequence: Ulysses, or context parallelism."""
     return role.megatron.context if role.backend == "megatron" else role.fsdp.ulysses
 
 
 def update_tokens(settings: Settings, role: Role) -> float:
-    """Tokens on one GPU in the fullest micro-batch of an update."""
+    """Return the tokens on one GPU in the fullest micro-batch of an update."""
     most = max(1, min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus))
     divide = sequence_divisor(role)
     return tokens_of(settings.lengths, role.micro_batch, most, divide, padded=not role.remove_padding)
 
 
 def old_tokens(settings: Settings) -> float:
-    """Tokens on one GPU in the fullest micro-batch of the old log-prob pass."""
+    """Return the tokens on one GPU in the fullest micro-batch of the old log-prob pass."""
     return _log_prob_tokens(settings, settings.old_micro_batch, settings.actor.fsdp.ulysses)
 
 
 def reference_tokens(settings: Settings) -> float:
-    """Tokens on one GPU in the fullest micro-batch of the reference pass."""
+    """Return the tokens on one GPU in the fullest micro-batch of the reference pass."""
     return _log_prob_tokens(settings, settings.reference_micro_batch, settings.reference_fsdp.ulysses)
 
 
 def _log_prob_tokens(settings: Settings, micro: MicroBatch, ulysses: int) -> float:
-    """A log-prob pass runs over the whole step."""
+    """Return the tokens of a log-prob pass, which runs over the whole step."""
     actor, divide, ranks = settings.actor, ulysses, settings.gpus // ulysses
     if actor.backend == "megatron":
         divide, ranks = sequence_divisor(actor), ranks_of(actor, settings.gpus)
@@ -89,7 +89,7 @@ def _log_prob_tokens(settings: Settings, micro: MicroBatch, ulysses: int) -> flo
 
 
 def micro_batches(settings: Settings, role: Role) -> int:
-    """Micro-batches per optimizer step, at least one."""
+    """Return the number of micro-batches per optimizer step, at least one."""
     most = max(1, min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus))
     if not role.micro_batch.dynamic:
         return -(-most // max(1, role.micro_batch.sequences or 1))

@@ -1,4 +1,4 @@
-"""Plain fine-tuning without a rollout engine: the training part of the model alone."""
+"""Plain fine-tuning without a rollout engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import Code, NoAnswerError, suggest_or
 from . import kinds
-from .allocations import allocate, fixed, per_token, sharded
+from .allocations import allocate, fixed, per_token, sharded, size_of
 from .constants import (
     COMMUNICATOR,
     COMPILED,
@@ -25,7 +25,8 @@ from .registries import capacity_of
 from .request import error_at
 
 if TYPE_CHECKING:
-    from .allocations import Allocation, Allocations
+    from .allocations import Allocations
+    from .kinds import Kind
     from .parameters import Targets
     from .peaks import Range
     from .phases import Phase
@@ -71,7 +72,7 @@ class Training:
 
 @dataclass(frozen=True)
 class TrainingEstimate(Peaks):
-    """What a fine-tuning run takes. All sizes are bytes per GPU."""
+    """The memory of a fine-tuning run. Sizes are bytes per GPU."""
 
     shape: Shape
     phases: tuple[Phase, ...]
@@ -80,7 +81,7 @@ class TrainingEstimate(Peaks):
 
 
 def estimate_training(training: Training, registries: Registries) -> TrainingEstimate:
-    """The memory of a fine-tuning run.
+    """Estimate the memory of a fine-tuning run.
 
     Raises:
         NoAnswerError: the model is not known.
@@ -101,43 +102,50 @@ def estimate_training(training: Training, registries: Registries) -> TrainingEst
 
 
 def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
-    """Loss, backward pass and optimizer step."""
-    lora, shard = bool(training.lora_rank), training.shard
-    trained = shape.parameters
-    trained_bytes = training.parameter_bytes
+    """Return the phases: loss, backward pass and optimizer step."""
+    shard, adapters = training.shard, bool(training.lora_rank)
+    trained, trained_bytes, symbol = shape.parameters, training.parameter_bytes, "parameters"
     resident: Allocations = (sharded(kinds.WEIGHTS.actor, shape.parameters, training.parameter_bytes, shard),)
-    if lora:
-        trained = lora_parameters(shape.architecture, training.lora_rank, training.targets)
+    head = _parameters(kinds.HEAD_GRADIENT.actor, "parameters of the head", shape.head)
+    if adapters:
+        trained, symbol = (
+            lora_parameters(shape.architecture, training.lora_rank, training.targets),
+            "adapters",
+        )
         trained_bytes = 4 if training.autocast else training.parameter_bytes
-        resident += (sharded(kinds.ADAPTERS, trained, trained_bytes, shard, "adapters"),)
-    symbol = "adapters" if lora else "parameters"
-    moments = 2.0 if "8bit" in training.optimizer else 2.0 * trained_bytes
-    resident += (sharded(kinds.OPTIMIZER_STATES.actor, trained, moments, shard, symbol),)
-    gradients = sharded(kinds.GRADIENTS.actor, trained, trained_bytes, shard, symbol)
+        resident += (sharded(kinds.ADAPTERS, trained, trained_bytes, shard, symbol),)
+        head = ()
+    moment_bytes = 2.0 if "8bit" in training.optimizer else 2.0 * trained_bytes
+    resident += (sharded(kinds.OPTIMIZER_STATES.actor, trained, moment_bytes, shard, symbol),)
+    step: Allocations = (sharded(kinds.GRADIENTS.actor, trained, trained_bytes, shard, symbol),)
     root: Allocations = ()
     layer: Allocations = ()
     if shard > 1:
-        outside_layers = (("parameters outside layers", float(shape.root)),)
-        root = (allocate(kinds.GATHERED_ROOT.actor, "measured", outside_layers, 2),)
-        one = (("parameters of a layer", float(shape.unit)),)
-        layer = (allocate(kinds.GATHERED_LAYER.actor, "measured", one, 2),)
-    head: Allocations = ()
-    if not lora:
-        count = (("parameters of the head", float(shape.head)),)
-        head = (allocate(kinds.HEAD_GRADIENT.actor, "measured", count, 2),)
-    kept, remaining_activations, working = _activations(shape, training)
-    start_or_end = max(remaining_activations, gradients, key=lambda component: component.size)
-    moments_of = [
-        ("update-forward", (*resident, *root, kept, *_loss(shape, training))),
-        ("update-backward", (*resident, *root, *layer, *head, start_or_end, working)),
-        ("optimizer-step", (*resident, gradients, *_step(training, trained, trained_bytes, symbol))),
-    ]
-    runtime_overhead = _beside(training)
-    return tuple(phase_of(name, trainer, "asleep", (), runtime_overhead) for name, trainer in moments_of)
+        root = _parameters(kinds.GATHERED_ROOT.actor, "parameters outside layers", shape.root)
+        layer = _parameters(kinds.GATHERED_LAYER.actor, "parameters of a layer", shape.unit)
+    saved, remaining, working = _activations(shape, training)
+    # Saved activations go while the gradients come.
+    halfway = max(remaining, step, key=size_of)
+    if "foreach" in training.optimizer:
+        step += (sharded(kinds.STEP_BUFFER.actor, trained, trained_bytes, shard, symbol),)
+    trainer = {
+        "update-forward": root + saved + _loss(shape, training),
+        "update-backward": root + layer + head + halfway + working,
+        "optimizer-step": step,
+    }
+    overhead: Allocations = (fixed(kinds.CUDA_CONTEXT, "measured", CONTEXT.value, "context"),)
+    if training.gpus > 1:
+        overhead += (fixed(kinds.COMMUNICATORS, "measured", COMMUNICATOR.value, "buffers"),)
+    return tuple(phase_of(name, resident + own, "asleep", (), overhead) for name, own in trainer.items())
 
 
-def _activations(shape: Shape, training: Training) -> tuple[Allocation, Allocation, Allocation]:
-    """What the forward pass keeps, what of it is behind the last layer at work, and that layer."""
+def _parameters(kind: Kind, symbol: str, count: int) -> Allocations:
+    """Return undivided parameters or gradients in 16 bits."""
+    return (allocate(kind, "measured", ((symbol, float(count)),), 2),)
+
+
+def _activations(shape: Shape, training: Training) -> tuple[Allocations, Allocations, Allocations]:
+    """Return saved activations, those that remain while the last layer is at work, and that layer's."""
     tokens, layers = training.tokens, float(shape.layers)
     fused = any(word in training.kernels for word in ("liger", "foak", "fast"))
     working, saved = shape.working, shape.saved
@@ -152,53 +160,22 @@ def _activations(shape: Shape, training: Training) -> tuple[Allocation, Allocati
     at_work = per_token(kinds.WORKING_SET.actor, "exact", tokens, max(working, saved), "bytes of a layer")
     if training.recompute:
         variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), ("layers", layers))
-        kept = allocate(kinds.LAYER_INPUTS.actor, "exact", variables, 2)
-        return kept, kept, at_work
-    kept, remaining_activations = (
-        allocate(
-            kinds.ACTIVATIONS.actor,
-            "exact",
-            (("tokens", tokens), ("bytes a layer keeps", saved), ("layers", count)),
-            unit="",
-        )
-        for count in (layers, layers - 1)
-    )
-    return kept, remaining_activations, at_work
+        inputs = (allocate(kinds.LAYER_INPUTS.actor, "exact", variables, 2),)
+        return inputs, inputs, (at_work,)
+
+    def of_layers(count: float) -> Allocations:
+        variables = (("tokens", tokens), ("bytes a layer keeps", saved), ("layers", count))
+        return (allocate(kinds.ACTIVATIONS.actor, "exact", variables, unit=""),)
+
+    return of_layers(layers), of_layers(layers - 1), (at_work,)
 
 
 def _loss(shape: Shape, training: Training) -> Allocations:
-    """Logits and what the loss makes of them; a fused linear cross-entropy never stores them."""
+    """Return logits and copies of the loss; a fused linear cross-entropy never stores them."""
     if training.loss == "liger":
         return ()
-    constant = _LOSSES.get(training.loss, LOGITS_TORCH_LOSS)
+    tokens, logits = training.tokens, _LOSSES.get(training.loss, LOGITS_TORCH_LOSS)
     return (
-        per_token(
-            kinds.LOGITS,
-            constant.evidence,
-            training.tokens,
-            shape.vocabulary,
-            "vocabulary",
-            constant.value,
-        ),
-        per_token(
-            kinds.LAST_HIDDEN,
-            "measured",
-            training.tokens,
-            shape.hidden,
-            "hidden size",
-            LOSS_HIDDEN.value,
-        ),
+        per_token(kinds.LOGITS, logits.evidence, tokens, shape.vocabulary, "vocabulary", logits.value),
+        per_token(kinds.LAST_HIDDEN, "measured", tokens, shape.hidden, "hidden size", LOSS_HIDDEN.value),
     )
-
-
-def _step(training: Training, trained: float, size: float, symbol: str) -> Allocations:
-    if "foreach" not in training.optimizer:
-        return ()
-    return (sharded(kinds.STEP_BUFFER.actor, trained, size, training.shard, symbol),)
-
-
-def _beside(training: Training) -> Allocations:
-    found = [fixed(kinds.CUDA_CONTEXT, "measured", CONTEXT.value, "context")]
-    if training.gpus > 1:
-        found.append(fixed(kinds.COMMUNICATORS, "measured", COMMUNICATOR.value, "buffers"))
-    return tuple(found)

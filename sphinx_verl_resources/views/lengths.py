@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from docutils import nodes
 
     from ..estimator.estimate import Estimate
-    from ..estimator.lengths import Longer
+    from ..estimator.sweeps import Longer
 
 TABLE_CLASS = "verl-lengths"
 #: The columns of the table by phase that grow with the lengths.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from docutils import nodes
 
     from ..estimator.estimate import Estimate
-    from ..estimator.savings import Saving, SavingSteps
+    from ..estimator.sweeps import Saving, SavingSteps
 
 #: What the keys of most settings begin with; the drawing has no room for it, the table has.
 _ROOT = "actor_rollout_ref."

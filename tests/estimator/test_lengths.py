@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.lengths import RESPONSE, longer
 from sphinx_verl_resources.estimator.planner import fitted, task_settings
 from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.estimator.sweeps import RESPONSE, longer
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.planner import SAVING, task_settings
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.savings import savings
+from sphinx_verl_resources.estimator.sweeps import savings
 
 FACTS = load_registries([])
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from bs4 import BeautifulSoup
+from sphinx_verl_resources.views.sweeps import savings_chart
 
 from sphinx_verl_resources.analysis.analysis import Bar
 from sphinx_verl_resources.breakdown import Category
@@ -17,7 +18,7 @@ from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.planner import task_settings
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.savings import savings
+from sphinx_verl_resources.estimator.sweeps import savings
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.accuracy_plot import SIGNS, accuracy_plot, log_marks, plotted
 from sphinx_verl_resources.views.drawing import (
@@ -33,7 +34,6 @@ from sphinx_verl_resources.views.drawing import (
     width_of,
 )  # fmt: skip
 from sphinx_verl_resources.views.phase_chart import phase_chart
-from sphinx_verl_resources.views.savings import savings_chart
 from sphinx_verl_resources.views.waterfall_chart import waterfall_chart
 
 FACTS = load_registries([])

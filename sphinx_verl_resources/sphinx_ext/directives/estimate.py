@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...catalog.models.run import Measured
     from ...estimator.estimate import Estimate
-    from ...estimator.savings import SavingSteps
+    from ...estimator.sweeps import SavingSteps
     from ...estimator.versions import Version
     from ...query import Query
     from .computed import SettingsDirective

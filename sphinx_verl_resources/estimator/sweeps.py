@@ -1,12 +1,14 @@
-"""What each setting that saves memory buys: all of them off, then on one after another."""
+"""Sweeps: one run with one saving setting after another, or with one response limit after another."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..diagnostics import NoAnswerError
+from .engine import cache_tokens
 from .estimate import Estimate, estimate
-from .planner import MEGATRON_SAVING, SAVING
+from .planner import MEGATRON_SAVING, SAVING, fitted
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .suggestion import lower_utilization
 from .tokens import sequence_divisor
@@ -14,13 +16,15 @@ from .tokens import sequence_divisor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..diagnostics import Diagnostic
     from .peaks import Verdict
     from .registries import Registries
     from .request import Request
 
+RESPONSE = "data.max_response_length"
 _SIZE = "ppo_micro_batch_size_per_gpu"
 _BUDGET = "ppo_max_token_len_per_gpu"
-#: How the passes for log-probs are cut: as the update is, where nothing else is said.
+#: Without these, the passes for log-probs are cut as the update is.
 _LOG_PROB = tuple(
     f"{role}.log_prob_{name}"
     for role in (ROLLOUT, REFERENCE)
@@ -34,11 +38,11 @@ class Saving:
 
     Attributes:
         setting: as overrides of verl, ``key=value``, several where they only work together.
-        saves: off the peak; 0 where another phase sets it, less where it takes more.
-        peak: behind it.
-        binding: the phase that sets the peak then.
-        host: what it adds to host memory.
-        verdict: whether the run fits then.
+        saves: bytes off the peak; 0 where another phase sets it, negative where it takes more.
+        peak: the peak with it.
+        peak_phase: the name of the phase that sets the peak with it.
+        host: bytes added to host memory.
+        verdict: of the run with it.
     """
 
     setting: str
@@ -51,7 +55,7 @@ class Saving:
 
 @dataclass(frozen=True)
 class SavingSteps:
-    """From everything off to everything on.
+    """All estimates from everything off to everything on.
 
     Attributes:
         start: the estimate with everything off.
@@ -65,10 +69,10 @@ class SavingSteps:
 
 
 def savings(request: Request, registries: Registries) -> SavingSteps:
-    """Switch off what saves memory, and then on again, one setting after another.
+    """Switch off all settings that save memory, then switch them on again one after another.
 
-    What costs little time comes first: the padding, recomputation, batches counted in tokens; then
-    offloading, and at last less memory for the rollout engine. Everything else stays as the request has it.
+    Settings that cost little time come first: padding, recomputation, batches counted in tokens; then
+    offloading, and at last less memory for the rollout engine. All other settings stay as requested.
 
     Raises:
         NoAnswerError: something in the request leaves no estimate.
@@ -101,7 +105,7 @@ def savings(request: Request, registries: Registries) -> SavingSteps:
 
 
 def _groups(asked: Estimate) -> Iterator[Mapping[str, Any]]:
-    """What is switched on together, in order: for each role that its backend reads."""
+    """Yield the settings that are switched on together, in order, for each role that its backend reads."""
     yield _on(f"{MODEL}.use_remove_padding")
     actor, critic = asked.settings.actor, asked.settings.critic
     if actor.backend != "megatron":
@@ -125,13 +129,13 @@ def _on(key: str) -> Mapping[str, Any]:
 
 
 def _of_megatron(prefix: str, part: str) -> Mapping[str, Any]:
-    """Settings of Megatron that only work together."""
+    """Return the settings of Megatron that only work together."""
     found = MEGATRON_SAVING.items()
     return {key: value for key, value in found if key.startswith(f"{prefix}.") and part in key}
 
 
 def _without(asked: Estimate, groups: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any]:
-    """Everything of ``groups`` off; where batches are counted in tokens, as many sequences instead."""
+    """Switch all groups off; batches counted in tokens become as many sequences."""
     off: dict[str, Any] = dict.fromkeys(_LOG_PROB)
     for group in groups:
         off |= {key: False if value is True else None for key, value in group.items()}
@@ -143,6 +147,51 @@ def _without(asked: Estimate, groups: tuple[Mapping[str, Any], ...]) -> Mapping[
 
 
 def _smaller_rollout(found: Estimate) -> Mapping[str, Any]:
-    """The rollout engine with a tenth less of the GPU, where its cache still holds the longest sequence."""
+    """Take a tenth of the GPU from the rollout engine if its cache still holds the longest sequence."""
     lower = lower_utilization(found.shape, found.settings)
     return {f"{ROLLOUT}.gpu_memory_utilization": lower} if lower else {}
+
+
+@dataclass(frozen=True)
+class Longer:
+    """The run with one response limit.
+
+    Attributes:
+        response: tokens of the longest response.
+        estimate: of the run with it; None where the settings leave none.
+        sequences: of full length that the KV cache of one rollout engine holds at a time.
+        diagnostics: of the request with it.
+    """
+
+    response: int
+    estimate: Estimate | None
+    sequences: float = 0.0
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def longer(request: Request, registries: Registries, responses: tuple[int, ...]) -> tuple[Longer, ...]:
+    """Estimate the run with each response limit.
+
+    Token budgets that the request leaves open are the smallest that hold one sequence, so that they grow with
+    the limit.
+
+    >>> from sphinx_verl_resources.cli.data import load_registries
+    >>> from sphinx_verl_resources.estimator.planner import task_settings
+    >>> from sphinx_verl_resources.estimator.request import Request
+    >>> asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO"), gpus=8, gpu="H100")
+    >>> short, long = longer(asked, load_registries([]), (1024, 32768))
+    >>> short.estimate.peak < long.estimate.peak, short.sequences > long.sequences
+    (True, True)
+    """
+    return tuple(_with(request, registries, response) for response in responses)
+
+
+def _with(request: Request, registries: Registries, response: int) -> Longer:
+    asked = fitted(replace(request, config={**request.config, RESPONSE: response}), registries)
+    try:
+        found = estimate(asked, registries)
+    except NoAnswerError as error:
+        return Longer(response, None, diagnostics=error.diagnostics)
+    limit = found.settings.lengths.limit
+    held = cache_tokens(found.shape, found.settings) / limit if limit else 0.0
+    return Longer(response, found, held, found.warnings)
