@@ -23,14 +23,13 @@ from .terminal import UsageError, report, show_progress
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from ..catalog.cases import CaseEntry
     from ..catalog.files import DataFile
     from ..diagnostics import Diagnostic
-    from ..estimator.estimate import Estimate
+    from ..estimator.peaks import Peaks
     from ..estimator.registries import Registries
-    from ..estimator.training import TrainingEstimate
 
 NAME = "estimate"
 HELP = "estimate the GPU memory of cases and recorded runs, or of a run of your own"
@@ -54,7 +53,7 @@ class Answer(NamedTuple):
     """An estimate of one case, or the reason why there is none."""
 
     name: str
-    estimate: Estimate | TrainingEstimate | None
+    estimate: Peaks | None
     error: str = ""
 
 
@@ -119,17 +118,16 @@ def _own_run(
 
 def _ask(
     name: str,
-    ask: Callable[[], Estimate | TrainingEstimate],
+    ask: Callable[[], Peaks],
     place_of: Callable[[Diagnostic], Location],
 ) -> tuple[Answer, list[Diagnostic]]:
     """Ask the estimator; return the answer, and what is wrong with the settings at their places."""
     try:
-        found: Estimate | TrainingEstimate | None = ask()
-        told: Sequence[Diagnostic] = getattr(found, "warnings", ())
+        found = ask()
     except NoAnswerError as error:
-        found, told = None, error.diagnostics
-    problems = [placed(problem, place_of(problem)) for problem in told]
-    return Answer(name, found, "" if found else _errors(problems)), problems
+        problems = [placed(problem, place_of(problem)) for problem in error.diagnostics]
+        return Answer(name, None, _errors(problems)), problems
+    return Answer(name, found, ""), [placed(problem, place_of(problem)) for problem in found.warnings]
 
 
 def _errors(problems: Iterable[Diagnostic]) -> str:

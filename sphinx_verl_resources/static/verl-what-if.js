@@ -55,7 +55,7 @@
       ["verdict", "peak", "low", "high", "binding"].map((name) => [name, grid.cells[name][cell]]),
     );
     const phases = grid.phases
-      .map((label, index) => ({ label, total: grid.cells.totals[index][cell], binds: index === found.binding }))
+      .map((label, index) => ({ label, total: grid.cells.totals[index][cell], isPeak: index === found.binding }))
       .filter((phase) => phase.total > 0);
     return { ...found, phases, offered: grid.offered[chosen.gpu] };
   }
@@ -108,8 +108,8 @@
     first.append(before);
     add(first, "strong", {}, known[0]);
     first.append(between, fill(known[1], sizes), after);
-    const binding = found.phases.find((phase) => phase.binds);
-    add(place, "p", {}, fill(words.binding, { phase: binding.label }));
+    const peakPhase = found.phases.find((phase) => phase.isPeak);
+    add(place, "p", {}, fill(words.peakPhase, { phase: peakPhase.label }));
   }
 
   function sizeText(grid, found, phase) {
@@ -142,7 +142,7 @@
     const edge = found.offered * scale;
     found.phases.forEach((phase, index) => {
       const top = LINE * index;
-      const weight = phase.binds ? "bold" : "normal";
+      const weight = phase.isPeak ? "bold" : "normal";
       const text = { y: `${top + 1}em`, "font-weight": weight };
       add(svg, "text", { ...text, x: "0" }, phase.label);
       add(svg, "text", { ...text, x: "100%", "text-anchor": "end" }, sizeText(grid, found, phase));
@@ -185,7 +185,7 @@
     const body = add(table, "tbody");
     for (const phase of found.phases) {
       const row = add(body, "tr");
-      const label = phase.binds ? fill(words.bindingRow, { phase: phase.label }) : phase.label;
+      const label = phase.isPeak ? fill(words.peakRow, { phase: phase.label }) : phase.label;
       add(row, "th", { scope: "row" }, label);
       add(row, "td", { class: "num" }, number(phase.total));
     }

@@ -113,7 +113,7 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
     peak_phase = fill(
         _("{phase}. {relief}"), phase=_(estimate.peak_phase.label), relief=_relief(estimate.suggestion)
     )
-    items += _item(_("Binding phase"), peak_phase)
+    items += _item(_("Peak phase"), peak_phase)
     items += _item(
         _("What verl's metric prints"),
         fill(
@@ -156,7 +156,7 @@ def _relief(suggestion: Suggestion | None) -> list[nodes.Node]:
 
 
 def phase_rows(estimate: Estimate) -> nodes.tgroup:
-    """One phase a row, in the order in which they take turns; the binding one stands out."""
+    """Make one row for each phase in their order; the peak phase is bold."""
     sums = [(phase, phase.sizes) for phase in estimate.phases]
     shown = [category for category in Category if any(sizes[category] for phase, sizes in sums)]
     rows = []
@@ -164,7 +164,7 @@ def phase_rows(estimate: Estimate) -> nodes.tgroup:
         peak_phase = phase.name == estimate.peak_phase.name
         numbers = [phase.total, *(sizes[category] for category in shown)]
         label = _(phase.label)
-        label = _("{phase} (binding phase)").format(phase=label) if peak_phase else label
+        label = _("{phase} (peak phase)").format(phase=label) if peak_phase else label
         cells = [Cell.of(label), *(Cell.number(gib_number(size) if size else "0") for size in numbers)]
         rows.append(bold(cells) if peak_phase else cells)
     quantities = (_("Total"), *(_(category.heading) for category in shown))

@@ -1,4 +1,4 @@
-"""The memory of a run phase by phase as a drawing: a bar for each, against what the GPU offers."""
+"""The chart of an estimate: a bar for each phase, beside the memory of the GPU."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..estimator.estimate import Estimate
     from ..estimator.phases import Phase
 
-#: What a counter counts; only the first is to be compared with the bars.
+#: Only the first counter is comparable with the bars.
 _COUNTERS = {
     "device": N_("Measured: in use on the GPU"),
     "torch-max-allocated": N_("Measured: allocated by PyTorch only"),
@@ -47,17 +47,25 @@ _COUNTERS = {
 }
 #: Narrower pieces have no letter.
 _LETTER = 14
-#: Where a bar begins in its row, and its letters in it.
+#: The offsets of a bar in its row, and of its letters.
 _TOP, _BASE = FONT + 5, 12.5
 
 
 @dataclass(frozen=True)
-class _Line:
-    """A phase, and where its row begins."""
+class _Bar:
+    """The bar of a phase.
+
+    Attributes:
+        phase: the phase.
+        y: the top of its row, whose first line is the heading.
+        is_peak: whether the phase sets the peak.
+        pieces: start and end of each category, in bytes.
+    """
 
     phase: Phase
     y: float
-    peak_phase: bool
+    is_peak: bool
+    pieces: dict[Category, tuple[float, float]]
 
     @property
     def top(self) -> float:
@@ -65,12 +73,12 @@ class _Line:
 
 
 def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Drawing:
-    """A bar for each phase; the numbers are those of the table by phase.
+    """Draw a bar for each phase, with the numbers of the table by phase.
 
     Args:
         estimate: of a run.
-        title: what it is of.
-        measured: what the run reported, if anything.
+        title: the name of the chart.
+        measured: the figure that the run reported, if any.
     """
     found = measured.gib * GIB if measured and measured.gib else 0.0
     capacity = estimate.capacity
@@ -78,7 +86,7 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
     scale = WIDTH / marks[-1] / GIB
     first = LINE if capacity else 0
     bars = [
-        _Line(phase, first + index * ROW, phase.name == estimate.peak_phase.name)
+        _Bar(phase, first + index * ROW, phase.name == estimate.peak_phase.name, _pieces(phase))
         for index, phase in enumerate(estimate.phases)
     ]
     shown = [_heading(line, capacity) for line in bars]
@@ -89,7 +97,7 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
         parts.append(_mark(found * scale, y + _TOP + BAR / 2))
         y += ROW
     parts += [headings(shown), axis(y + 2, marks, "GiB")]
-    used = [category for category in Category if any(category in _pieces(line.phase) for line in bars)]
+    used = [category for category in Category if any(category in line.pieces for line in bars)]
     names = [_(category.heading) for category in used]
     signs, legend, height = flowing(y + 2 * LINE, [*names, _range(estimate)])
     parts += _coloured(bars, dict(zip(used, signs, strict=False)), scale, capacity)
@@ -97,73 +105,56 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
         parts.append(text_beside(capacity * scale, offered(capacity)))
         parts.append(upright(capacity * scale, [line.top for line in bars]))
     low, high = estimate.low * scale, estimate.high * scale
-    parts += [_whisker(low, high, line.top + BAR + 4) for line in bars if line.peak_phase]
+    parts += [_whisker(low, high, line.top + BAR + 4) for line in bars if line.is_peak]
     x, y = signs[-1]
     parts += [_whisker(x, x + BAR, y + BAR / 2), legend]
     return Drawing(title, _description(estimate, measured), height, tuple(parts))
 
 
 def _coloured(
-    bars: Sequence[_Line], signs: Mapping[Category, tuple[float, float]], scale: float, capacity: float | None
+    bars: Sequence[_Bar], signs: Mapping[Category, tuple[float, float]], scale: float, capacity: float | None
 ) -> list[str | Hatched]:
-    """All bars and the signs of the legend, what is over the capacity hatched, and their letters."""
-    made: list[str | Hatched] = []
-    found = []
+    """Paint the bars, the signs of the legend, everything over the capacity hatched, and the letters."""
+    painted: list[str | Hatched] = []
+    lettered = []
     for category, (x, top) in signs.items():
-        pieces = [*_shapes(category, bars, scale), bar(x, x + BAR, top)]
-        made.append(path(pieces, thick(PAINTS[category].colour)))
-        places = [*_letter_places(category, bars, scale, capacity), (x + BAR / 2, top + _BASE)]
-        found.append((PAINTS[category], places))
+        shapes, places = [], []
+        for line in bars:
+            start, end = line.pieces.get(category, (0.0, 0.0))
+            if not end:
+                continue
+            gap = 0 if category is next(reversed(line.pieces)) else GAP
+            shapes.append(bar(start * scale, end * scale - gap, line.top))
+            if capacity and start < capacity < end:  # the letter goes into the larger part
+                start, end = max((start, capacity), (capacity, end), key=lambda part: part[1] - part[0])
+            if (end - start) * scale - GAP >= _LETTER:
+                places.append(((start + end) / 2 * scale - GAP / 2, line.top + _BASE))
+        painted.append(path([*shapes, bar(x, x + BAR, top)], thick(PAINTS[category].colour)))
+        lettered.append((PAINTS[category], [*places, (x + BAR / 2, top + _BASE)]))
     over = [line for line in bars if capacity and line.phase.total > capacity]
     if capacity and over:
         pieces = [bar(capacity * scale, line.phase.total * scale, line.top) for line in over]
-        made.append(Hatched("".join(pieces)))
-    return [*made, letters(found)]
+        painted.append(Hatched("".join(pieces)))
+    return [*painted, letters(lettered)]
 
 
 def offered(capacity: float) -> str:
-    """What the line across the bars means."""
+    """Name the line across the bars."""
     return _("The GPU offers {size}").format(size=gib(capacity))
 
 
-def _heading(line: _Line, capacity: float | None) -> tuple[float, str, str, bool]:
+def _heading(line: _Bar, capacity: float | None) -> tuple[float, str, str, bool]:
     label = _(line.phase.label)
-    if line.peak_phase:
-        label = _("{phase} (binding)").format(phase=label)
-    return line.y + FONT, label, with_excess(line.phase.total, capacity), line.peak_phase
+    if line.is_peak:
+        label = _("{phase} (peak)").format(phase=label)
+    return line.y + FONT, label, with_excess(line.phase.total, capacity), line.is_peak
 
 
 def with_excess(size: float, capacity: float | None) -> str:
-    """A size, and by how much it is over the capacity if it is."""
+    """Write a size, and by how much it exceeds the capacity."""
     if not capacity or size <= capacity:
         return gib(size)
     return _("{size}, {excess} over").format(size=gib(size), excess=f"+{gib(size - capacity)}")
-
-
-def _shapes(category: Category, bars: Sequence[_Line], scale: float) -> list[str]:
-    """All pieces of one colour. Each ends where the next begins, less a gap; the last one at the total."""
-    made = []
-    for line in bars:
-        pieces = _pieces(line.phase)
-        if category in pieces:
-            start, end = pieces[category]
-            gap = 0 if category is list(pieces)[-1] else GAP
-            made.append(bar(start * scale, end * scale - gap, line.top))
-    return made
-
-
-def _letter_places(
-    category: Category, bars: Sequence[_Line], scale: float, capacity: float | None
-) -> list[tuple[float, float]]:
-    """The middles of the pieces of one colour that are wide enough; of what a line cuts the larger part."""
-    found = []
-    for line in bars:
-        start, end = _pieces(line.phase).get(category, (0.0, 0.0))
-        if capacity and start < capacity < end:
-            start, end = max((start, capacity), (capacity, end), key=lambda part: part[1] - part[0])
-        if (end - start) * scale - GAP >= _LETTER:
-            found.append(((start + end) / 2 * scale - GAP / 2, line.top + _BASE))
-    return found
 
 
 def _pieces(phase: Phase) -> dict[Category, tuple[float, float]]:
@@ -182,7 +173,7 @@ def _whisker(low: float, high: float, y: float) -> str:
 
 
 def _mark(x: float, y: float) -> str:
-    """A line that ends in a diamond."""
+    """Draw a line that ends in a diamond."""
     return path(f"M0 {short(y)}H{short(x)}", 'stroke="currentColor"') + path(
         f"M{short(x)} {short(y - 7)}l7 7-7 7-7-7z", 'fill="currentColor"'
     )
@@ -195,10 +186,10 @@ def _range(estimate: Estimate) -> str:
 
 
 def _description(estimate: Estimate, measured: Measured | None) -> str:
-    """What can be seen, with the numbers; the parts are in the table."""
+    """Describe the chart with its numbers; the parts are in the table."""
     sized = _("{part} {size}")
     found = [sized.format(part=_(phase.label), size=gib(phase.total)) for phase in estimate.phases]
-    found.append(_("{phase} (binding phase)").format(phase=_(estimate.peak_phase.label)))
+    found.append(_("{phase} (peak phase)").format(phase=_(estimate.peak_phase.label)))
     found.append(_range(estimate))
     if estimate.capacity:
         found.append(offered(estimate.capacity))

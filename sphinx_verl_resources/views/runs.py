@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
-COMPUTED = {"estimate.peak": N_("Computed peak (GiB)"), "estimate.phase": N_("Binding phase")}
+COMPUTED = {"estimate.peak": N_("Computed peak (GiB)"), "estimate.phase": N_("Peak phase")}
 NOT_COMPUTED = N_("not computed")
 #: How a run came about.
 KIND_WORDS = {

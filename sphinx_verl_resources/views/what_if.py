@@ -123,8 +123,8 @@ def _words(settings: Mapping[str, Any]) -> dict[str, str]:
         "gib": "{size} GiB",
         "answer": _("{verdict} {reason}"),
         "range": _("range {low} to {high}"),
-        "binding": _("Binding phase: {phase}."),
-        "bindingRow": _("{phase} (binding phase)"),
+        "peakPhase": _("Peak phase: {phase}."),
+        "peakRow": _("{phase} (peak phase)"),
         "outside": _("Outside the grid."),
         "noEstimate": _("There is no estimate for this combination: {reason}."),
         "strange": _(

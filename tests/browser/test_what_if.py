@@ -122,15 +122,15 @@ def check(found, chosen):
     """The form shows what the estimator says."""
     expected = estimated(chosen)
     assert found["chosen"] == chosen
-    answer, binding = found["answer"]
+    answer, peak_phase = found["answer"]
     verdict = VERDICTS[expected.verdict]
     span = f"{gib(expected.peak)} (range {gib_number(expected.low)} to {gib(expected.high)})"
     assert answer.startswith(f"{verdict} At its peak, a GPU holds {span}")
     assert gib(expected.capacity) in answer
-    assert binding == f"Binding phase: {LABELS[expected.peak_phase.name]}."
-    binds = f"{expected.peak_phase.label} (binding phase)"
+    assert peak_phase == f"Peak phase: {LABELS[expected.peak_phase.name]}."
+    peak_row = f"{expected.peak_phase.label} (peak phase)"
     rows = [
-        [binds if phase is expected.peak_phase else phase.label, gib_number(phase.total)]
+        [peak_row if phase is expected.peak_phase else phase.label, gib_number(phase.total)]
         for phase in expected.phases
     ]
     assert found["rows"] == rows

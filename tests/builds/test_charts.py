@@ -39,11 +39,11 @@ def test_the_drawing_of_an_estimate_has_the_numbers_of_the_table(runs, estimated
     rows = table_rows(soup, "verl-memory")[1:]
     assert [value.split(" ")[0] for value in values] == [*(row[1] for row in rows), "60.0"]
     assert [value.split(",")[0] for value in values[:-1]] == [gib(phase.total) for phase in found.phases]
-    names = [row[0].replace(" (binding phase)", " (binding)") for row in rows]
+    names = [row[0].replace(" (peak phase)", " (peak)") for row in rows]
     assert [label for label in labels if label in names] == names
     bold = [item.get_text() for item in chart.select('[font-weight="bold"]')]
     assert bold == [
-        f"{found.peak_phase.label} (binding)",
+        f"{found.peak_phase.label} (peak)",
         max(values, key=lambda value: float(value.split()[0])),
     ]
     assert f"The GPU offers {gib(found.capacity)}" in labels

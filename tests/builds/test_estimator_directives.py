@@ -26,11 +26,11 @@ def test_the_answer_names_both_figures_and_says_which_is_which(runs, estimated):
     assert first.startswith(
         {"fits": "Fits.", "tight": "Tight.", "does not fit": "Does not fit."}[found.verdict]
     )
-    binding, metric, host, measured = (item.get_text() for item in soup.select("ul.verl-answer li"))
-    assert binding.startswith(
-        f"Binding phase: {found.peak_phase.label}. {found.suggestion.setting} relieves it most"
+    peak_phase, metric, host, measured = (item.get_text() for item in soup.select("ul.verl-answer li"))
+    assert peak_phase.startswith(
+        f"Peak phase: {found.peak_phase.label}. {found.suggestion.setting} relieves it most"
     )
-    assert f"saves {gib(found.suggestion.saves)}" in binding
+    assert f"saves {gib(found.suggestion.saves)}" in peak_phase
     assert metric.startswith(
         f"What verl’s metric prints: perf/max_memory_allocated_gb: {gib(found.torch_peak)}"
     ), metric
@@ -46,12 +46,12 @@ def test_the_table_has_a_row_for_each_phase_and_one_stands_out(runs, table_rows,
     assert headings[:3] == ["Phase", "Total (GiB)", "Weights (GiB)"]
     assert headings[-1] == "Outside PyTorch (GiB)"
     assert all(heading.endswith("(GiB)") for heading in headings[1:])
-    binding = f"{found.peak_phase.label} (binding phase)"
+    peak_phase = f"{found.peak_phase.label} (peak phase)"
     assert [row[0] for row in rows] == [
-        binding if phase is found.peak_phase else phase.label for phase in found.phases
+        peak_phase if phase is found.peak_phase else phase.label for phase in found.phases
     ]
     strong = [row for row in soup.select("table.verl-memory tbody tr") if row.select("strong")]
-    assert [row.td.get_text() for row in strong] == [binding]
+    assert [row.td.get_text() for row in strong] == [peak_phase]
     for row in rows:
         total, *parts = (float(cell.replace(",", "")) for cell in row[1:])
         assert sum(parts) == pytest.approx(total, abs=0.4)
@@ -118,7 +118,7 @@ def test_runs_show_their_computed_peak(runs, estimated):
     assert build.warnings == []
     found = estimated()
     assert build.rows("size-7b") == [
-        ["Run", "Computed peak (GiB)", "Binding phase"],
+        ["Run", "Computed peak (GiB)", "Peak phase"],
         ["a", f"{gib_number(found.low)} to {gib_number(found.peak)}", found.peak_phase.label],
         ["b", "not recorded", "not recorded"],
     ]
@@ -169,7 +169,7 @@ def test_other_outputs(project, builder, name, written):
     build = project.page(f"{written(MODEL)}\n\n{written(parts)}\n{OTHERS}").build(builder)
     assert build.warnings == []
     text = build.text(name)
-    for words in ("binding phase", "computed: ", "Median", "Meta-Llama-3-8B", "Binding phase"):
+    for words in ("peak phase", "computed: ", "Median", "Meta-Llama-3-8B", "Peak phase"):
         assert words in text.replace(r"\sphinxhyphen{}", "-").replace(r"\allowbreak{}", ""), words
 
 

@@ -328,7 +328,7 @@ def test_sphinx_offers_the_answer_of_an_estimate_and_names_of_parts(project):
     found = offered(project.page(page).build("gettext"))
     for begin in (
         "Tight. At its peak, ",
-        "Binding phase: ",
+        "Peak phase: ",
         "What verl's metric prints: ",
         "Weights (exact)",
     ):

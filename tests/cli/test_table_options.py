@@ -113,7 +113,7 @@ def test_computed_columns(runs, capsys, form):
     )
     out = capsys.readouterr().out
     assert "settings incomplete" in out
-    assert ("Binding phase" in out) is (form != "json")
+    assert ("Peak phase" in out) is (form != "json")
     assert main(["table", "--columns", "id,estimate.peak", "--format", form, "--size", "3B"]) == 0
     assert "not recorded" in capsys.readouterr().out
 

@@ -6,7 +6,6 @@ import re
 
 import pytest
 from bs4 import BeautifulSoup
-from sphinx_verl_resources.views.sweeps import savings_chart
 
 from sphinx_verl_resources.analysis.analysis import Bar
 from sphinx_verl_resources.breakdown import Category
@@ -34,6 +33,7 @@ from sphinx_verl_resources.views.drawing import (
     width_of,
 )  # fmt: skip
 from sphinx_verl_resources.views.phase_chart import phase_chart
+from sphinx_verl_resources.views.sweeps import savings_chart
 from sphinx_verl_resources.views.waterfall_chart import waterfall_chart
 
 FACTS = load_registries([])
@@ -192,8 +192,8 @@ def test_long_names_stay_inside_and_are_told_in_full(name):
 
 
 def test_names_that_fit_are_whole():
-    assert clip("Update: backward (binding)", WIDTH / 2) == "Update: backward (binding)"
-    assert "…" not in headings([(FONT, "Update: backward (binding)", "169.1 GiB, +90.0 GiB over", True)])
+    assert clip("Update: backward (peak)", WIDTH / 2) == "Update: backward (peak)"
+    assert "…" not in headings([(FONT, "Update: backward (peak)", "169.1 GiB, +90.0 GiB over", True)])
 
 
 @pytest.mark.parametrize("most", [1e-3, 0.07, 1, 3.3, 79.2, 100, 1234.5, 9.9e6])

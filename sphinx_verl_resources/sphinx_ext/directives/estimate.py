@@ -71,10 +71,10 @@ OPTIONS = (
     ),
     Option(
         "show",
-        "What to show, in this order. ``answer``: whether it fits, the peak with its range, the binding "
+        "What to show, in this order. ``answer``: whether it fits, the peak with its range, the peak "
         "phase and what relieves it most, what verl's metric prints, host memory. ``chart``: a bar for each "
         "phase against what the GPU offers, drawn on pages of HTML, with the table behind it. ``table``: a "
-        "row for each phase. ``components``: each part of the binding phase with its formula, the numbers "
+        "row for each phase. ``components``: each part of the peak phase with its formula, the numbers "
         "put in, and how well it is known. ``host``: the same for the memory of a node. ``savings``: what "
         "each setting that saves memory buys, drawn and as a table, when all of them are switched off and "
         "then on again, one after another. Settings that the estimate leaves out are listed below in any "
@@ -198,7 +198,7 @@ def _pieces(directive: SettingsDirective, found: Found, pieces: tuple[str, ...])
             rows = render.phase_rows(estimate)
             made.append(directive.table(render.TABLE_CLASS, rows, caption, with_options=True))
         elif piece == "components":
-            label = _("The parts of the binding phase, {phase}:").format(phase=_(estimate.peak_phase.label))
+            label = _("The parts of the peak phase, {phase}:").format(phase=_(estimate.peak_phase.label))
             made += render.part_list(label, estimate.peak_phase.breakdown)
         elif piece == "savings":
             made += _savings(directive, found)
@@ -213,11 +213,11 @@ def _pieces(directive: SettingsDirective, found: Found, pieces: tuple[str, ...])
 def _savings(directive: SettingsDirective, found: Found) -> list[nodes.Node]:
     """Return what each setting that saves memory buys: drawing, table, and how to read it."""
     from ...views import estimate as render
-    from ...views import savings
+    from ...views.sweeps import saving_note, saving_rows, savings_chart
 
     steps = directive.ask(found.savings)
     caption = _("{what}: what each setting saves").format(what=found.title)
-    drawn = savings.savings_chart(steps, caption)
-    table = directive.table(render.TABLE_CLASS, savings.saving_rows(steps), caption, with_options=False)
+    drawn = savings_chart(steps, caption)
+    table = directive.table(render.TABLE_CLASS, saving_rows(steps), caption, with_options=False)
     name = f"savings-{directive.options.get('run', found.title)}"
-    return [directive.chart(drawn, name), table, savings.saving_note()]
+    return [directive.chart(drawn, name), table, saving_note()]

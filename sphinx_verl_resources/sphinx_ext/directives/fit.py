@@ -137,9 +137,9 @@ class VerlLengths(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table, and what was computed."""
-        from ...estimator.lengths import RESPONSE
         from ...estimator.questions import Lengths, ModelEstimate
-        from ...views import lengths as render
+        from ...estimator.sweeps import RESPONSE
+        from ...views.sweeps import LENGTHS_CLASS, length_rows
 
         self.refuse_argument("name the checkpoint under :model:")
         with self.noted():
@@ -159,7 +159,7 @@ class VerlLengths(SettingsDirective):
             self.note_all(rows[0].diagnostics, body)
             return []
         caption = _("{model} on {gpus}: longer responses").format(model=model, gpus=f"{count}*{gpu}")
-        table = self.table(render.TABLE_CLASS, render.length_rows(rows), caption, with_options=True)
+        table = self.table(LENGTHS_CLASS, length_rows(rows), caption, with_options=True)
         legend = _(
             "Per GPU, on the fullest. Token budgets that are not set are the smallest that hold one "
             "sequence. The KV cache is that of one rollout engine, with sequences of full length; fewer "

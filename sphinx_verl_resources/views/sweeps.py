@@ -1,12 +1,13 @@
-"""What each setting that saves memory buys: a drawing, and a table with the same numbers."""
+"""Sweeps: the chart and the table of saving settings, and the table of response lengths."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..breakdown import Category
 from ..estimator.phases import LABELS
 from ..i18n import _
-from ..units import GIB, MINUS, gib, gib_number, signed
+from ..units import GIB, MINUS, gib, gib_number, plain, signed
 from .accuracy import VERDICTS
 from .drawing import (
     FONT,
@@ -27,22 +28,27 @@ from .table import PATH_CLASS, Cell, bold, table_group
 from .waterfall_chart import ADDED, SUM, TAKEN, Line, waterfall_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from docutils import nodes
 
     from ..estimator.estimate import Estimate
-    from ..estimator.sweeps import Saving, SavingSteps
+    from ..estimator.sweeps import Longer, Saving, SavingSteps
 
-#: What the keys of most settings begin with; the drawing has no room for it, the table has.
+LENGTHS_CLASS = "verl-lengths"
+#: The categories that grow with the lengths.
+_GROWING = (Category.ACTIVATIONS, Category.LOGITS)
+#: The prefix of most keys, for which the chart has no room.
 _ROOT = "actor_rollout_ref."
 
 
-def saving_rows(found: SavingSteps) -> nodes.tgroup:
-    """One setting a row, between nothing and everything."""
-    rows = [_sum_row(_("None of these"), found.start, "", "")]
-    rows += map(_row, found.steps)
-    saved = found.start.peak - found.end.peak
-    added = found.end.host.total - found.start.host.total
-    rows.append(_sum_row(_("All of these"), found.end, _saved(saved), _added(added)))
+def saving_rows(sweep: SavingSteps) -> nodes.tgroup:
+    """Make one row for each setting, between those of no setting and of all."""
+    rows = [_sum_row(_("None of these"), sweep.start, "", "")]
+    rows += map(_row, sweep.steps)
+    saved = sweep.start.peak - sweep.end.peak
+    added = sweep.end.host.total - sweep.start.host.total
+    rows.append(_sum_row(_("All of these"), sweep.end, _saved(saved), _added(added)))
     headings = [
         _("Setting"),
         _("Saved on the GPU (GiB)"),
@@ -78,7 +84,7 @@ def _sum_row(label: str, found: Estimate, saved: str, added: str) -> list[Cell]:
 
 
 def saving_note() -> nodes.paragraph:
-    """How the table is to be read."""
+    """Explain how to read the table."""
     found = in_a_row(
         _("The peak is a maximum over phases."),
         _("A setting that saves nothing here lowers a phase that does not set the peak."),
@@ -87,10 +93,10 @@ def saving_note() -> nodes.paragraph:
     return legend(found)
 
 
-def savings_chart(found: SavingSteps, title: str) -> Drawing:
-    """Each setting takes something off the peak; the numbers are those of the table."""
-    capacity = found.start.capacity
-    lines = _lines(found, capacity)
+def savings_chart(sweep: SavingSteps, title: str) -> Drawing:
+    """Draw the peak after each setting, with the numbers of the table."""
+    capacity = sweep.start.capacity
+    lines = _lines(sweep, capacity)
     marks = ticks(max(*(line.end for line in lines), (capacity or 0.0) / GIB))
     scale = WIDTH / marks[-1]
     top = LINE if capacity else 0
@@ -112,11 +118,11 @@ def savings_chart(found: SavingSteps, title: str) -> Drawing:
     return Drawing(title, _("; ").join(described), bottom + LINE + 5, tuple(parts))
 
 
-def _lines(found: SavingSteps, capacity: float | None) -> list[Line]:
-    """In GiB, as the axis."""
-    before = found.start.peak
+def _lines(sweep: SavingSteps, capacity: float | None) -> list[Line]:
+    """Make the bars, in GiB as the axis."""
+    before = sweep.start.peak
     made = [Line(_("None of these"), with_excess(before, capacity), 0, before / GIB, SUM, True)]
-    for step in found.steps:
+    for step in sweep.steps:
         start, end = sorted((before / GIB, step.peak / GIB))
         paint = TAKEN if step.saves >= 0 else ADDED
         made.append(Line(_short(step), _change(step.saves), start, end, paint))
@@ -139,3 +145,36 @@ def _saved(saves: float) -> str:
 
 def _added(size: float) -> str:
     return signed(gib_number(abs(size)), size) if size else "0"
+
+
+def length_rows(rows: Sequence[Longer]) -> nodes.tgroup:
+    """Make one row for each limit; activations and logits are those of the phase with most of them."""
+    headings = [
+        _("Response (tokens)"),
+        _("Activations (GiB)"),
+        _("Logits (GiB)"),
+        _("Sequences in the KV cache"),
+        _("Peak (GiB)"),
+        _("Peak phase"),
+        _("On this GPU"),
+    ]
+    return table_group(headings, [_length_cells(row) for row in rows])
+
+
+def _length_cells(row: Longer) -> list[Cell]:
+    found = row.estimate
+    first = Cell.number(f"{row.response:,}")
+    if found is None:
+        return [first, *(Cell.of("") for column in range(5)), Cell.of(row.diagnostics[0].message)]
+    return [
+        first,
+        *(Cell.number(gib_number(_most(found, category))) for category in _GROWING),
+        Cell.number(plain(int(row.sequences)) if row.sequences < 1e6 else _("any number")),
+        Cell.number(gib_number(found.peak)),
+        Cell.of(_(found.peak_phase.label)),
+        Cell.of(_(VERDICTS[found.verdict])),
+    ]
+
+
+def _most(found: Estimate, category: Category) -> float:
+    return max(phase.sizes[category] for phase in found.phases)
