@@ -47,7 +47,7 @@ class Analysis:
     """Everything that the memory analysis is computed from; each section by name, in its order.
 
     Attributes:
-        gpus: the cards.
+        gpus: the GPUs.
         architectures: the model shapes.
         config_keys: the keys of verl's configuration.
         verl: the state of verl that remarks compare with; None if it is recorded nowhere.
@@ -78,7 +78,7 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Part:
-    """One file, and the analysis as it is when this file has been read and those after it have not.
+    """One file, and the analysis from this file and those before it.
 
     Attributes:
         file: the file.
@@ -138,14 +138,14 @@ def _entries(record: AnalysisFile | None, document: Document) -> dict[str, tuple
 
 
 def _merge(known: Mapping[str, NamedRecord], entries: Iterable[NamedRecord | None]) -> dict[str, NamedRecord]:
-    """A section with the good entries of one more file; names are alike whatever their case."""
+    """Return a section with the good entries of one more file; the case of names does not matter."""
     merged = {name.casefold(): entry for name, entry in known.items()}
     merged.update({entry.name.casefold(): entry for entry in entries if entry})
     return {entry.name: entry for entry in merged.values()}
 
 
 def _good_values(data: Any) -> dict[str, Any]:
-    """The assumptions of a file that are as they should be; the others are reported when it is read."""
+    """Return the valid assumptions of a file; the others are reported when it is read."""
     values = data.get("assumptions") if isinstance(data, dict) else None
     found: dict[str, Any] = {}
     for name, value in values.items() if isinstance(values, dict) else ():
@@ -170,7 +170,7 @@ def _assumptions(values: dict[str, Any]) -> Assumptions | None:
 
 
 def _missing(values: dict[str, Any], part: Part) -> Iterator[Diagnostic]:
-    """Assumptions that no file makes, at the last of them."""
+    """Yield the assumptions that no file makes, at the last file."""
     for name, info in Assumptions.model_fields.items():
         if name not in values:
             message = f"no file says what 'assumptions.{name}' is"
@@ -180,7 +180,7 @@ def _missing(values: dict[str, Any], part: Part) -> Iterator[Diagnostic]:
 
 
 class Reference(NamedTuple):
-    """A name at a place, and all names that could stand there."""
+    """A name at a place, and all names that are allowed there."""
 
     loc: Loc
     name: str
@@ -191,7 +191,7 @@ class Reference(NamedTuple):
 
 
 def check_references(part: Part) -> Iterator[Diagnostic]:
-    """Every name in one file that leads nowhere, and every key of verl that is not what it was."""
+    """Yield every name in one file that leads nowhere, and every key of verl that should not be advised."""
     for item in _references(part):
         if item.name not in item.known:
             names = item.known.names if isinstance(item.known, Registry) else list(item.known)
@@ -208,7 +208,7 @@ def check_references(part: Part) -> Iterator[Diagnostic]:
 
 
 def key_problem(keys: Registry[ConfigKey], name: str) -> tuple[str, str] | None:
-    """Why a key of verl's configuration should not be advised, and what to do; None if nothing is wrong."""
+    """Return why a key of verl's configuration should not be advised, and what to do; None if it is fine."""
     key = keys.get(name)
     if key is None:
         if name in keys:  # an entry with errors of its own
@@ -277,7 +277,7 @@ _REMARKED = ("steps", "trade_offs", "commands", "metrics")
 
 
 def _subjects(part: Part) -> list[str]:
-    """All that a remark can be about."""
+    """Return all that a remark can be about."""
     named = [name for section in _REMARKED for name in _names(part, section)]
     keys = {key for entry in part.analysis.configurations.values() for key in entry.settings}
     return [*COMPONENTS, TOTAL, REQUIREMENTS, *ASSUMED_SUBJECTS, *named, *sorted(keys)]
@@ -297,7 +297,7 @@ def _numbered(part: Part, section: str) -> Iterator[tuple[int, Any]]:
 
 
 def _names(part: Part, section: str) -> list[str]:
-    """The names of a section, those of entries with errors included: using one is no mistake of its own."""
+    """Return the names of a section, also those of entries with errors: using one is no further mistake."""
     known = dict.fromkeys(getattr(part.analysis, section))
     data = part.document.data
     listed = data.get(section) if isinstance(data, dict) else None

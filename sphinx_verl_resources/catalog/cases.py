@@ -1,4 +1,4 @@
-"""Cases out of all files that hold some, each with its place; one that is wrong keeps no other from use."""
+"""The cases of all files, each with its place; a case with errors does not affect the others."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CaseEntry:
-    """A case and where it stands."""
+    """A case and its place."""
 
     case: Case
     file: DataFile
     document: Document
 
     def place(self, *loc: str | int) -> Location:
-        """Where a value of the case stands, for example that of ``("config", "data.train_batch_size")``.
+        """Return the place of a value of the case, for example of ``("config", "data.train_batch_size")``.
 
-        Without ``loc``, or where the value is not written out, the place of what is around it.
+        Without ``loc``, or where the value is not written out, return the place of what is around it.
         """
         return self.document.place(loc)
 
@@ -74,8 +74,8 @@ class Cases:
 def load_cases(files: Iterable[DataFile]) -> Cases:
     """Validate all files; never raises on what is in them.
 
-    A case replaces one of the same id in an earlier file of another directory. Within a directory an id
-    stands once.
+    A case replaces one of the same id in an earlier file of another directory. Within a directory ids are
+    unique.
     """
     problems: list[Diagnostic] = []
     entries: dict[str | tuple[str, int], CaseEntry | BrokenCase] = {}
@@ -98,10 +98,10 @@ def load_cases(files: Iterable[DataFile]) -> Cases:
 
 
 def with_marks(cases: Cases, recorded: Cases) -> Cases:
-    """The cases, each with the marks that the same observation carries in the record.
+    """Return the cases, each with the marks of the same observation in the record.
 
-    The same is one with id, settings and outcome of a recorded case. Marks are what says that a case is not
-    to be scored, and the search that it is a step of; those that a case has of its own stay.
+    The same observation has the id, the settings and the outcome of a recorded case. A mark says that a case
+    is not to be scored, or names the search that it is a step of. A case keeps its own marks.
     """
     return replace(cases, entries=tuple(_with_marks(entry, recorded) for entry in cases.entries))
 
@@ -135,7 +135,7 @@ def _repeated(file: DataFile, item: Item[Case], earlier: CaseEntry) -> Item[Case
 
 
 def _doubts(entry: CaseEntry) -> Iterator[Diagnostic]:
-    """An outcome whose figure is missing: the case can be estimated and tells nothing."""
+    """Yield a warning for an outcome whose figure is missing: nothing can be compared with an estimate."""
     measured = entry.case.measured
     if entry.case.outcome == "measured" and (measured is None or measured.gib is None):
         message, hint = (

@@ -1,4 +1,4 @@
-"""The data files of one build: where they are, what they hold, how they are shown to people.
+"""The data files of one build: their places, their bytes, and their names in messages.
 
 Reads bytes and nothing else, so that a build with unchanged data costs neither YAML nor pydantic.
 """
@@ -27,11 +27,11 @@ ARCHITECTURES = "architectures.yaml"
 ANALYSIS = "analysis.yaml"
 CONFIG_KEYS = "config_keys.yaml"
 ACCURACY = "accuracy.yaml"
-#: The files of which each data directory may have one, that extends and overrides those before it.
+#: The files that each data directory may have once; they extend and override those of earlier directories.
 REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS, ACCURACY)
-#: Problems that are known and excused: the command ``check`` reads it, a build does not.
+#: Warnings that are suppressed: the command ``check`` reads it, a build does not.
 EXCEPTIONS = "exceptions.yaml"
-#: Files of one folder that are read; those behind them in the order of their names are not.
+#: The most files of one folder that are read, in the order of their names.
 MAX_FILES = 20_000
 #: Bytes of all data files together.
 MAX_TOTAL = 100 << 20
@@ -61,7 +61,7 @@ class Directory:
     shown: str
 
     def show(self, name: str) -> str:
-        """How messages show a file in this directory."""
+        """Return the path of a file in this directory as messages show it."""
         return printable(name if self.shown == "." else f"{self.shown}/{name}")
 
 
@@ -91,7 +91,7 @@ class Snapshot:
 
 
 def bundled_directory() -> Directory:
-    """The dataset that comes with the package, or with the checkout the package is run from."""
+    """Return the dataset of the package, or of the checkout that the package is run from."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "data"
     path = inside if inside.is_dir() else package.parent / "data"
@@ -99,7 +99,7 @@ def bundled_directory() -> Directory:
 
 
 def configured_directory(name: str, base: Path) -> Directory:
-    """The directory ``name``, which is relative to ``base``; messages show it relative too."""
+    """Return the directory ``name``, relative to ``base``; messages show it relative too."""
     path = base / name
     return Directory(path, printable(_relative(path, base)))
 
@@ -146,7 +146,7 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
 
 
 def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
-    """What looks like data and stands where nobody reads it."""
+    """Yield a problem for what looks like data and is in a place that is not read."""
     folder = directory.path / name
     if folder.is_dir() and not folder.is_symlink():
         near = nearest(name, [RUNS, CASES])
@@ -163,7 +163,7 @@ def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
 
 @dataclass
 class _Reading:
-    """What reading comes to.
+    """The state of reading a snapshot.
 
     Attributes:
         problems: what was wrong so far.
@@ -175,7 +175,7 @@ class _Reading:
 
 
 def _files_in(directory: Directory, folder_name: str, remedy: str, reading: _Reading) -> Iterator[DataFile]:
-    """The YAML files of one folder of a data directory; ``remedy`` says what others should be called."""
+    """Yield the YAML files of one folder of a data directory; ``remedy`` says how others should be named."""
     if leads_out(directory, folder_name):
         reading.problems.append(_outside(directory.show(folder_name)))
         return
@@ -189,7 +189,7 @@ def _files_in(directory: Directory, folder_name: str, remedy: str, reading: _Rea
 
 
 def leads_out(directory: Directory, name: str) -> bool:
-    """Whether something in a data directory is a link to a place outside it.
+    """Return whether something in a data directory is a link to a place outside it.
 
     The directory itself may be a link: conf.py names it, and conf.py is trusted.
     """
@@ -205,7 +205,7 @@ def _outside(shown: str) -> Diagnostic:
 
 
 def _directory_problem(directory: Directory) -> tuple[str, str] | None:
-    """Why a configured directory cannot be used, and what to do; None if it can."""
+    """Return why a configured directory cannot be used, and what to do; None if it can."""
     hint = "the path is relative to the directory of conf.py"
     try:
         names = {entry.name for entry in os.scandir(directory.path)}
@@ -225,7 +225,7 @@ def _directory_problem(directory: Directory) -> tuple[str, str] | None:
 
 
 def _names_in(folder: Path, shown: str, problems: list[Diagnostic]) -> list[str]:
-    """The visible names in a folder, sorted; none where it does not exist."""
+    """Return the visible names in a folder, sorted; none where it does not exist."""
     if not os.path.lexists(folder):
         return []
     try:
@@ -259,7 +259,7 @@ def read_data_file(path: Path, shown: str) -> DataFile:
 
 
 def _read(directory: Directory, name: str, reading: _Reading) -> Iterator[DataFile]:
-    """One file of a data directory; none where it cannot be read."""
+    """Yield one file of a data directory; nothing where it cannot be read."""
     shown = directory.show(name)
     if leads_out(directory, name):
         reading.problems.append(_outside(shown))

@@ -24,12 +24,12 @@ class Links:
     commit_url: str = COMMIT_URL
 
     def file(self, ref: str, path: str, lines: str | None = None) -> str:
-        """A file at a commit, at the lines given."""
+        """Return the address of a file at a commit, at the lines given."""
         address = self.script_url.format(ref=quote(ref), path=quote(path))
         return f"{address}#L{lines.replace('-', '-L')}" if lines else address
 
     def commit(self, ref: str) -> str:
-        """A commit."""
+        """Return the address of a commit."""
         return self.commit_url.format(ref=quote(ref))
 
 
@@ -45,7 +45,7 @@ _REPOSITORY = re.compile(
 
 @dataclass(frozen=True)
 class RepositoryPlace:
-    """What an address in verl's repository leads to: a file at a commit, tag or branch, or a commit."""
+    """The target of an address in verl's repository: a file at a commit, tag or branch, or a commit."""
 
     ref: str
     path: str | None = None
@@ -59,7 +59,7 @@ class RepositoryPlace:
 
 
 def repository_place(address: str) -> RepositoryPlace | None:
-    """The place that an address names, None for one outside verl's repository.
+    """Return the place that an address names, None for one outside verl's repository.
 
     A branch whose name holds a slash cannot be told from its path; its first part is taken.
 
@@ -76,7 +76,7 @@ def repository_place(address: str) -> RepositoryPlace | None:
 
 
 def is_fixed_ref(ref: str) -> bool:
-    """Whether a name in a repository is that of a commit or a release, which stay what they are.
+    """Return whether a ref is a commit or a release, which never change.
 
     >>> [name for name in ("8446e41", "v0.4.0", "0.3.0.post1", "main") if is_fixed_ref(name)]
     ['8446e41', 'v0.4.0', '0.3.0.post1']
@@ -85,12 +85,12 @@ def is_fixed_ref(ref: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """Whether ``text`` is an http(s) address, and not a label or something that a browser would run."""
+    """Return whether ``text`` is an http(s) address, not a label or something that a browser would run."""
     return bool(re.match(r"https?://[^/\s]", text)) and not re.search(r"[\s<>\"'`\\]", text)
 
 
 def template_problem(template: str, names: frozenset[str]) -> str:
-    """What is wrong with a template that must use exactly ``names``; empty if nothing is."""
+    """Return what is wrong with a template that must use exactly ``names``; empty if nothing is."""
     wanted = " and ".join(f"{{{name}}}" for name in sorted(names, reverse=True))
     try:
         parts = [part for part in Formatter().parse(template) if part[1] is not None]

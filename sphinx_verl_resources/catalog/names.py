@@ -63,14 +63,14 @@ ASSUMED_SUBJECTS = (
 
 
 def sizes_hint(text: str) -> str:
-    """Which size class a model of ``text`` parameters stands under, and all of them."""
+    """Return a hint at the size class nearest to ``text``, with all size classes."""
     near = nearest_size(text, SIZES)
     listed = f"the size classes are {', '.join(SIZES)}"
     return f"the nearest is {near}; {listed}" if near else listed
 
 
 def nearest_size(text: str, names: Iterable[str]) -> str | None:
-    """The one of ``names`` that says the number of parameters nearest to that of ``text``, such as 9B."""
+    """Return the one of ``names`` whose number of parameters is nearest to that of ``text``, such as 9B."""
     wanted = _billions(text)
     sizes = {name: size for name in names if (size := _billions(name))}
     if not wanted or not sizes:
@@ -79,7 +79,7 @@ def nearest_size(text: str, names: Iterable[str]) -> str | None:
 
 
 def _billions(text: str) -> float:
-    """The number of a text such as 7B; 0 for any other."""
+    """Return the number of a text such as 7B; 0 for any other."""
     match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,3})?)\s*B", text.strip(), re.IGNORECASE)
     return float(match[1]) if match else 0.0
 
@@ -95,7 +95,7 @@ def size_class(parameters: float) -> str:
 
 
 def size_slug(size: str) -> str:
-    """The size class as it stands in section ids: ``0.5B`` becomes ``size-0-5b``.
+    """Return the id of a size class's section: ``0.5B`` becomes ``size-0-5b``.
 
     A dot in an id makes Sphinx's search split the name in two.
     """
@@ -103,17 +103,17 @@ def size_slug(size: str) -> str:
 
 
 def row_id(run_id: str) -> str:
-    """The id of a run's row."""
+    """Return the id of a run's row."""
     return f"run-{run_id}"
 
 
 def run_class(run_id: str) -> str:
-    """The class of everything on a page that is about one run."""
+    """Return the class of everything on a page that is about one run."""
     return f"verl-run-{run_id}"
 
 
 def fold(name: str) -> str:
-    """A name without what people vary: case, spaces, hyphens, underscores."""
+    """Return a name without what people vary: case, spaces, hyphens, underscores."""
     return name.casefold().translate(_SEPARATORS)
 
 
@@ -121,6 +121,6 @@ _SEPARATORS = str.maketrans("", "", " -_")
 
 
 def figure_parts(figure: str) -> tuple[str | None, str]:
-    """The step that a printed figure stands behind, None for one before all steps, and the figure itself."""
+    """Split a printed figure into the step that it follows, None for one before all steps, and its name."""
     step, dot, name = figure.rpartition(".")
     return (step if dot else None), name

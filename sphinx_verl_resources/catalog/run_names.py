@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from .models.run import Run
     from .registries import Registry
 
-#: What an id has, for people.
+#: The form of an id, for people.
 ID_FORM = f"{FORMS[SLUG]}, at most {MAX_ID_LENGTH}"
 
 
 def is_id(text: str) -> bool:
-    """Whether a run can have this id, and its file this name.
+    """Return whether a run can have this id, and its file this name.
 
     >>> is_id("a-1"), is_id("../a"), is_id("a" * 81)
     (True, False, False)
@@ -39,15 +39,15 @@ def is_id(text: str) -> bool:
 def suggested_id(
     model: str, task: str, gpus: int | None, card: str | None, more: str = "", taken: Container[str] = ()
 ) -> str:
-    """The id of a run, made as those of the recorded ones are.
+    """Return the id of a run, made like those of the recorded runs.
 
     Args:
         model: the checkpoint, with or without its owner; a variant such as ``-Instruct`` is left out.
         task: algorithm and variant.
-        gpus: how many, None where that is not known.
-        card: which, None where that is not known.
-        more: what tells it from another run of the same kind, such as its backend.
-        taken: ids that others have; ``more`` is used, and then a number, until the id is free.
+        gpus: their number, None where that is not known.
+        card: their type, None where that is not known.
+        more: tells it from another run of the same kind, such as its backend.
+        taken: ids of others; ``more`` is added, and then a number, until the id is free.
 
     >>> suggested_id("Qwen/Qwen2.5-7B-Instruct", "GRPO-LoRA", 1, "H100")
     'qwen2-5-7b-grpo-lora-1xh100'
@@ -143,7 +143,7 @@ def _same_gpu(gpus: Registry[Gpu], one: str, other: str) -> bool:
 
 
 def _same_model(said: str, name: str) -> bool:
-    """Whether a script's model part can stand for a model's name.
+    """Return whether a script's model part can mean a model.
 
     Script names leave things out: the variant (``-Instruct``), and in the older convention the minor
     version too (``qwen2-7b`` for Qwen2.5-7B). A size or a family that differs is a contradiction.

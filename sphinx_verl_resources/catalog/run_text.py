@@ -19,9 +19,9 @@ from .yaml_data import read_yaml
 TODO = "TODO"
 
 SCHEMA_LINE = "# yaml-language-server: $schema={}"
-#: The same as it is read: the group is the address of the schema, and what follows a blank is a remark.
+#: The same line when it is read: the group is the address of the schema; a remark may follow a blank.
 SCHEMA_LINE_READ = re.compile(re.escape(SCHEMA_LINE.format("")) + r"(\S+)(?=\s|\Z)")
-#: Where the schema lies, seen from the folder of run files.
+#: The path of the schema from the folder of run files.
 RUN_SCHEMA = "../schema/run.json"
 
 #: The fields of a run in the order in which a file has them.
@@ -29,16 +29,16 @@ FIELD_ORDER = tuple(Run.model_fields)
 
 #: Columns of a line, and those of a text that is folded.
 _WIDTH, _TEXT_WIDTH = 115, 88
-#: What most other programs make of a scalar without quotes.
+#: How most other programs read a scalar without quotes.
 _YAML_1_1 = yaml.resolver.Resolver()
 
 
 def run_text(fields: Mapping[str, Any], remarks: Mapping[str, str] | None = None) -> str:
-    r"""The text of a run file.
+    r"""Return the text of a run file.
 
     Args:
         fields: by name as in the file, in any order; a field that is not there is left out, None is ``null``.
-        remarks: what is said behind a field, by its name; on one line each.
+        remarks: comments after fields, by name; one line each.
 
     Returns:
         YAML that reads back as ``fields``, the fields in the order of the schema.
@@ -108,7 +108,7 @@ def _explanation(name: str) -> str:
 
 
 def on_one_line(name: str, value: Any) -> str:
-    """A field on one line, whatever it holds.
+    """Return a field on one line.
 
     >>> on_one_line("infer", {"engine": "vllm", "version": "0.8.3"})
     'infer: {engine: vllm, version: "0.8.3"}'
@@ -117,7 +117,7 @@ def on_one_line(name: str, value: Any) -> str:
 
 
 def _field(name: str, value: Any) -> list[str]:
-    """The lines of one field."""
+    """Return the lines of one field."""
     if isinstance(value, (list, tuple)) and any(isinstance(item, Mapping) for item in value):
         return [f"{name}:", *(line for item in value for line in _item(name, item))]
     if not isinstance(value, Mapping):
@@ -130,7 +130,7 @@ def _field(name: str, value: Any) -> list[str]:
 
 
 def _item(field: str, item: Mapping[str, Any]) -> list[str]:
-    """One record of a list: on one line, or with its text folded."""
+    """Return the lines of one record of a list: a single line, or with its text folded."""
     if "text" not in item:
         return [f"  - {_value(field, item)}"]
     found: list[str] = []
@@ -145,7 +145,7 @@ def _item(field: str, item: Mapping[str, Any]) -> list[str]:
 
 
 def _folds(text: str) -> bool:
-    """Whether a text is the same after YAML has joined its lines."""
+    """Return whether a text stays the same after YAML has joined its lines."""
     return text == " ".join(text.split()) and bool(text)
 
 
@@ -168,7 +168,7 @@ def _pairs(name: str, value: Mapping[str, Any]) -> list[str]:
 
 
 def _scalar(text: str) -> str:
-    """A text as it stands, or in quotes where YAML, of us or of others, would take it for something else."""
+    """Return a text as it is, or in quotes where some reader of YAML would take it for something else."""
     inside = _read(f"[{text}, {{{text}: 0}}]")
     # A hyphen alone is text in braces, and the beginning of a list on a line.
     on_a_line = _read(f"a: {text}")
@@ -178,12 +178,12 @@ def _scalar(text: str) -> str:
 
 
 def _read(text: str) -> Any:
-    """What YAML makes of a text, None where it is none."""
+    """Return the value of a YAML text, None where it is no YAML."""
     document = read_yaml(text.encode("utf-8", "surrogatepass"))
     return None if document.problems else document.data
 
 
 def _is_plain_elsewhere(text: str) -> bool:
-    """Whether YAML 1.1, in which ``no`` and ``1_000`` are no text, reads the same; a date it may read."""
+    """Return whether YAML 1.1, in which ``no`` and ``1_000`` are no text, reads text or a date."""
     tag = _YAML_1_1.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return tag == "tag:yaml.org,2002:str" or re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None

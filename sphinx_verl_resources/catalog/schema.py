@@ -32,12 +32,12 @@ MODELS: dict[str, type[BaseModel]] = {
 
 
 def schema_texts() -> dict[str, str]:
-    """Each kind of file and the text of its schema, the same on every run."""
+    """Return the text of the schema of each kind of file, the same on every run."""
     return {kind: json.dumps(schema(model), indent=2) + "\n" for kind, model in MODELS.items()}
 
 
 def schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The draft-07 schema of one model."""
+    """Return the draft-07 schema of one model."""
     generated = model.model_json_schema(ref_template="#/definitions/{model}")
     definitions = generated.pop("$defs", {})
     result = {"$schema": "http://json-schema.org/draft-07/schema#", **generated}

@@ -1,4 +1,4 @@
-"""From parsed YAML to a model, and from pydantic's errors to problems with a place."""
+"""Validation: from parsed YAML to a model, and from pydantic's errors to diagnostics with a place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-#: What pydantic's error types call the type that was expected.
+#: The type that was expected, by pydantic's types of errors.
 _EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -117,7 +117,7 @@ def load_list(file: DataFile, model: type[Model]) -> tuple[tuple[Item[Model], ..
 
 
 def _item(document: Document, model: type[Model], below: list[Diagnostic]) -> Item[Model]:
-    """One item; ``below`` is what is wrong with it below the schema."""
+    """Return one item; ``below`` is what is wrong with it below the schema."""
     record, details = _validated(document.data, model)
     unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
     if unknown:
@@ -134,7 +134,7 @@ def _item(document: Document, model: type[Model], below: list[Diagnostic]) -> It
 
 
 def _without(data: Any, locs: Iterable[Loc]) -> Any:
-    """Keys and values without the keys at ``locs``."""
+    """Return keys and values without the keys at ``locs``."""
     below: dict[str | int, list[Loc]] = {}
     for loc in locs:
         below.setdefault(loc[0], []).append(loc[1:])
@@ -145,7 +145,7 @@ def _without(data: Any, locs: Iterable[Loc]) -> Any:
 
 
 def valid_entries(document: Document, key: str, model: type[Model]) -> tuple[Model | None, ...]:
-    """The entries of a list in a file with errors; None stands for each that has one itself."""
+    """Return the entries of a list in a file with errors; None for each entry with errors of its own."""
     data = document.data.get(key) if isinstance(document.data, dict) else None
     return tuple(_validated(entry, model)[0] for entry in data) if isinstance(data, tuple) else ()
 
@@ -158,7 +158,7 @@ def _validated(data: Any, model: type[Model], context: Any = None) -> tuple[Mode
 
 
 def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Leave out keys that are missing only because their name is misspelt: one mistake, one message."""
+    """Drop keys that are missing only because their name is misspelt: one mistake, one message."""
     unknown: dict[Loc, list[str]] = {}
     for error in details:
         if error["type"] == "extra_forbidden":
@@ -212,7 +212,7 @@ def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) 
 
 
 def _got(value: Any, source: str, kind: str) -> tuple[str, str]:
-    """What stands there instead, and how to write what was meant."""
+    """Return what is there instead, and how to write what was meant."""
     if value is None:
         return "nothing", ""
     if isinstance(value, dict):
@@ -229,7 +229,7 @@ def _got(value: Any, source: str, kind: str) -> tuple[str, str]:
 
 
 def _number_meant(text: str, kind: str) -> str:
-    """How to write a number that stands there as text; empty if none does."""
+    """Return how to write a number that was typed as text; empty if none was."""
     digits = text.replace("_", "").replace(",", "")
     if kind == "int_type" and digits.isdigit() and not digits.startswith("0"):
         return f"write {digits}"
@@ -280,7 +280,7 @@ def _field_at(model: type[BaseModel], loc: Loc) -> FieldInfo | None:
 
 
 def _describe(model: type[BaseModel], loc: Loc) -> str:
-    """What a key that is missing would say, and what it may be."""
+    """Return the meaning of a missing key, and its allowed values."""
     field = _field_at(model, loc)
     description = (field.description if field else None) or ""
     allowed = ", ".join(_literals(model, loc))
@@ -296,6 +296,6 @@ def _example(model: type[BaseModel], loc: Loc) -> str:
 
 
 def _literals(model: type[BaseModel], loc: Loc) -> list[str]:
-    """The values that a Literal field accepts."""
+    """Return the values that a Literal field accepts."""
     field = _field_at(model, loc)
     return list(strings_in(field.annotation)) if field else []

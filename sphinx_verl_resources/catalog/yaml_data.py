@@ -4,7 +4,7 @@ The text is parsed into events once and built into dicts, tuples and scalars. Pl
 when there is something to report, by composing the same text again: errors are rare, files are many.
 
 Only ``true``/``false``, ``null``, plain integers and decimals become anything but text, so that
-``on``, ``1_000``, ``12:30:00`` and ``0123456`` stay what the author typed.
+``on``, ``1_000``, ``12:30:00`` and ``0123456`` stay as typed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_ITEMS = 5_000
 #: Problems listed per file; a file with more of them is no data file.
 MAX_PROBLEMS = 50
 
-#: What nobody sees and what reorders what everybody sees: controls except tab and line breaks, line
+#: Invisible characters and those that reorder visible ones: controls except tab and line breaks, line
 #: separators, zero-width and bidirectional controls, fillers, tag characters, surrogates, non-characters.
 #: Joiners and variation selectors stay: scripts and emoji need them.
 FORBIDDEN = re.compile(
@@ -46,7 +46,7 @@ FORBIDDEN = re.compile(
 
 
 def printable(name: str) -> str:
-    """A file name as it can be printed on one line of any terminal."""
+    """Return a file name that can be printed on one line of any terminal."""
     return re.sub(f"{FORBIDDEN.pattern}|[\t\n\r]", _escaped, name)
 
 
@@ -339,7 +339,7 @@ def position(mark: Any) -> tuple[int, int]:
 
 
 def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node | None]:
-    """The key node and the value node at ``loc``; parts that match nothing are skipped.
+    """Return the key node and the value node at ``loc``; parts that match nothing are skipped.
 
     A location from pydantic also holds names of union branches, and ends in a key that is missing. A part
     with dots also leads through nested mappings, ``a.b`` to ``{a: {b: 1}}``.
@@ -354,7 +354,7 @@ def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node
 
 
 def _look_up(mapping: yaml.MappingNode, name: str) -> tuple[yaml.Node, yaml.Node] | None:
-    """The key node and the value node of a name, which may be that of a nested value."""
+    """Return the key node and the value node of a name, which may be that of a nested value."""
     # Of a key that stands there twice, the last value is the one that was read.
     for key, value in reversed(mapping.value):
         if key.value == name:

@@ -1,4 +1,4 @@
-"""What is recorded of a run beyond its row: how well it is known, where it can be checked, its settings."""
+"""The details of a run below its row: how it is known, where it can be checked, its settings."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ NO_SETTINGS = N_("No settings are recorded, so that nothing is computed.")
 
 
 def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:
-    """The run, how it came about, its peak beside what the card offers, and what it rests on.
+    """Make the line above the details: the run, how it is known, its peak and capacity, its evidence.
 
     Args:
         run: the record.
-        capacity: bytes that its card offers, if that is known.
+        capacity: bytes that its GPU offers, if that is known.
         estimate: from complete settings; None without.
     """
     facts = [status(run), _peak(run, capacity, estimate)]
@@ -43,7 +43,7 @@ def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list
 
 
 def _peak(run: Run, capacity: float | None, estimate: Estimate | None) -> str:
-    """The figures that there are, each with how it came about."""
+    """Return the measured and the computed peak, as far as they are known."""
     figures = []
     if run.measured and run.measured.gib:
         figures.append(_("measured {peak}").format(peak=gib_number(run.measured.gib * GIB)))
@@ -58,19 +58,19 @@ def _peak(run: Run, capacity: float | None, estimate: Estimate | None) -> str:
 
 
 def verdict(run: Run, estimate: Estimate | None) -> list[nodes.Node]:
-    """What the estimator says, or why it says nothing."""
+    """Make the answer of the estimator, or the reason why there is none."""
     if estimate is not None:
         return answer(estimate, run.measured)
     return [nodes.paragraph("", _(INCOMPLETE if run.settings else NO_SETTINGS))]
 
 
 def facts(run: Run, links: Links, edit: str) -> nodes.bullet_list:
-    """Where the run comes from, a line each.
+    """Make the list of facts: status, versions, script, evidence.
 
     Args:
         run: the record.
         links: makes the addresses.
-        edit: where its file is edited; empty if that is not known.
+        edit: the address at which its file is edited; empty if that is not known.
     """
     items = nodes.bullet_list(classes=[LIST_CLASS])
     items += _item(_("Status"), [nodes.Text(_status(run))])
@@ -114,7 +114,7 @@ def _item(title: str, content: Sequence[nodes.Node]) -> nodes.list_item:
 
 
 def _linked(pieces: Sequence[tuple[str, str | None]]) -> list[nodes.Node]:
-    """Texts with their addresses, as they stand in a sentence."""
+    """Make the nodes of texts with their addresses, with commas between."""
     made: list[nodes.Node] = []
     for text, address in pieces:
         made += [nodes.Text(_(", "))] if made else []
@@ -123,7 +123,7 @@ def _linked(pieces: Sequence[tuple[str, str | None]]) -> list[nodes.Node]:
 
 
 def flags(run: Run) -> list[nodes.Node]:
-    """The settings as arguments of verl's launcher, to be copied."""
+    """Make the block with the settings as arguments of verl's launcher, to be copied."""
     if not run.settings:
         return []
     code = " \\\n".join(overrides(run.settings))

@@ -34,14 +34,14 @@ def runs_text(
     form: str,
     computed: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
-    """The table of ``runs`` in one of ``FORMATS``.
+    """Return the table of ``runs`` in one of ``FORMATS``.
 
     Args:
         runs: one a row, in order.
         columns: names of fields, and names in ``runs.COMPUTED``.
         links: makes the addresses.
         form: the format.
-        computed: by the ids of runs, what stands in the columns of ``runs.COMPUTED``.
+        computed: by the ids of runs, the texts of the columns in ``runs.COMPUTED``.
     """
     if form == "json":
         plain = [{name: _plain(run, name, computed.get(run.id, {})) for name in columns} for run in runs]
@@ -61,13 +61,13 @@ def runs_text(
 
 
 def _plain(run: Run, name: str, computed: Mapping[str, str]) -> Any:
-    """A value as JSON has it: numbers as numbers, null where nothing is recorded."""
+    """Return a value for JSON: numbers as numbers, null where nothing is recorded."""
     value = computed[name] if name in computed else field_named(name).value(run)
     return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
 
 
 def csv_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Comma-separated values in which a spreadsheet finds nothing to compute."""
+    """Return comma-separated values in which a spreadsheet finds nothing to compute."""
     stream = io.StringIO()
     guarded = ([_no_formula(text) for text in row] for row in rows)
     csv.writer(stream, lineterminator="\n").writerows((headings, *guarded))
@@ -75,7 +75,7 @@ def csv_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _no_formula(text: str) -> str:
-    """Text that a spreadsheet does not compute: with an apostrophe in front where it would."""
+    """Put an apostrophe before a text that a spreadsheet would compute."""
     return f"'{text}" if re.match(r"\s*[=+@-]", text) and not re.fullmatch(r"[+-]?[\d.,]+", text) else text
 
 
@@ -89,28 +89,28 @@ def _list_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _linked(cell: Cell) -> str:
-    """A cell as reStructuredText with its links: a page that is pasted loses none."""
+    """Return a cell as reStructuredText with its links, so that a pasted page keeps them."""
     if not any(address for _, address in cell.pieces):
         return _escape(cell.text)
     return ", ".join(_link(text, address) if address else _escape(text) for text, address in cell.pieces)
 
 
 def _link(text: str, address: str) -> str:
-    """A link; an underscore at the end of an address would make a name of it."""
+    """Return a link; an underscore at the end of an address would turn it into a name."""
     shown = re.sub(r"([\\*`|_:<>])", r"\\\1", text)
     target = re.sub(r"[\\<>`]|_\Z", r"\\\g<0>", address)
     return f"`{shown} <{target}>`__"
 
 
 def _markdown(text: str) -> str:
-    """Text that Markdown leaves as it is; what means nothing there, as one asterisk, stays as it is too."""
+    """Escape what means something in Markdown; a single asterisk does not."""
     special = r"[\\`\[\]|~]|(?<!\w)_|_(?!\w)" + (r"|\*" if text.count("*") > 1 else "")
     return re.sub(special, r"\\\g<0>", html.escape(text, quote=False))
 
 
 def _escape(text: str) -> str:
-    """Text that reStructuredText leaves as it is, wherever in a cell it stands."""
+    """Escape what means something in reStructuredText, anywhere in a cell."""
     escaped = re.sub(r"([\\*`|_:])", r"\\\1", text)
-    # What begins a list, a directive or a comment at the beginning of a cell.
+    # At the beginning of a cell these begin a list, a directive or a comment.
     begins_block = re.match(r"[^\w\\]|\w+[.)]", escaped)
     return f"\\{escaped}" if begins_block else escaped

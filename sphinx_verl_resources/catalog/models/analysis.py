@@ -1,6 +1,6 @@
 """The memory analysis: assumptions, model shapes, optimisation steps, advice, and what was printed of it.
 
-What is recorded here are the inputs. The formulas are code, in ``memory``.
+What is recorded here are the inputs. The formulas are code, in ``analysis``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Assumptions(Record):
 
 
 def _optional(model: type[Record], name: str) -> type[Record]:
-    """The same fields, any of which may be left out."""
+    """Return a model with the same fields, all of them optional."""
     fields: dict[str, Any] = {
         key: (field.rebuild_annotation() | None, Field(None, description=field.description))
         for key, field in model.model_fields.items()

@@ -15,7 +15,7 @@ from .base import GitRef, NamedRecord, Prose, Record, Text, problem
 
 
 def _size(description: str) -> int:
-    """A required count of at least one."""
+    """Return a required field for a count of at least one."""
     field: int = Field(ge=1, le=10**9, description=description)
     return field
 
@@ -158,7 +158,7 @@ MOST = 10**8
 
 
 def _not_huge(value: Any) -> Any:
-    """Refuse a whole number with more digits than YAML numbers may have, which is read as text."""
+    """Reject a whole number with more digits than YAML numbers may have, which is read as text."""
     if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]{19,}", value):
         raise problem("wrong_value", f"must be between 1 and {MOST}, got a number of {len(value)} digits")
     return value

@@ -1,4 +1,4 @@
-"""What all models share: strict, frozen records and the field types that text comes in."""
+"""Strict, frozen records, and the types of text in their fields."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def strings_in(annotation: Any) -> Iterator[str]:
 
 
 def problem(code: str, message: str, remedy: str = "") -> PydanticCustomError:
-    """An error of validation whose type is the name of a diagnostic code."""
+    """Return an error of validation whose type is the name of a diagnostic code."""
     # The message goes through a placeholder, so that braces in a user's text are not read as one.
     return PydanticCustomError(code, "{message}", {"message": message, "hint": remedy})
 
 
-#: What each pattern of a field means, for people; JSON Schemas carry the pattern itself.
+#: The meaning of each pattern, for people; JSON Schemas have the pattern itself.
 FORMS: dict[str, str] = {}
 
 
@@ -80,12 +80,12 @@ SLUG = pattern(r"^[a-z0-9]+(-[a-z0-9]+)*$", "lower-case letters and digits with 
 
 
 def slug(text: str) -> str:
-    """The id nearest to any text; empty where nothing of it can stand in one."""
+    """Return the id nearest to a text; empty where no character of it is allowed in an id."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Refuse a list without items, and one that repeats an item."""
+    """Reject a list without items, and one that repeats an item."""
     if not items:
         raise problem("wrong_value", "expected at least one item")
     seen: set[Any] = set()
@@ -97,14 +97,14 @@ def some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def no_todo(text: str) -> str:
-    """Refuse what was to be filled in and is not."""
+    """Reject leftover TODOs."""
     if re.match(r"TODO\b", text):
         raise problem("todo", "TODO is still to be filled in", "fill it in, or remove the key")
     return text
 
 
 def no_email(text: str) -> str:
-    """Refuse a text that holds an e-mail address."""
+    """Reject a text with an e-mail address."""
     if _EMAIL.search(text):
         raise problem(
             "email_address", "e-mail addresses are not published", "name the person and link a profile"
@@ -113,7 +113,7 @@ def no_email(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Refuse a text of several lines, and an e-mail address."""
+    """Reject a text of several lines, and an e-mail address."""
     if re.search(r"[\t\r\n]", text) or text != text.strip():
         raise problem("wrong_value", "expected one line without tabs in it and without spaces around it")
     return no_todo(no_email(text))
@@ -123,7 +123,7 @@ def _url(text: str) -> str:
     no_todo(text)
     try:
         parts = urlsplit(text)
-        # Looked at as it stands too: urlsplit takes blanks and control characters away first.
+        # The text itself is checked too: urlsplit removes blanks and control characters first.
         usable = bool(parts.hostname) and re.match(r"https?://", text, re.IGNORECASE) is not None
     except ValueError:
         usable = False

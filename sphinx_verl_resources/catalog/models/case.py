@@ -1,6 +1,6 @@
-"""A case: a sourced observation of what a training run took, that an estimate is tested on.
+"""A case: a sourced observation of the memory of a training run, that estimates are tested on.
 
-The same records describe runs that are only to be estimated: then nothing of what was observed is given.
+The same records describe runs that are only to be estimated, without an observation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CounterKind = Literal[
 
 
 def counter_kind(counter: str) -> CounterKind:
-    """What a counter counts, from its description; ``unstated`` where that does not tell.
+    """Return what a counter counts, from its description; ``unstated`` where that does not tell.
 
     >>> counter_kind("torch-max-allocated"), counter_kind("nvidia-smi"), counter_kind("Peak VRAM")
     ('torch-allocated', 'device', 'unstated')
@@ -60,7 +60,7 @@ def counter_kind(counter: str) -> CounterKind:
 
 
 def _flat(settings: Any) -> Any:
-    """Dotted keys out of nested ones; anything but a mapping is left for the schema to refuse."""
+    """Flatten nested keys to dotted ones; the schema rejects anything but a mapping."""
     if not isinstance(settings, Mapping):
         return settings
     flat: dict[str, Any] = {}
@@ -99,7 +99,7 @@ _TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 
 
 class Source(Record):
-    """Where the observation stands."""
+    """The source of the observation."""
 
     repo: Text | None = Field(None, description="Repository, as owner/name.")
     path: Text | None = Field(None, description="File in it.")
@@ -160,7 +160,7 @@ class Lora(Record):
 
 
 class Sharding(Record):
-    """Over how many GPUs the states are spread."""
+    """The number of GPUs that share the states."""
 
     fsdp: int | None = Field(None, ge=1, le=100_000, description="GPUs that share one copy of the states.")
 
@@ -194,7 +194,7 @@ class Training(Record):
 
 
 class ObservedTokens(Record):
-    """What the run really processed in the logged step, in tokens."""
+    """The tokens that the run processed in the logged step."""
 
     prompt_length_mean: float | None = Field(None, ge=0, le=1e12, description="Mean length of a prompt.")
     prompt_length_min: float | None = Field(None, ge=0, le=1e12, description="Shortest prompt.")
@@ -211,7 +211,7 @@ class ObservedTokens(Record):
 
 
 class CaseMeasured(Record):
-    """What was counted; per GPU unless the name says otherwise."""
+    """The measured figures; per GPU unless the name says otherwise."""
 
     gib: float | None = Field(None, gt=0, le=1e5, description="Peak GPU memory in GiB (2^30 bytes).")
     counter: Words | None = Field(None, description="What counted it, in the words of the source.")

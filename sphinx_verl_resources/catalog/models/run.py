@@ -85,7 +85,7 @@ _FIGURES = ("gib", "host_ram_gib", "step_seconds", "mfu", "response_tokens")
 
 
 class Gpus(Record):
-    """How many GPUs, and which."""
+    """The number of GPUs, and their type."""
 
     count: int = Field(ge=1, le=100_000, description="Number of GPUs, over all nodes.")
     type: Annotated[Text, _entry_of("gpus", "unknown_gpu", "GPU")] | None = Field(
@@ -121,7 +121,7 @@ class Infer(Record):
 
 
 class Versions(Record):
-    """What the run was made with. At least one; the version of the rollout engine stands under ``infer``."""
+    """Versions of the software, at least one; that of the rollout engine is under ``infer``."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
@@ -151,7 +151,7 @@ class Script(Record):
 
 
 class Contributor(Record):
-    """Who reported the run."""
+    """The person who reported the run."""
 
     name: Text = Field(description="Name or handle; never an e-mail address.")
     url: Url | None = Field(None, description="A public profile.")
@@ -161,7 +161,7 @@ class Contributor(Record):
 
 
 class Measured(Record):
-    """What the run reported. At least one figure; all of them per GPU or per node as named."""
+    """The figures that the run reported, at least one; per GPU or per node as named."""
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": [name]} for name in _FIGURES]},
@@ -188,7 +188,7 @@ class Measured(Record):
 
 
 class Evidence(Record):
-    """Where the claim can be checked: an address, or a place in verl's repository."""
+    """A place where the claim can be checked: an address, or a place in verl's repository."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -220,7 +220,7 @@ class Evidence(Record):
 
 
 class Note(Record):
-    """A remark that the page shows under the table, with a mark in the row."""
+    """A remark under the table, with a mark in the row."""
 
     code: NoteCode = Field(description="Short name of the kind of remark, for example max-batch-contested.")
     about: PageColumn = Field("tag", description="The field whose cell carries the mark.")
@@ -231,7 +231,7 @@ class Note(Record):
 
 
 def _tested_runs_name_everything(schema: dict[str, Any]) -> None:
-    """What ``catalog._check_claims`` asks of a tested run, in the words of JSON Schema."""
+    """Require of a tested run what ``catalog._check_claims`` does, in the words of JSON Schema."""
     text = {"type": "string"}
     named = {"tag": text, "gpus": {"properties": {"type": text}}, "infer": {"type": "object"}}
     weaker = {"required": ["kind"], "properties": {"kind": {"not": {"const": "tested"}}}}
