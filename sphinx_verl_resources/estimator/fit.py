@@ -14,9 +14,9 @@ from .request import Request
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..catalog.analysis import Analysis
-    from ..catalog.catalog import Catalog
+    from ..catalog.dataset import Dataset
     from ..catalog.models.run import Run
+    from .context import EstimatorContext
     from .registries import Registries
 
 FitKind = Literal["measured", "computed", "tight", "does not fit", "unknown"]
@@ -44,9 +44,7 @@ class FitCell:
 
 
 def fit_table(
-    registries: Registries,
-    catalog: Catalog,
-    analysis: Analysis,
+    data: EstimatorContext,
     *,
     gpu: str,
     task: str,
@@ -62,6 +60,7 @@ def fit_table(
     Raises:
         NoAnswerError: the GPU, the task or a size class is not known.
     """
+    registries = data.registries
     if registries.gpus.get(gpu) is None:
         raise NoAnswerError.because(
             f"unknown GPU {gpu!r}", did_you_mean(gpu, registries.gpus.names), code=Code.unknown_gpu
@@ -71,7 +70,7 @@ def fit_table(
         raise NoAnswerError.because(
             f"unknown task {task!r}", did_you_mean(task, TASKS), code=Code.unknown_value
         )
-    models = size_models(catalog, analysis)
+    models = size_models(data)
     unknown = next((size for size in sizes if size not in models), None)
     if unknown is not None:
         raise NoAnswerError.because(
@@ -79,22 +78,22 @@ def fit_table(
         )
     rows = []
     for size in sizes or models:
-        tested = _tested(catalog, registries, size, gpu, task)
+        tested = _tested(data, size, gpu, task)
         asked = Request(models[size], {**settings, **config}, gpu=gpu)
         rows.append((size, tuple(_cell(registries, asked, count, tested) for count in counts)))
     return tuple(rows)
 
 
-def size_models(catalog: Catalog, analysis: Analysis) -> dict[str, str]:
+def size_models(data: Dataset) -> dict[str, str]:
     """Return the model that represents each size class, in ascending order; some have none.
 
     It is the model of the analysis, or else the one that most tested runs of the size class load.
     """
     models: dict[str, str] = {}
     for size in SIZES:
-        tested = (run for run in catalog.runs.values() if run.size == size and run.kind == "tested")
+        tested = (run for run in data.catalog.runs.values() if run.size == size and run.kind == "tested")
         loaded = Counter(run.model for run in tested)
-        stated = analysis.specifications.get(size)
+        stated = data.analysis.specifications.get(size)
         if stated is not None and stated.model:
             models[size] = stated.model
         elif loaded:
@@ -102,17 +101,17 @@ def size_models(catalog: Catalog, analysis: Analysis) -> dict[str, str]:
     return models
 
 
-def _tested(catalog: Catalog, registries: Registries, size: str, gpu: str, task: str) -> dict[int, Run]:
+def _tested(data: EstimatorContext, size: str, gpu: str, task: str) -> dict[int, Run]:
     """Return the newest tested run of a size class on the same GPU for each number of GPUs."""
-    wanted = registries.gpus.get(gpu)
-    oldest_first = sorted(catalog.runs.values(), key=lambda run: (str(run.added or ""), run.id))
+    gpus = data.registries.gpus
+    oldest_first = sorted(data.catalog.runs.values(), key=lambda run: (str(run.added or ""), run.id))
     return {
         run.gpus.count: run
         for run in oldest_first
         if run.size == size
         and run.kind == "tested"
         and run.gpus.type
-        and registries.gpus.get(run.gpus.type) is wanted
+        and gpus.get(run.gpus.type) is gpus.get(gpu)
         and run.task.casefold() == task.casefold()
     }
 

@@ -211,9 +211,7 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
         from .fit import fit_table
 
         return fit_table(
-            data.registries,
-            data.catalog,
-            data.analysis,
+            data,
             gpu=self.gpu,
             task=self.task,
             sizes=self.sizes,
@@ -259,7 +257,7 @@ class SizeModels(EstimatorQuery["tuple[tuple[str, str], ...]"]):
         """Return size classes in ascending order, each with the name of a checkpoint."""
         from .fit import size_models
 
-        found = size_models(data.catalog, data.analysis).items()
+        found = size_models(data).items()
         return tuple((size, model) for size, model in found if not self.sizes or size in self.sizes)
 
 

@@ -77,7 +77,7 @@ def resolve(request: Request, registries: Registries) -> tuple[Shape, Settings, 
         message = f"no architecture is recorded for {request.model[:200]!r}"
         raise NoAnswerError(error_at("model", message, hint, Code.unknown_model))
     config = Reader(_as_verl(request), registries.defaults(request.version))
-    settings = read_settings(request, registries, config)
+    settings = settings_of(request, registries, config)
     config.diagnostics += problems_of(shape, settings)
     if request.version > LAST:
         newest = version_text(CURRENT)
@@ -91,7 +91,7 @@ def resolve(request: Request, registries: Registries) -> tuple[Shape, Settings, 
     return shape, settings, tuple(dict.fromkeys(config.diagnostics))  # what is read twice is wrong once
 
 
-def read_settings(request: Request, registries: Registries, config: Reader) -> Settings:
+def settings_of(request: Request, registries: Registries, config: Reader) -> Settings:
     """Return the settings; ``config`` collects what is wrong with them."""
     traits = behaviour(request.version)
     gpus, nodes = _gpus(request, config)

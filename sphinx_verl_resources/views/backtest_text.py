@@ -1,4 +1,4 @@
-"""Cases, computed beside observed, as text."""
+"""Computed and observed figures of cases as text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from ..estimator.backtest import Boundary, Score, Summary
 
-#: What people call the outcomes that a verdict is held against.
+#: Labels of the outcomes that verdicts are compared with.
 _OUTCOMES = {"fits": "that ran", "oom": "that ran out of memory"}
 
 
 def backtest_text(scores: Sequence[Score], limits: Sequence[Boundary]) -> str:
-    """The cases, the errors of each group, the verdicts, and the largest batches."""
+    """Return the cases, the errors of each group, the verdicts, and the largest batches."""
     headings = (
         "Case",
         "Computed GiB",
@@ -66,7 +66,7 @@ def _row(item: Score) -> tuple[str, ...]:
 
 
 def _note(item: Score) -> str:
-    """Why a case does not count, and whether its verdict is wrong."""
+    """Return why a case does not count, or that its verdict is wrong."""
     if item.case.contested:
         return "contested"
     if item.case.not_scored:

@@ -1,4 +1,4 @@
-"""Which size class runs on how many GPUs: a table of words and figures, and what the words mean."""
+"""The table of size classes by numbers of GPUs, with its legend and settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .details import verl_details
 
 TABLE_CLASS = "verl-fit"
-#: Each kind of cell: in the table, above its meaning, and what it means.
+#: Each kind of cell: its word in the table, the title of its meaning, and the meaning.
 KINDS = {
     "measured": (
         N_("measured"),
@@ -59,11 +59,11 @@ def fit_rows(
     models: Mapping[str, str],
     link: Callable[[str, str], nodes.Element],
 ) -> nodes.tgroup:
-    """One size class a row, one number of GPUs a column.
+    """Return a row for each size class, with a column for each number of GPUs.
 
     Args:
         rows: size classes and their cells.
-        models: what stands for each size class.
+        models: the model of each size class.
         link: makes a link to the row of a run, from the id of the run and a text.
     """
     counts = [cell.gpus for cell in rows[0][1]] if rows else []
@@ -84,14 +84,14 @@ def _cell(cell: FitCell, link: Callable[[str, str], nodes.Element]) -> Cell:
         return Cell([], links=[link(cell.run, kind)], classes=classes)
     if cell.peak is None:
         return Cell([(kind, None)], classes=classes)
-    # How a run is laid out that does not fit helps nobody.
+    # Of a run that does not fit, the layout is of no use.
     bare = cell.layout == FSDP or cell.kind == "does not fit"
     text = _("{kind}: {peak}") if bare else _("{kind}: {peak}, {layout}")
     return Cell([(text.format(kind=kind, peak=gib(cell.peak), layout=cell.layout), None)], classes=classes)
 
 
 def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> list[nodes.Node]:
-    """The meaning of each word in the table, and how its figures were computed."""
+    """Return the meaning of each word in the table, and how its figures were computed."""
     used = {cell.kind for size, cells in rows for cell in cells}
     words = nodes.bullet_list(classes=[LEGEND_CLASS])
     for kind, (_word, title, meaning) in KINDS.items():
@@ -114,7 +114,7 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
 
 
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:
-    """What the figures were computed with."""
+    """Return the settings of the computed figures, to be folded out."""
     code = flat_yaml(settings)
     block = nodes.literal_block(code, code, language="yaml", classes=[TABLE_CLASS])
     return details([nodes.Text(_("The settings of the computed figures"))], [block])

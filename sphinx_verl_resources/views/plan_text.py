@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def plan_text(plan: Plan, model: str, task: str, settings: Mapping[str, Any]) -> str:
-    """What a plan says.
+    """Return a plan as text.
 
     Args:
         plan: the plan.
         model: Hugging Face name.
         task: the algorithm.
-        settings: what its figures were computed with, by dotted key.
+        settings: those of the computed figures, by dotted key.
     """
     found = plan.estimate
     host = f"Each node needs {gib(found.host.total)} of host memory."
@@ -72,7 +72,7 @@ def _relief(plan: Plan) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
-    """A value as an override has it."""
+    """Write a value as in an override."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "True", False: "False"}[value]
     return f"[{','.join(_value(item) for item in value)}]" if isinstance(value, list | tuple) else str(value)

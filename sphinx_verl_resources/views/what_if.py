@@ -1,4 +1,4 @@
-"""The form: a sentence where no script runs, and the file that the script looks everything up in."""
+"""The what-if form: a sentence for readers without scripts, and the file that the script reads."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
     from ..estimator.grid import Axes, GridCells
 
-#: What the script finds the grids under.
+#: The global variable under which the script finds the grids.
 _REGISTRY = "(globalThis.verlWhatIf ??= {})"
 _PLAN = ("verl-resources", "plan")
-#: What stands in the form when it opens, if it is among the choices.
+#: The choices of the form when it opens, where it offers them.
 _FIRST = {"gpu": "H100", "count": 8, "tokens": 16384, "offload": "all"}
 _OFFLOADS = {"none": N_("nothing"), "all": N_("parameters and optimizer")}
 _NO_LORA, _LORA = N_("none"), N_("rank {rank}")
 
 
 def form(name: str, axes: Axes) -> nodes.container:
-    """What stands for the form until a script makes it."""
+    """Return the sentence that a script replaces by the form."""
     model, gpu = axes.models[len(axes.models) // 2], _first(axes.gpus, _FIRST["gpu"])
     asked = {"--model": model, "--task": axes.tasks[0], "--gpu": axes.gpus[gpu]}
     command = " ".join((*_PLAN, *(word for pair in asked.items() for word in pair)))
@@ -51,12 +51,12 @@ def form(name: str, axes: Axes) -> nodes.container:
 
 
 def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tuple[str, str, str]:
-    """The name of a grid, and path and text of its file; all follow from the content alone.
+    """Return the name of a grid, and path and text of its file; all follow from the content alone.
 
     Args:
         axes: what can be chosen.
-        cells: what is looked up.
-        settings: what holds for all cells, to be shown.
+        cells: the figures.
+        settings: those of all cells, to be shown.
     """
     data = {
         "choices": _choices(axes),
@@ -82,11 +82,10 @@ def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tupl
 
 
 def _choices(axes: Axes) -> list[dict[str, Any]]:
-    """The fields of the form: what each offers, and what stands first.
+    """Return the fields of the form, with their values and the first choice.
 
-    They come in the order of the cells, but for the GPU, of which the cells have fewer than names.
-
-    ``values`` are what the address of the page says, ``labels`` what people read.
+    They come in the order of the cells, except for the GPU, since equal GPUs share cells. ``values`` stand in
+    the address of the page, ``labels`` in the form.
     """
     loras = [_(_LORA).format(rank=rank) if rank else _(_NO_LORA) for rank in axes.loras]
     counts = [plural("{count} GPU", "{count} GPUs", count).format(count=count) for count in axes.counts]
@@ -117,7 +116,7 @@ def _first(values: Sequence[Any], wanted: Any) -> int:
 
 
 def _words(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The sentences of the script."""
+    """Return the sentences of the script."""
     return {
         "title": _("What if"),
         "gib": "{size} GiB",

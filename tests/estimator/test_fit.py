@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.cli.data import read_snapshot
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.fit import fit_table, size_models
 
-CATALOG, ANALYSIS = load_all([])
+DATA = EstimatorContext(read_snapshot([]))
+CATALOG = DATA.catalog
 
 
 @pytest.fixture(scope="module")
-def table(facts):
+def table():
     def found(**changes):
         asked = {"gpu": "H100", "task": "GRPO", "sizes": (), "counts": (1, 8, 64), "config": {}}
-        return fit_table(facts, CATALOG, ANALYSIS, **{**asked, **changes})
+        return fit_table(DATA, **{**asked, **changes})
 
     return found
 
@@ -61,7 +63,7 @@ def test_settings_count(table):
 
 
 def test_every_size_class_with_a_model_is_shown(table):
-    models = size_models(CATALOG, ANALYSIS)
+    models = size_models(DATA)
     assert [size for size, _ in table(counts=(8,))] == list(models)
     assert {"7B", "32B"} <= set(models)
 

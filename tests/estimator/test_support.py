@@ -10,7 +10,7 @@ from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.reader import Reader
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.resolve import read_settings
+from sphinx_verl_resources.estimator.resolve import settings_of
 from sphinx_verl_resources.estimator.support import is_harmless, modelled_keys
 from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, version_text
 
@@ -298,7 +298,7 @@ def test_the_table_of_modelled_keys_names_what_is_read(facts, version):
         config |= {f"{role}.{key}": True for role in (A, "critic") for key in (precise, offload)}
         config["critic.enable"] = critic
         request = Request("", config, gpus=8, memory_gb=80, version=version)
-        read_settings(request, facts, Reader(config, facts.defaults(version)))
+        settings_of(request, facts, Reader(config, facts.defaults(version)))
     assert config.keys_read | {"actor_rollout_ref.model.path", "easyr1.dtype"} == modelled_keys(version)
 
 
