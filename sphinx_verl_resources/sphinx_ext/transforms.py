@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
@@ -108,8 +109,12 @@ class JoinedPages(OnOurPages):
 
     def id_space(self, node: nodes.Node) -> str:
         """Return where an id must be unique: in a file of HTML, otherwise on the page."""
-        # The one public way to learn the builder's format: a transform's `app` is deprecated since Sphinx 9.
-        return "" if ForHtml(self.document).is_supported() else self.page_of(node)
+        return "" if self._writes_html else self.page_of(node)
+
+    @cached_property
+    def _writes_html(self) -> bool:
+        # A transform's `app` is deprecated since Sphinx 9, and nothing else in public has the builder.
+        return ForHtml(self.document).is_supported()
 
 
 class UniqueIds(JoinedPages):
