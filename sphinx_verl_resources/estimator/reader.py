@@ -40,6 +40,10 @@ class Reader:
         """Tell whether the user set a key to anything but null."""
         return key in self._config and self._config[key] is not None
 
+    def first_set(self, *keys: str) -> str:
+        """Return the first key that the user set, or else the last."""
+        return next((key for key in keys if self.is_set(key)), keys[-1])
+
     def any(self, key: str) -> Any:
         """Return a value of any type."""
         return self._given(key) if key in self._config else self._defaults.get(key)

@@ -150,9 +150,8 @@ def _entropy_chunk(config: Reader, backend: Backend) -> int:
     """Return the tokens of a chunk of the entropy, 0 for all at once; the engine's keys follow the actor."""
     engine = f"{ACTOR}.{'megatron' if backend == 'megatron' else 'fsdp_config'}"
     chunked = [config.flag(f"{part}.entropy_from_logits_with_chunking") for part in (ACTOR, engine)]
-    sizes = [f"{part}.entropy_from_logits_chunk_size" for part in (engine, ACTOR)]
-    found = [config.whole(key) for key in sizes if config.is_set(key)]
-    size = found[0] if found else config.whole(sizes[1])
+    sizes = (f"{part}.entropy_from_logits_chunk_size" for part in (engine, ACTOR))
+    size = config.whole(config.first_set(*sizes))
     return size if any(chunked) else 0
 
 
@@ -163,9 +162,7 @@ def _recomputes_entropy(config: Reader, backend: Backend) -> bool:
 
 def _reference_fsdp(config: Reader, gpus: int) -> Fsdp:
     """Read the reference policy's keys; its Ulysses size defaults to the older key of the actor."""
-    ulysses = f"{REFERENCE}.ulysses_sequence_parallel_size"
-    if not config.is_set(ulysses):
-        ulysses = f"{ACTOR}.ulysses_sequence_parallel_size"
+    ulysses = config.first_set(*(f"{role}.ulysses_sequence_parallel_size" for role in (REFERENCE, ACTOR)))
     return read_fsdp(config, f"{REFERENCE}.fsdp_config", gpus, ulysses)
 
 
@@ -212,9 +209,7 @@ def _backend(request: Request, config: Reader) -> Backend:
     named = _strategy(config, f"{ACTOR}.strategy")
     engine = config.any("model_engine")
     if engine not in (None, "dp", "megatron"):
-        message = f"the training backend {str(engine)[:80]!r} is not modelled; FSDP2 is taken"
-        config.warning("model_engine", message, "the states are the same, the rest may differ")
-        return "fsdp2"
+        return _other_backend(config, "model_engine")
     of_megatron = engine == "megatron" or any(key.startswith(f"{ACTOR}.megatron.") for key in request.config)
     if named:
         return named
@@ -228,10 +223,15 @@ def _strategy(config: Reader, key: str) -> Backend | None:
     if not config.is_set(key):
         return None
     if config.any(key) in _OTHER_BACKENDS:
-        message = f"the training backend {config.any(key)!r} is not modelled; FSDP2 is taken"
-        config.warning(key, message, "the states are the same, the rest may differ")
-        return "fsdp2"
+        return _other_backend(config, key)
     return config.choice(key, _BACKENDS)  # type: ignore[return-value]
+
+
+def _other_backend(config: Reader, key: str) -> Backend:
+    """Warn that the backend is not modelled, and return the one that is nearest to most others."""
+    message = f"the training backend {str(config.any(key))[:80]!r} is not modelled; FSDP2 is taken"
+    config.warning(key, message, "the states are the same, the rest may differ")
+    return "fsdp2"
 
 
 def _has_critic(request: Request, config: Reader) -> bool:
