@@ -1,4 +1,4 @@
-"""``verl-resources new``: a run file out of a launch script and a log."""
+"""``verl-resources new``: write a run file from a launch script and a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -21,7 +21,7 @@ from ..catalog.yaml_data import printable
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
-from ..intake.log_lines import BLOCK
+from ..intake.log_lines import BLOCK, blocks_of
 from ..intake.sources import Sources, UserInput
 from ..settings.read import read_script
 from ..settings.unread import unread_settings
@@ -32,6 +32,8 @@ from .question import gpus_argument
 from .terminal import UsageError, progress, report
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..estimator.registries import Registries
     from ..intake.draft import Draft
 
@@ -39,26 +41,17 @@ NAME = "new"
 HELP = "write a run file from a launch script and its log, or a blank one"
 EXAMPLES = """\
 examples:
-  verl-resources new --script run.sh --log run.log          all that both tell; the rest stands as TODO
+  verl-resources new --script run.sh --log run.log          what both tell; the rest is TODO
   verl-resources new --script run.sh --gpus H100 --tag MIN --contributor "Jane Doe" \\
       --evidence https://example.org/run.log
   verl-resources new --script run.sh --dry-run              print the file, write nothing
   verl-resources new --blank                                every field with its explanation, to fill in
 
 The script is read and never run; of the log only what is printed per step, the configuration, versions and
-the GPU are used. Paths, names of accounts and the like are left out, and it is said which.
+the GPU are used. Paths, names of accounts and the like are left out and listed.
 
 Each problem is a line on standard error: path:line:col: LEVEL: message [code].
 Exit codes: 0 written (or printed), 1 script or log make no run, 2 could not run."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where a run is to be written: the data directory, and the file."""
-
-    directory: Path
-    shown: str
-    path: Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace the file if there is one")
     parser.add_argument("--dry-run", action="store_true", help="print the file and write nothing")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
-    own = parser.add_argument_group("what you know better", "goes before what script and log say")
+    own = parser.add_argument_group("what you know better", "overrides script and log")
     own.add_argument(
         "--gpus",
         "--gpu",
@@ -101,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write the file although the run ran out of memory",
     )
-    told = parser.add_argument_group("what only you know", "stands as TODO otherwise")
+    told = parser.add_argument_group("what only you know", "TODO otherwise")
     told.add_argument(
         "--tag", choices=TAGS, help="MIN: the least that runs it, RECOMMENDED: the best throughput"
     )
@@ -118,24 +111,24 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--blank takes neither a script nor a log")
     if not options.blank and not has_sources:
         raise UsageError("name a launch script with --script FILE, or write a file to fill in with --blank")
-    directory, shown = _output(options)
+    directory = _output(options)
     registries, problems = _registries(directory)
     sources, unread = _sources(options)
     problems += [*unread, *_refusals(sources, options)]
     if any(problem.severity is Severity.ERROR for problem in problems):
         report(problems)
         return 1
-    user = UserInput(**{each.name: getattr(options, each.name) for each in fields(UserInput)})
+    user = UserInput(**{field.name: getattr(options, field.name) for field in fields(UserInput)})
     draft = draft_run(sources, user, registries, date.today())  # noqa: DTZ011  # the day where the person is
     text = blank_text(draft.fields) if options.blank else run_text(draft.fields, draft.remarks)
-    target = _target(directory, shown, draft)
-    wrong = _wrong(text, target)
+    file = _file(directory, draft, text)
+    wrong = _wrong(file, text.splitlines())
     report([*problems, *([] if options.blank else draft.problems), *wrong])
     if wrong:
         return 1
     if not options.dry_run:
-        _write(target, text, draft, options)
-    result = result_of_new(draft.fields, text, target.shown, registries, written=not options.dry_run)
+        _write(file, text, draft, options)
+    result = result_of_new(draft.fields, text, file.shown, registries, written=not options.dry_run)
     print(json.dumps(result.plain(), indent=2) if options.format == "json" else report_text(result))
     return 0
 
@@ -154,20 +147,10 @@ def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
         sources = Sources(script, text, shown, Path(options.script))
     if options.log:
         with _opened(options.log) as stream:
-            sources = replace(sources, log=read_log(_Watched(stream), printable(options.log)))
+            count = -(-os.fstat(stream.fileno()).st_size // BLOCK)
+            blocks = progress(blocks_of(stream), count, "MiB of the log")
+            sources = replace(sources, log=read_log(blocks, printable(options.log)))
     return sources, problems
-
-
-class _Watched:
-    """A log of which a terminal shows how much is read."""
-
-    def __init__(self, log: BinaryIO) -> None:
-        size = os.fstat(log.fileno()).st_size
-        self._blocks = progress(iter(lambda: log.read(BLOCK), b""), -(-size // BLOCK), "MiB of the log")
-
-    def read(self, _: int) -> bytes:
-        """The next block, empty at the end."""
-        return next(self._blocks, b"")
 
 
 def _opened(name: str) -> BinaryIO:
@@ -182,25 +165,25 @@ def _opened(name: str) -> BinaryIO:
 
 
 def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]:
-    """What leaves no run to write."""
+    """Return the reasons why there is no run to write."""
     found = [problem for problem in sources.script.problems if problem.severity is Severity.ERROR]
     log = sources.log
     if log and log.out_of_memory:
         message = "the run ran out of memory here"
-        hint = "a row is for what fits; --despite-out-of-memory writes it all the same"
+        remedy = "a row is for what fits; --despite-out-of-memory writes it anyway"
         severity = Severity.WARNING if options.despite_out_of_memory else Severity.ERROR
-        found.append(Diagnostic(log.out_of_memory, Code.out_of_memory, message, hint, severity))
+        found.append(Diagnostic(log.out_of_memory, Code.out_of_memory, message, remedy, severity))
     if log and not log.figures.steps and not log.settings:
         place = Location(log.shown, 1, 1)
-        message = "neither a configuration nor the figures of a step stand in this log"
-        hint = "give what verl prints to the console, from the first line on"
+        message = "neither a configuration nor the figures of a step are in this log"
+        remedy = "give what verl prints to the console, from the first line on"
         severity = Severity.WARNING if sources.file else Severity.ERROR
-        found.append(Diagnostic(place, Code.file_empty, message, hint, severity))
+        found.append(Diagnostic(place, Code.file_empty, message, remedy, severity))
     return found
 
 
-def _output(options: argparse.Namespace) -> tuple[Path, str]:
-    """The data directory to write into.
+def _output(options: argparse.Namespace) -> Path:
+    """Return the data directory to write into.
 
     Raises:
         UsageError: there is none.
@@ -211,59 +194,54 @@ def _output(options: argparse.Namespace) -> tuple[Path, str]:
     path = Path(name)
     if os.path.lexists(path) and not path.is_dir():
         raise UsageError(f"{printable(name)}: not a directory; name a data directory with --output")
-    return path, name
+    return path
 
 
 def _registries(directory: Path) -> tuple[Registries, list[Diagnostic]]:
-    """The registries, with those of the directory on top where it has some."""
+    """Return the registries; those of the directory override the bundled ones."""
     own = [configured_directory(str(directory), Path.cwd())] if holds_data(str(directory)) else []
     return registries_of(take_snapshot(bundled_directory(), own, Location("command line")))
 
 
-def _target(directory: Path, shown: str, draft: Draft) -> Target:
-    """The file to write.
+def _file(directory: Path, draft: Draft, text: str) -> DataFile:
+    """Return the file to write.
 
     Raises:
         UsageError: it would lie outside of the data directory.
     """
     name = f"{RUNS}/{draft.fields['id']}.yaml"
-    data = configured_directory(shown, Path.cwd())
+    data = configured_directory(str(directory), Path.cwd())
     for part in (RUNS, name):
         if leads_out(data, part):
-            raise UsageError(
-                f"{data.show(part)}: the link leads out of the data directory; put the file itself there"
-            )
-    return Target(directory, data.show(name), directory / name)
+            reason = "the link leads out of the data directory; put the file itself there"
+            raise UsageError(f"{data.show(part)}: {reason}")
+    return DataFile(directory / name, data.show(name), text.encode())
 
 
-def _wrong(text: str, target: Target) -> list[Diagnostic]:
-    """What would be wrong with the file besides what stands as TODO."""
-    lines = text.splitlines()
-    _, _, found = load(DataFile(target.path, target.shown, text.encode()), Run)
-    return [
-        problem
-        for problem in found
-        if problem.severity is Severity.ERROR and TODO not in lines[min(problem.place.line, len(lines)) - 1]
-    ]
+def _wrong(file: DataFile, lines: Sequence[str]) -> list[Diagnostic]:
+    """Return the errors of a run file besides its TODOs."""
+    _, _, problems = load(file, Run)
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    return [error for error in errors if TODO not in lines[min(error.place.line, len(lines)) - 1]]
 
 
-def _write(target: Target, text: str, draft: Draft, options: argparse.Namespace) -> None:
+def _write(file: DataFile, text: str, draft: Draft, options: argparse.Namespace) -> None:
     """Write the file.
 
     Raises:
         UsageError: it is there already, or cannot be written.
     """
     if options.force:
-        replace_file(target.path, text)
+        replace_file(file.path, text)
         return
     try:
-        create_file(target.path, text)
+        create_file(file.path, text)
     except FileExistsError:
-        taken = {path.stem for path in target.path.parent.glob("*.yaml")}
+        taken = {path.stem for path in file.path.parent.glob("*.yaml")}
         train = draft.fields["train"]
         other = id_of(draft.fields, "" if train == TODO else train, taken)
         raise UsageError(
-            f"{target.shown}: exists already; --force replaces it, --id {other} writes another"
+            f"{file.shown}: exists already; --force replaces it, --id {other} writes another"
         ) from None
 
 

@@ -16,9 +16,9 @@ from .log_lines import MAX_LINE, pieces_of
 from .printed_config import PrintedConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from .log_lines import Blocks, Piece
+    from .log_lines import Piece
 
 #: How a configuration begins, by the key that comes first in it.
 _CONFIG_STARTS = tuple(
@@ -66,28 +66,27 @@ class LogText:
 
 @dataclass
 class _Run:
-    """One training run of the log, while it is read."""
+    """A training run of the log."""
 
     figures: Figures = field(default_factory=Figures)
     config: PrintedConfig | None = None
     out_of_memory: Location | None = None
 
 
-def read_log(stream: Blocks, shown: str) -> LogText:
+def read_log(blocks: Iterable[bytes], shown: str) -> LogText:
     r"""Read a log; no bytes raise.
 
     Args:
-        stream: the log, open for reading bytes.
+        blocks: of the log, in their order.
         shown: its name in messages.
 
-    >>> import io
     >>> text = b"(TaskRunner pid=7) step:1 - perf/max_memory_allocated_gb:71.3 - perf/time_per_step:60.5\n"
-    >>> found = read_log(io.BytesIO(text), "run.log")
+    >>> found = read_log([text], "run.log")
     >>> found.figures.steps, found.figures.figure("perf/max_memory_allocated_gb")
     (1, 71.3)
     """
     reader = _Reader(shown)
-    for piece in pieces_of(stream, _WORDS, reader.collects, _WEIGHTY):
+    for piece in pieces_of(blocks, _WORDS, reader.collects, _WEIGHTY):
         reader.take(piece)
     return reader.result()
 
@@ -113,7 +112,7 @@ class _Reader:
         return bool(self._collecting)
 
     def take(self, piece: Piece) -> None:
-        """Take one line."""
+        """Read one line."""
         if piece.lost:
             message = (
                 f"{piece.text} stands here behind the first {MAX_LINE:,} bytes of a line, and was not read"

@@ -1,40 +1,42 @@
-"""The lines of a console log that may matter, whatever its size and whatever bytes are in it."""
+"""The lines of a console log that may matter. The log may have any size and any bytes."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-#: Bytes that are read at once.
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+#: Bytes to read at once.
 BLOCK = 1 << 20
-#: Bytes of a line that are looked at; a line of metrics has a tenth of this.
+#: Bytes to read of a line; a line of figures has a tenth of this.
 MAX_LINE = 1 << 16
-#: What is kept of the end of a block that is cut off, lest a word be cut in two.
+#: Bytes to keep of the end of a block that is cut off, so that no word is cut in two.
 _OVERLAP = 64
 
-#: What terminals take for commands: colours, titles.
+#: Commands for terminals: colours, titles.
 _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
-#: What Ray puts before the lines of a worker, with what a scheduler may have put before that.
+#: The name that Ray writes before the lines of a worker; a scheduler may write more before that.
 _WORKER = re.compile(r"(?:^|(?<=\s))\((?P<who>[^()]{0,120}?\bpid=\d{1,10}[^()]{0,120})\) ?")
-#: Where Ray may write it at all.
+#: Columns in which it can stand.
 _FRONT = 160
 _REPEATED = re.compile(r"\[repeated \d{1,9}x across cluster\].*\Z")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A line, or what stands between two carriage returns of one.
+    """A line, or its part between two carriage returns.
 
     Attributes:
         text: without colours and without the worker's name.
         who: the worker, as Ray names it; empty for the program itself.
         line: counted from 1.
-        column: where the piece begins in the line as it stands in the file.
+        column: of its beginning in the line of the file.
         whole: nothing of the line was cut off.
-        lost: the text is one of the words that must not be lost, from the part of a line that was cut off.
+        lost: the text is a word that matters, from the part of a line that was cut off.
     """
 
     text: str
@@ -45,50 +47,50 @@ class Piece:
     lost: bool = False
 
 
-class Blocks(Protocol):
-    """Whatever a log is read from, a part at a time."""
-
-    def read(self, size: int, /) -> bytes:
-        """No more than so many bytes; none at the end."""
-
-
 class _Place(NamedTuple):
-    """Where in a log a block begins."""
+    """A place in a log."""
 
     line: int = 1
     column: int = 1
 
     def behind(self, text: bytes) -> _Place:
-        """The place behind a text."""
+        """Return the place behind a text that begins here."""
         lines = text.count(b"\n")
         column = 1 if lines else self.column
         last = text[text.rfind(b"\n") + 1 :]
         return _Place(self.line + lines, column + len(last.decode("utf-8", "replace")))
 
 
-def pieces_of(
-    stream: Blocks, words: Sequence[bytes], wants_all: Callable[[], bool], weighty: Sequence[bytes] = ()
-) -> Iterator[Piece]:
-    r"""The pieces of the lines that hold one of ``words``, in their order.
+def blocks_of(stream: BinaryIO) -> Iterator[bytes]:
+    """Return the contents of a log, a block at a time."""
+    return iter(lambda: stream.read(BLOCK), b"")
 
-    A carriage return ends a piece: progress bars write one after each of their states, so that a line of them
-    has any length. Zero bytes, which stand where the beginning of a log was cut off, count as nothing. Little
-    more than a block is in memory.
+
+def pieces_of(
+    blocks: Iterable[bytes],
+    words: Sequence[bytes],
+    wants_all: Callable[[], bool],
+    weighty: Sequence[bytes] = (),
+) -> Iterator[Piece]:
+    r"""Yield the pieces of lines that have one of ``words``, in their order.
+
+    A carriage return ends a piece: progress bars write one after each state, so that their lines have any
+    length. Zero bytes count as nothing: they replace the beginning of a log that was cut off. Little more
+    than a block is in memory.
 
     Args:
-        stream: the log.
-        words: what makes a piece matter.
-        wants_all: asked before each piece; while it says so, every piece counts.
-        weighty: words of which it is said where they stand in what is cut off from a piece.
+        blocks: of the log, in their order.
+        words: a piece with one of them matters.
+        wants_all: asked before each piece; while it is true, every piece counts.
+        weighty: words that are reported where they stand in the part of a piece that is cut off.
 
     >>> import io
-    >>> log = io.BytesIO(b"nothing\n\x1b[36m(TaskRunner pid=7)\x1b[0m step:1 - a:2\n")
+    >>> log = blocks_of(io.BytesIO(b"nothing\n\x1b[36m(TaskRunner pid=7)\x1b[0m step:1 - a:2\n"))
     >>> [(piece.text, piece.who, piece.line) for piece in pieces_of(log, [b"step:"], lambda: False)]
     [('step:1 - a:2', 'TaskRunner pid=7', 2)]
     """
     place, rest, told = _Place(), b"", set[tuple[_Place, bytes]]()
-    while True:
-        read = stream.read(BLOCK)
+    for read in chain(blocks, [b""]):
         block = rest + read.replace(b"\0", b"")
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1 if read else len(block)
         if read and not end:
@@ -103,14 +105,12 @@ def pieces_of(
             if text.strip():
                 yield _piece(text, begin)
         place = place.behind(block)
-        if not read:
-            return
 
 
 def _texts_of(
     block: bytes, begin: _Place, words: Sequence[bytes], wants_all: Callable[[], bool]
 ) -> Iterator[tuple[bytes, _Place]]:
-    """What counts of a block, each with what ends it and with its place in the log."""
+    """Yield the pieces of a block that count, each with its end of line and its place in the log."""
     at, newline = 0, -1
     place, known = begin, 0
     nearest = [-1] * len(words)
@@ -138,7 +138,7 @@ def _texts_of(
 def _lost(
     text: bytes, place: _Place, weighty: Sequence[bytes], told: set[tuple[_Place, bytes]]
 ) -> Iterator[Piece]:
-    """The words that stand behind what is looked at of a piece, each once."""
+    """Yield the words behind the part of a piece that is read, each once."""
     for word in weighty:
         if text.find(word, MAX_LINE - len(word) + 1) >= 0 and (place, word) not in told:
             told.add((place, word))

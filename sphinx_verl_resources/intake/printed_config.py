@@ -12,34 +12,34 @@ from ..settings.result import leaves
 if TYPE_CHECKING:
     from .log_lines import Piece
 
-#: Lines and characters of one configuration, and levels in it; verl's has 600 lines and 8 levels.
+#: Limits of one configuration; verl's has 600 lines and 8 levels.
 MAX_LINES, MAX_LENGTH, MAX_DEPTH = 20_000, 1 << 20, 40
-#: With how many lines of others in a row a configuration counts as broken off.
+#: A configuration ends with so many lines of others in a row.
 MAX_FOREIGN = 5_000
 
-#: Python's texts, of a length that is soon searched through, and the signs between which they stand.
+#: Python's texts, of a limited length, and the signs between them.
 _TOKEN = re.compile(r"'(?:[^'\\]|\\.){0,4000}'|\"(?:[^\"\\]|\\.){0,4000}\"|[{}\[\](),]")
-#: Texts, and whatever else begins with a letter or an angle bracket.
+#: Texts, and everything else that begins with a letter or an angle bracket.
 _ATOM = re.compile(
     r"(?P<text>'(?:[^'\\]|\\.){0,4000}'|\"(?:[^\"\\]|\\.){0,4000}\")|"
     r"(?P<number>np\.\w+\((?P<inner>[-+\d.eE]+)\))|"
     r"(?P<word>(?<![\w.])[A-Za-z_<][^,{}\[\]():'\"\n]*(?:\([^()\n]*\)|[^,{}\[\]()\n]*>)?)"
 )
 _PAIRS = {"}": "{", "]": "[", ")": "("}
-#: How the lines behind the first begin: indented, and with something that Python can print.
+#: The beginning of lines behind the first: indented, then something that Python prints.
 _CONTINUES = re.compile(r"\s+(?:['\"{}\[\](<]|-?[\d.]|None\b|True\b|False\b|nan\b|inf\b|np\.)|['\"}\]]")
-#: Stands for a value that no Python literal is.
+#: Stands for a value that is no Python literal.
 _UNREAD = "\0unread\0"
 
 
 class PrintedConfig:
-    """A configuration while it is read, line by line, of one worker.
+    """A configuration of one worker, read line by line.
 
     Attributes:
         who: the worker that prints it.
-        line: where it begins.
-        column: where it begins in that line.
-        ended: no line is awaited any more.
+        line: of its beginning.
+        column: of its beginning.
+        ended: whether it is complete or breaks off.
     """
 
     def __init__(self, who: str, line: int, column: int) -> None:
@@ -53,11 +53,11 @@ class PrintedConfig:
 
     @property
     def complete(self) -> bool:
-        """Whether every bracket is closed."""
+        """Tell whether every bracket is closed."""
         return bool(self._lines) and not self._open
 
     def add(self, piece: Piece) -> bool:
-        """Take a line; false if it is none of the configuration's."""
+        """Add a line; return false if it belongs to something else."""
         if piece.who != self.who or (self._lines and not _CONTINUES.match(piece.text)):
             self._foreign += 1
             self.ended = self.ended or self._foreign > MAX_FOREIGN
@@ -74,9 +74,9 @@ class PrintedConfig:
         return True
 
     def values(self) -> tuple[dict[str, Any], list[str]]:
-        """The settings under dotted keys, and the keys whose values could not be read.
+        """Return the settings under dotted keys, and the keys of values that could not be read.
 
-        Of a configuration that breaks off, what is complete: a list that is not closed does not count.
+        Of a configuration that breaks off, complete entries count; a list that is not closed does not.
 
         Raises:
             ValueError: it is no dict of Python.
@@ -92,13 +92,13 @@ class PrintedConfig:
         return {key: value for key, value in found.items() if key not in unread}, unread
 
     def _follow(self, token: re.Match[str], before: int) -> bool:
-        """Note a sign; false if nothing is open behind it, or something else than it closes."""
+        """Note a sign; return false if nothing is open behind it, or if it closes the wrong bracket."""
         sign = token[0]
         if sign in "{[(":
             self._open.append(sign)
         elif sign in _PAIRS:
             if not self._open or self._open.pop() != _PAIRS[sign]:
-                self._open = ["?"]  # never closed, so that only what stands before it counts
+                self._open = ["?"]  # never closed, so that only entries before it count
                 return False
             self._remember(before + token.end())
         elif sign == ",":
@@ -106,7 +106,7 @@ class PrintedConfig:
         return bool(self._open)
 
     def _remember(self, at: int) -> None:
-        """Note a place behind an entry that is complete, where only dicts are open."""
+        """Note the place behind a complete entry, where only dicts are open."""
         if all(sign == "{" for sign in self._open):
             self._cut, self._cut_depth = at, len(self._open)
 

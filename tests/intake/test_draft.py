@@ -17,6 +17,7 @@ from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.git import GitError, committed
 from sphinx_verl_resources.intake.draft import draft_run
 from sphinx_verl_resources.intake.log import read_log
+from sphinx_verl_resources.intake.log_lines import blocks_of
 from sphinx_verl_resources.intake.recognize import recorded_gpu, recorded_models, task_of
 from sphinx_verl_resources.intake.sources import Sources, UserInput, public_settings
 from sphinx_verl_resources.settings.read import read_script
@@ -27,7 +28,7 @@ FACTS = load_registries([])
 
 def draft(script="", log="", said=None, shown="run.sh"):
     read = read_script(script, shown) if script else Sources().script
-    logged = read_log(io.BytesIO(log.encode()), "run.log") if log else None
+    logged = read_log(blocks_of(io.BytesIO(log.encode())), "run.log") if log else None
     return draft_run(
         Sources(read, script, shown if script else "", None, logged), said or UserInput(), FACTS, TODAY
     )

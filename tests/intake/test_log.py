@@ -14,6 +14,7 @@ from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.intake import log_lines
 from sphinx_verl_resources.intake.log import read_log
 from sphinx_verl_resources.intake.log_facts import gpu_in, is_out_of_memory, versions_in
+from sphinx_verl_resources.intake.log_lines import blocks_of
 
 WHO = "(TaskRunner pid=7) "
 CONFIG = {
@@ -48,7 +49,7 @@ def step(number, who=WHO, **figures):
 
 
 def read(*lines, end="\n"):
-    return read_log(io.BytesIO(("\n".join(lines) + end).encode()), "run.log")
+    return read_log(blocks_of(io.BytesIO(("\n".join(lines) + end).encode())), "run.log")
 
 
 def places(log):
@@ -236,7 +237,7 @@ def test_contradictions_are_not_decided():
 
 def test_fixture(root):
     with (root / "tests/intake/logs/two_runs.log").open("rb") as stream:
-        found = read_log(stream, "two_runs.log")
+        found = read_log(blocks_of(stream), "two_runs.log")
     assert found.settings["actor_rollout_ref.rollout.gpu_memory_utilization"] == 0.6
     assert found.figures.figure("perf/max_memory_allocated_gb") == 43.75
     assert (found.gpu, found.versions) == ("A100-SXM4-80GB", {"vllm": "0.8.3"})
@@ -266,7 +267,7 @@ class Endless(io.RawIOBase):
 def test_memory_is_bounded(line):
     tracemalloc.start()
     try:
-        read_log(Endless(line, 48 << 20), "run.log")  # type: ignore[arg-type]
+        read_log(blocks_of(Endless(line, 48 << 20)), "run.log")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -275,10 +276,10 @@ def test_memory_is_bounded(line):
 
 def test_lines_across_blocks(monkeypatch):
     text = ("\n".join(["noise", *printed(), step(1, gib=71.3), "noise", step(2, gib=72.5)]) + "\n").encode()
-    whole = read_log(io.BytesIO(text), "run.log")
+    whole = read_log(blocks_of(io.BytesIO(text)), "run.log")
     for size in (1, 2, 7, 64, 1000):
         monkeypatch.setattr(log_lines, "BLOCK", size)
-        found = read_log(io.BytesIO(text), "run.log")
+        found = read_log(blocks_of(io.BytesIO(text)), "run.log")
         assert (found.settings, found.figures, found.place) == (whole.settings, whole.figures, whole.place)
 
 
@@ -291,7 +292,7 @@ def test_a_progress_bar_of_any_length_hides_no_figure(monkeypatch):
     )
     for size in (log_lines.BLOCK, 1000):
         monkeypatch.setattr(log_lines, "BLOCK", size)
-        found = read_log(io.BytesIO(text.encode()), "run.log")
+        found = read_log(blocks_of(io.BytesIO(text.encode())), "run.log")
         assert found.figures.peaks == {"perf/max_memory_allocated_gb": 71.3}
         assert (str(found.out_of_memory), found.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
 
@@ -301,7 +302,7 @@ def test_a_progress_bar_of_any_length_hides_no_figure(monkeypatch):
 def test_what_stands_behind_all_that_is_read_of_a_line_is_listed(monkeypatch, size, filling):
     monkeypatch.setattr(log_lines, "BLOCK", size)
     text = f"noise\n{'x' * filling} perf/max_memory_allocated_gb:99 perf/max_memory_allocated_gb:98\n{step(1, gib=71.3)}\n"
-    found = read_log(io.BytesIO(text.encode()), "run.log")
+    found = read_log(blocks_of(io.BytesIO(text.encode())), "run.log")
     assert found.figures.peaks == {"perf/max_memory_allocated_gb": 71.3}
     assert [problem.code.id for problem in found.problems] == ["verl.unread"]
     assert str(found.problems[0].place).startswith("run.log:2:")
@@ -310,7 +311,7 @@ def test_what_stands_behind_all_that_is_read_of_a_line_is_listed(monkeypatch, si
 def test_zero_bytes_count_as_nothing():
     text = f"{step(1, gib=70.5)}\n{step(2, gib=71.3)}\n"
     for content in (b"\0" * (3 << 20) + text.encode(), text.encode("utf-16")):
-        found = read_log(io.BytesIO(content), "run.log")
+        found = read_log(blocks_of(io.BytesIO(content)), "run.log")
         assert (found.figures.peaks["perf/max_memory_allocated_gb"], found.problems) == (71.3, ())
 
 
@@ -325,10 +326,10 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES | st.text(max_size=5), max_size=60))
 def test_any_text(parts):
-    found = read_log(io.BytesIO("".join(parts).encode("utf-8", "surrogatepass")), "run.log")
+    found = read_log(blocks_of(io.BytesIO("".join(parts).encode("utf-8", "surrogatepass"))), "run.log")
     assert all(problem.place.line >= 1 for problem in found.problems)
 
 
 @given(st.binary(max_size=2000))
 def test_any_bytes(content):
-    assert read_log(io.BytesIO(content), "run.log").figures.steps >= 0
+    assert read_log(blocks_of(io.BytesIO(content)), "run.log").figures.steps >= 0
