@@ -7,6 +7,7 @@ that is not in ``_DESCRIBED`` is a column too, under its name.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -73,6 +74,7 @@ class Field:
         words: return the words by which a filter finds a run; default: the text of the value.
         absent: stands in the table where nothing is recorded; to be translated.
         detail: its title among the details of a run; empty where they do not show it.
+        csv: its column in the file for spreadsheets, with the unit; empty where that lacks it.
         quoted: whether its text looks like a number and stands in quotes.
         block: whether a run file has a line for each of its keys, however short.
         schema: its entry in the model of a run file; None for a value derived from others.
@@ -85,6 +87,7 @@ class Field:
     words: Callable[[Run], Iterable[str | None]] | None = None
     absent: str = NOT_RECORDED
     detail: str = ""
+    csv: str = ""
     quoted: bool = False
     block: bool = False
     schema: FieldInfo | None = None
@@ -100,6 +103,12 @@ class Field:
         from .models.base import strings_in
 
         return tuple(strings_in(self.schema.annotation)) if self.schema else ()
+
+    @property
+    def most(self) -> float:
+        """The largest number that the schema of run files takes."""
+        limits = (getattr(limit, "le", None) for limit in (self.schema.metadata if self.schema else ()))
+        return next((limit for limit in limits if limit is not None), math.inf)
 
     def value(self, run: Run) -> Any:
         """Return the value, None where nothing is recorded."""
@@ -140,51 +149,51 @@ def _under(run: Run, name: str) -> Any:
 
 #: Fields that are more than a name and a value, in the order in which they are listed to people.
 _DESCRIBED = (
-    Field("tag", N_("Tag")),
+    Field("id", N_("Run")),
+    Field("size", N_("Size"), csv="size", order=SIZES.index),
+    Field("tag", N_("Tag"), csv="tag"),
     Field(
         "model",
         N_("Model"),
         read=lambda run: run.short_name,
         words=lambda run: (run.model, run.model.rsplit("/", 1)[-1], run.short_name),
     ),
-    Field("task", N_("Task")),
+    Field("checkpoint", N_("Checkpoint"), csv="model", read=lambda run: run.model),
+    Field("task", N_("Task"), csv="task"),
     Field("gpus", N_("Resource"), order=lambda gpus: (gpus.count, gpus.type or "")),
-    Field("max_batch", N_("MaxBatch"), absent=""),
-    Field("train", N_("Train")),
+    Field("gpus.count", N_("GPUs"), csv="gpu_count"),
+    Field("gpus.type", N_("GPU"), csv="gpu"),
+    Field("gpus.memory_gb", N_("GPU memory (GB)"), csv="stated_memory_gb"),
+    Field("gpus.nodes", N_("Nodes"), csv="nodes"),
+    Field("train", N_("Train"), csv="train"),
     Field(
         "infer",
         N_("Infer"),
         words=lambda run: (run.infer.engine, str(run.infer)) if run.infer else (),
         detail=N_("Rollout engine"),
     ),
+    Field("infer.engine", N_("Engine"), csv="engine"),
+    Field("infer.version", N_("Engine version"), csv="engine_version", quoted=True),
     Field("versions", "versions", detail=N_("Versions")),
-    Field("script", N_("Link"), detail=N_("Script"), block=True),
-    Field("contributor", N_("Contributor")),
-    Field("id", N_("Run")),
-    Field("size", N_("Size"), order=SIZES.index),
-    Field("kind", N_("Kind"), order=KINDS.index),
-    Field("checkpoint", N_("Checkpoint"), read=lambda run: run.model),
-    Field("added", N_("Added")),
-    Field("evidence", N_("Evidence"), detail=N_("Evidence")),
-    Field("notes", N_("Notes")),
-    Field("settings", N_("Settings"), block=True),
-    Field("gpus.count", N_("GPUs")),
-    Field("gpus.type", N_("GPU")),
-    Field("gpus.nodes", N_("Nodes")),
-    Field("gpus.memory_gb", N_("GPU memory (GB)")),
-    Field("infer.engine", N_("Engine")),
-    Field("infer.version", N_("Engine version"), quoted=True),
-    Field("script.ref", N_("Commit")),
-    Field("script.path", N_("Script")),
-    Field("measured.gib", N_("Peak (GiB)")),
-    Field("measured.counter", N_("Counter")),
-    Field("measured.host_ram_gib", N_("Host RAM (GiB per node)")),
-    Field("measured.step_seconds", N_("Step (s)")),
-    Field("measured.mfu", N_("MFU")),
-    Field("measured.response_tokens", N_("Response (tokens)")),
     Field("versions.verl", "versions.verl", quoted=True),
     Field("versions.torch", "versions.torch", quoted=True),
+    Field("max_batch", N_("MaxBatch"), csv="max_batch_prompts", absent=""),
+    Field("kind", N_("Kind"), order=KINDS.index),
+    Field("added", N_("Added"), csv="added"),
+    Field("measured.gib", N_("Peak (GiB)"), csv="measured_gib"),
+    Field("measured.counter", N_("Counter"), csv="measured_counter"),
+    Field("measured.host_ram_gib", N_("Host RAM (GiB per node)"), csv="measured_host_ram_gib_per_node"),
+    Field("measured.step_seconds", N_("Step (s)"), csv="measured_step_seconds"),
+    Field("measured.mfu", N_("MFU"), csv="measured_mfu"),
+    Field("measured.response_tokens", N_("Response (tokens)"), csv="measured_response_tokens"),
+    Field("script", N_("Link"), detail=N_("Script"), block=True),
+    Field("script.ref", N_("Commit"), csv="script_ref"),
+    Field("script.path", N_("Script"), csv="script_path"),
+    Field("contributor", N_("Contributor"), csv="contributor"),
+    Field("evidence", N_("Evidence"), detail=N_("Evidence")),
     Field("evidence.lines", "evidence.lines", quoted=True),
+    Field("notes", N_("Notes")),
+    Field("settings", N_("Settings"), block=True),
 )
 #: Other words for the same fields: the headings of the page, and what people type.
 _ALIASES = {

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.fields import field_named
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -27,14 +29,14 @@ STEP_TIME = ("perf/time_per_step", "timing_s/step")
 PEAKS = (PEAK_ALLOCATED, PEAK_RESERVED, HOST)
 NAMES = (*PEAKS, MFU, THROUGHPUT, RESPONSE, *STEP_TIME)
 
-#: Fields of a run: name, figures, digits behind the point, the largest value of the schema, what counted it.
-_MEASURED: tuple[tuple[str, tuple[str, ...], int, float, str], ...] = (
-    ("gib", (PEAK_ALLOCATED,), 1, 1e5, "torch-max-allocated"),
-    ("gib", (PEAK_RESERVED,), 1, 1e5, "torch-max-reserved"),
-    ("host_ram_gib", (HOST,), 1, 1e6, ""),
-    ("step_seconds", STEP_TIME, 1, 1e7, ""),
-    ("mfu", (MFU,), 3, 1.0, ""),
-    ("response_tokens", (RESPONSE,), 0, 1e8, ""),
+#: Fields of a run: name, figures, digits behind the point, what counted it.
+_MEASURED: tuple[tuple[str, tuple[str, ...], int, str], ...] = (
+    ("gib", (PEAK_ALLOCATED,), 1, "torch-max-allocated"),
+    ("gib", (PEAK_RESERVED,), 1, "torch-max-reserved"),
+    ("host_ram_gib", (HOST,), 1, ""),
+    ("step_seconds", STEP_TIME, 1, ""),
+    ("mfu", (MFU,), 3, ""),
+    ("response_tokens", (RESPONSE,), 0, ""),
 )
 
 STEP = re.compile(r"(?:^|(?<=\s))step:(?P<step>\d{1,12})(?= - )")
@@ -167,10 +169,15 @@ class Figures:
 def measured_fields(figures: Figures) -> dict[str, Any]:
     """Return the figures as the field ``measured`` of a run; empty if there is none."""
     found: dict[str, Any] = {}
-    for field_name, names, digits, largest, counter in _MEASURED:
+    for field_name, names, digits, counter in _MEASURED:
         value = figures.figure(*names)
         rounded = round(value, digits) if value else 0
-        if value and rounded and value <= largest and field_name not in found:
+        if (
+            value
+            and rounded
+            and value <= field_named(f"measured.{field_name}").most
+            and field_name not in found
+        ):
             found[field_name] = int(rounded) if digits == 0 else rounded
             found |= {"counter": counter} if counter else {}
     return found
