@@ -13,12 +13,12 @@ ROLLOUT = "actor_rollout_ref.rollout"
 
 
 @pytest.fixture(scope="session")
-def facts():
+def registries():
     return load_registries([])
 
 
 @pytest.fixture(scope="session")
-def ask(facts):
+def ask(registries):
     """Estimate a run of GRPO without a reference, in verl's keys; short names stand for the actor's and others."""
     short = {
         "actor": ACTOR,
@@ -37,7 +37,7 @@ def ask(facts):
     def asked(config=None, *, model="Qwen/Qwen2.5-7B", gpus=8, gpu="H100", **others):
         settings = {"algorithm.adv_estimator": "grpo", **(config or {})}
         found = {full(key): value for key, value in settings.items() if value is not ...}
-        return estimate(Request(model, found, gpus=gpus, gpu=gpu, **others), facts)
+        return estimate(Request(model, found, gpus=gpus, gpu=gpu, **others), registries)
 
     return asked
 

@@ -23,8 +23,8 @@ CASES = [entry.case for entry in load_cases(read_snapshot([]).cases).by_id.value
 
 
 @pytest.fixture(scope="module")
-def scores(facts):
-    return accuracy_of(CASES, facts)[0]
+def scores(registries):
+    return accuracy_of(CASES, registries)[0]
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,9 @@ def groups(scores):
     return {summary.group: summary for summary in summaries(scores)}
 
 
-def test_the_record_is_what_the_cases_give(facts):
+def test_the_record_is_what_the_cases_give(registries):
     """Written by ``make accuracy``. With the bounds below this keeps every figure from becoming worse unseen."""
-    _, entries = accuracy_of(CASES, facts)
+    _, entries = accuracy_of(CASES, registries)
     assert accuracy_text(entries) == (bundled_directory().path / "accuracy.yaml").read_text("utf-8")
 
 
@@ -100,8 +100,8 @@ def test_contested_cases_are_kept_and_do_not_count(scores):
     assert verdict_shares(scores) == verdict_shares(counted)
 
 
-def test_the_largest_batch(facts):
-    found = {boundary.name: boundary for boundary in boundaries(CASES, facts)}
+def test_the_largest_batch(registries):
+    found = {boundary.name: boundary for boundary in boundaries(CASES, registries)}
     seen = next(case for case in CASES if case.id == LENGTHS_OF).observed_tokens
     assert round(seen.prompt_length_mean + seen.response_length_mean) == 371
     for name, recorded in (("tuning-14b-lora-2h100", 58), ("tuning-32b-lora-4h100", 44)):
@@ -112,11 +112,11 @@ def test_the_largest_batch(facts):
     assert abs(large.peak / large.capacity - 1) <= 0.2
 
 
-def test_an_estimate_alone_says_what_the_record_says(facts):
+def test_an_estimate_alone_says_what_the_record_says(registries):
     """The ranges that estimates print are those of the record."""
     _, entries = accuracy_of(CASES, load_registries([]))
     for entry in entries:
         if entry.low is not None:
-            found = range_of(entry.name, facts)
+            found = range_of(entry.name, registries)
             assert (found.low, found.high) == (entry.low, entry.high)
             assert found.low <= 1 <= found.high

@@ -37,11 +37,11 @@ def test_keys_that_are_added_with_a_plus():
     assert request_of(case(config=config)).config["actor_rollout_ref.actor.fsdp_config.model_dtype"] == "bf16"
 
 
-def test_nodes_of_the_case(facts):
+def test_nodes_of_the_case(registries):
     gpus = {"count": 8, "type": "H100", "nodes": 2}
-    assert estimate_case(case(gpus=gpus), facts).settings.nodes == 2
+    assert estimate_case(case(gpus=gpus), registries).settings.nodes == 2
     stated = {**CONFIG, "trainer.nnodes": 4, "trainer.n_gpus_per_node": 2}
-    assert estimate_case(case(gpus=gpus, config=stated), facts).settings.nodes == 4
+    assert estimate_case(case(gpus=gpus, config=stated), registries).settings.nodes == 4
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_the_version_of_a_case(fields, version):
     assert request_of(case(**fields)).version == version
 
 
-def test_what_is_quoted_in_part_widens_the_range(facts):
+def test_what_is_quoted_in_part_widens_the_range(registries):
     alone = {"actor_rollout_ref.actor.strategy": "fsdp", **CONFIG}
     quoted, whole = (
-        estimate_case(case(config=alone, outcome=outcome, version="v0.8.0"), facts)
+        estimate_case(case(config=alone, outcome=outcome, version="v0.8.0"), registries)
         for outcome in ("fits", None)
     )
     assert quoted.peak == whole.peak
@@ -72,11 +72,11 @@ def test_what_is_quoted_in_part_widens_the_range(facts):
     assert whole.settings.unstated == frozenset()
 
 
-def test_each_kind_of_case_has_its_estimate(facts):
-    assert isinstance(estimate_case(case(), facts), Estimate)
-    assert isinstance(estimate_case(training(), facts), TrainingEstimate)
+def test_each_kind_of_case_has_its_estimate(registries):
+    assert isinstance(estimate_case(case(), registries), Estimate)
+    assert isinstance(estimate_case(training(), registries), TrainingEstimate)
     with pytest.raises(NoAnswerError) as caught:
-        estimate_case(case().model_copy(update={"config": None}), facts)
+        estimate_case(case().model_copy(update={"config": None}), registries)
     assert caught.value.diagnostics[0].code is Code.missing_key
 
 
@@ -108,9 +108,9 @@ def test_numbers_that_nothing_stands_in_for(changes, key):
     assert [problem.place.key for problem in caught.value.diagnostics] == [key]
 
 
-def test_easyr1_has_a_mode_for_its_data_type(facts):
+def test_easyr1_has_a_mode_for_its_data_type(registries):
     config = {**CONFIG, "easyr1.dtype": "bf16 with adamw_bf16"}
-    found = estimate_case(case(config=config, framework="EasyR1", outcome="fits"), facts)
+    found = estimate_case(case(config=config, framework="EasyR1", outcome="fits"), registries)
     assert found.settings.actor.fsdp.parameter_bytes == 2
     assert found.settings.actor.moments == 6  # with a buffer after Kahan
     assert found.settings.computes_entropy is False

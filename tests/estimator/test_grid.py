@@ -62,9 +62,9 @@ def check(cells, cell, found):
     assert totals == {phase.name: gib_number(phase.total) for phase in found.phases}
 
 
-def test_each_cell_is_what_the_estimator_says_by_itself(cells, facts):
+def test_each_cell_is_what_the_estimator_says_by_itself(cells, registries):
     for index, (run, gpu) in list(enumerate(combinations(AXES)))[::7]:
-        found = estimate(fitted(request_of(run, gpu), facts), facts)
+        found = estimate(fitted(request_of(run, gpu), registries), registries)
         check(cells, number_of(cells, AXES, index), found)
 
 
@@ -84,11 +84,11 @@ def test_equal_cards_share_their_cells(cells):
     ],
     ids=["never asleep", "sglang", "awake at once", "trtllm"],
 )
-def test_what_the_engine_holds_follows_the_card_in_every_phase(config, facts):
+def test_what_the_engine_holds_follows_the_card_in_every_phase(config, registries):
     asked = Request("Qwen/Qwen2.5-7B", {"algorithm.adv_estimator": "grpo", **config}, 8, "H100")
-    capacity = capacity_of(facts.gpus.get("B200"))
-    moved = estimate(asked, facts).on_gpu(capacity)
-    alone = estimate(Request(asked.model, asked.config, 8, "B200"), facts)
+    capacity = capacity_of(registries.gpus.get("B200"))
+    moved = estimate(asked, registries).on_gpu(capacity)
+    alone = estimate(Request(asked.model, asked.config, 8, "B200"), registries)
     assert moved.capacity == capacity
     assert [(phase.name, phase.total) for phase in moved.phases] == [
         (phase.name, phase.total) for phase in alone.phases
@@ -127,9 +127,9 @@ def test_no_key_that_a_choice_sets_is_free():
         assert set(cell_settings(task, tokens, offload, lora, {})) <= CHOSEN | constant
 
 
-def test_a_cell_without_an_estimate_says_why(facts):
+def test_a_cell_without_an_estimate_says_why(registries):
     axes = Axes(("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"), (8,), ("H100", "B200"))
-    found = compute_grid(axes, {f"{ROLLOUT}.tensor_model_parallel_size": 4}, facts)
+    found = compute_grid(axes, {f"{ROLLOUT}.tensor_model_parallel_size": 4}, registries)
     half = len(found.verdicts) // 2
     assert set(found.verdicts[:half]) == {len(VERDICTS)}
     assert set(found.verdicts[half:]) <= set(range(len(VERDICTS)))
@@ -138,16 +138,16 @@ def test_a_cell_without_an_estimate_says_why(facts):
     assert set(found.peaks[:half]) == {0}
 
 
-def test_no_cell_with_an_estimate_is_an_error(facts):
+def test_no_cell_with_an_estimate_is_an_error(registries):
     axes = Axes(("Qwen/Qwen2.5-0.5B",), (8,), ("H100",))
     with pytest.raises(NoAnswerError, match="14 attention heads"):
-        compute_grid(axes, {f"{ROLLOUT}.tensor_model_parallel_size": 4}, facts)
+        compute_grid(axes, {f"{ROLLOUT}.tensor_model_parallel_size": 4}, registries)
 
 
-def test_megatron_is_refused(facts):
+def test_megatron_is_refused(registries):
     axes = Axes(("Qwen/Qwen2.5-7B",), (8,), ("H100",))
     with pytest.raises(NoAnswerError, match="computed with FSDP"):
-        compute_grid(axes, {"actor_rollout_ref.actor.strategy": "megatron"}, facts)
+        compute_grid(axes, {"actor_rollout_ref.actor.strategy": "megatron"}, registries)
 
 
 def test_the_grid_of_the_form_is_not_too_large():

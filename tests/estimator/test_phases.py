@@ -32,13 +32,13 @@ OUTSIDE = ("context", "engine-context", "communicators", "fragmentation", "cuda-
 
 
 @pytest.fixture(scope="module")
-def working(facts):
-    return facts.shape("Qwen/Qwen2.5-7B").working
+def working(registries):
+    return registries.shape("Qwen/Qwen2.5-7B").working
 
 
 @pytest.fixture(scope="module")
-def forward(facts):
-    return facts.shape("Qwen/Qwen2.5-7B").forward
+def forward(registries):
+    return registries.shape("Qwen/Qwen2.5-7B").forward
 
 
 def tensors(sizes):
@@ -184,7 +184,7 @@ def test_weight_sync_of_adapters(ask, sizes, settings, expected):
     assert found == pytest.approx(expected)
 
 
-def test_lora(ask, sizes, facts):
+def test_lora(ask, sizes, registries):
     found = ask(LORA, version=OLD)
     step = tensors(sizes(found, "optimizer-step"))
     assert step == pytest.approx(
@@ -196,7 +196,7 @@ def test_lora(ask, sizes, facts):
         }
     )
     backward = sizes(found, "update-backward")
-    assert backward["working-set"] == pytest.approx(facts.shape("Qwen/Qwen2.5-7B").lora_working * T)
+    assert backward["working-set"] == pytest.approx(registries.shape("Qwen/Qwen2.5-7B").lora_working * T)
     assert "head-gradient" not in backward
     # The copies in fp32 of what the adapters read nearly double the layer at work.
     plain = sizes(ask(FULL, version=OLD), "update-backward")["working-set"]
@@ -500,7 +500,7 @@ def test_megatron_with_fewer_bytes_a_moment(ask, sizes):
     assert sizes(ask(settings, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(8 * last / 4)
 
 
-def test_megatron_spreads_experts(ask, sizes, facts):
+def test_megatron_spreads_experts(ask, sizes, registries):
     model = "Qwen/Qwen3-30B-A3B"
     total, experts, head, hidden = 30_532_122_624, 48 * 128 * 3 * 2048 * 768, 151_936 * 2048, 2048
     settings = {
@@ -516,7 +516,7 @@ def test_megatron_spreads_experts(ask, sizes, facts):
     assert found["gradients"] == pytest.approx(4 * (dense + experts / 8))
     assert found["optimizer-states"] == pytest.approx(12 * dense / 8)
     assert found["optimizer-states-experts"] == pytest.approx(12 * experts / 8 / 2)
-    assert facts.shape(model).parameters == total
+    assert registries.shape(model).parameters == total
     assert head * 2 + hidden < dense * 2
 
 

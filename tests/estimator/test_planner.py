@@ -38,15 +38,15 @@ def request(model="Qwen/Qwen2.5-7B", task="GRPO", gpu="H100", **changes):
         ("Qwen/Qwen2.5-72B", "GRPO-LoRA"),
     ],
 )
-def test_the_number_of_gpus_is_the_smallest_that_fits(facts, model, task):
+def test_the_number_of_gpus_is_the_smallest_that_fits(registries, model, task):
     asked = request(model, task)
-    found = plan(asked, facts)
+    found = plan(asked, registries)
     assert found.gpus in COUNTS
     assert found.estimate.verdict == "fits"
     assert found.estimate.high <= found.estimate.capacity
     assert found.estimate.settings.gpus == found.gpus
     for count in COUNTS[: COUNTS.index(found.gpus)]:
-        best = best_layout(replace(asked, gpus=count), facts)
+        best = best_layout(replace(asked, gpus=count), registries)
         assert best is None or best[1].verdict != "fits"
 
 
@@ -55,95 +55,95 @@ def test_the_number_of_gpus_is_the_smallest_that_fits(facts, model, task):
     [({}, "tokens"), ({f"{A}.use_dynamic_bsz": False, f"{A}.ppo_micro_batch_size_per_gpu": 1}, "sequences")],
 )
 @pytest.mark.parametrize("gpus", [2, 8])
-def test_the_micro_batch_is_the_largest_that_fits(facts, config, unit, gpus):
+def test_the_micro_batch_is_the_largest_that_fits(registries, config, unit, gpus):
     asked = request("Qwen/Qwen2.5-3B", gpus=gpus)
     asked = replace(asked, config={**asked.config, f"{R}.n": 8, **config})
-    size, found_unit = largest_micro_batch(asked, facts)
+    size, found_unit = largest_micro_batch(asked, registries)
     assert found_unit == unit
     prefix = "max_token_len_per_gpu" if unit == "tokens" else "micro_batch_size_per_gpu"
     keys = [f"{A}.ppo_{prefix}", f"{R}.log_prob_{prefix}", f"actor_rollout_ref.ref.log_prob_{prefix}"]
 
     def verdict(count):
         settings = {**asked.config, **dict.fromkeys(keys, count)}
-        return estimate(fitted(replace(asked, config=settings), facts), facts).verdict
+        return estimate(fitted(replace(asked, config=settings), registries), registries).verdict
 
     assert verdict(size) == "fits"
     assert verdict(size + 1) != "fits"
 
 
-def test_no_micro_batch_fits(facts):
-    assert largest_micro_batch(request("Qwen/Qwen2.5-72B", gpus=1), facts) == (None, "tokens")
+def test_no_micro_batch_fits(registries):
+    assert largest_micro_batch(request("Qwen/Qwen2.5-72B", gpus=1), registries) == (None, "tokens")
 
 
-def test_what_does_not_fit_anywhere(facts):
+def test_what_does_not_fit_anywhere(registries):
     asked = request("deepseek-ai/DeepSeek-V3", gpus=8)
-    found = plan(asked, facts)
+    found = plan(asked, registries)
     assert found.gpus is None
     assert found.micro_batch is None
     assert found.estimate.verdict != "fits"
 
 
-def test_what_fsdp_would_need_is_told(facts):
-    found = plan(request("Qwen/Qwen2.5-72B", "GRPO"), facts)
+def test_what_fsdp_would_need_is_told(registries):
+    found = plan(request("Qwen/Qwen2.5-72B", "GRPO"), registries)
     backend = found.estimate.settings.actor.backend
     if backend == "megatron":
         assert found.with_fsdp is None or found.with_fsdp > found.gpus
     else:
         assert found.with_fsdp is None
     named = request("Qwen/Qwen2.5-72B", "GRPO", backend="fsdp")
-    alone = plan(named, facts)
+    alone = plan(named, registries)
     assert alone.estimate.settings.actor.backend == "fsdp"
     assert alone.gpus == (found.with_fsdp or found.gpus)
 
 
-def test_a_given_number_is_kept(facts):
-    found = plan(request(gpus=16), facts)
+def test_a_given_number_is_kept(registries):
+    found = plan(request(gpus=16), registries)
     assert found.gpus == 16
 
 
-def test_what_settings_say_of_gpus_does_not_bind_a_plan(facts):
+def test_what_settings_say_of_gpus_does_not_bind_a_plan(registries):
     asked = request()
     asked = replace(asked, config={**asked.config, "trainer.nnodes": 4, "trainer.n_gpus_per_node": 8})
-    found = plan(asked, facts)
-    assert found.gpus == plan(request(), facts).gpus
+    found = plan(asked, registries)
+    assert found.gpus == plan(request(), registries).gpus
     assert not found.estimate.warnings
 
 
-def test_nothing_to_plan(facts):
+def test_nothing_to_plan(registries):
     with pytest.raises(NoAnswerError) as caught:
-        plan(request("nobody/knows-it"), facts)
+        plan(request("nobody/knows-it"), registries)
     assert caught.value.diagnostics[0].place.key == "model"
     with pytest.raises(NoAnswerError) as caught:
-        plan(replace(request(gpus=8), config={f"{R}.n": "x"}), facts)
+        plan(replace(request(gpus=8), config={f"{R}.n": "x"}), registries)
     assert caught.value.diagnostics[0].place.key == f"{R}.n"
 
 
 @pytest.mark.parametrize(
     ("model", "tensor"), [("Qwen/Qwen2.5-7B", 1), ("Qwen/Qwen2.5-32B", 4), ("Qwen/Qwen2.5-72B", 8)]
 )
-def test_the_engines_tp_leaves_room_for_a_cache(facts, model, tensor):
-    config = fitted(request(model, gpus=8), facts).config
+def test_the_engines_tp_leaves_room_for_a_cache(registries, model, tensor):
+    config = fitted(request(model, gpus=8), registries).config
     assert config[f"{R}.tensor_model_parallel_size"] == tensor
-    found = estimate(fitted(request(model, gpus=8), facts), facts)
+    found = estimate(fitted(request(model, gpus=8), registries), registries)
     assert not [
         problem for problem in found.warnings if "cache" in problem.message or "hold" in problem.message
     ]
 
 
-def test_tp_divides_the_heads(facts):
+def test_tp_divides_the_heads(registries):
     """Qwen2.5-7B has 28 of them."""
     asked = request(gpus=8)
     asked = replace(asked, config={**asked.config, f"{R}.gpu_memory_utilization": 0.05})
-    assert fitted(asked, facts).config[f"{R}.tensor_model_parallel_size"] == 4
+    assert fitted(asked, registries).config[f"{R}.tensor_model_parallel_size"] == 4
 
 
-def test_budgets_hold_one_sequence(facts):
+def test_budgets_hold_one_sequence(registries):
     asked = request(gpus=8)
     asked = replace(asked, config={**asked.config, "data.max_response_length": 3000})
-    config = fitted(asked, facts).config
+    config = fitted(asked, registries).config
     assert config[BUDGET] == 3512
     assert config["critic.ppo_infer_max_token_len_per_gpu"] == 3512
-    kept = fitted(replace(asked, config={**asked.config, BUDGET: 9000}), facts).config
+    kept = fitted(replace(asked, config={**asked.config, BUDGET: 9000}), registries).config
     assert kept[BUDGET] == 9000
 
 
@@ -154,9 +154,9 @@ def test_tasks():
     assert task_settings("sft") is None
 
 
-def test_layouts_of_megatron(facts):
+def test_layouts_of_megatron(registries):
     asked = request("Qwen/Qwen2.5-72B", gpus=16)
-    layouts = [estimate(fitted(item, facts), facts) for item in with_megatron(asked, facts)]
+    layouts = [estimate(fitted(item, registries), registries) for item in with_megatron(asked, registries)]
     names = [layout_of(found) for found in layouts]
     assert names[0] == "Megatron"
     assert "Megatron TP 8 PP 2" in names
@@ -168,25 +168,25 @@ def test_layouts_of_megatron(facts):
     assert not [found.unsupported for found in layouts if found.unsupported]
 
 
-def test_layouts_spread_experts(facts):
+def test_layouts_spread_experts(registries):
     asked = request("Qwen/Qwen3-30B-A3B", gpus=16)
-    for item in with_megatron(asked, facts):
-        megatron = estimate(fitted(item, facts), facts).settings.actor.megatron
+    for item in with_megatron(asked, registries):
+        megatron = estimate(fitted(item, registries), registries).settings.actor.megatron
         assert 128 % megatron.expert == 0
         assert 16 % (megatron.expert * megatron.pipeline) == 0
 
 
-def test_adapters_keep_their_rank_with_megatron(facts):
-    first = next(with_megatron(request(task="GRPO-LoRA", gpus=8), facts))
-    found = estimate(fitted(first, facts), facts)
+def test_adapters_keep_their_rank_with_megatron(registries):
+    first = next(with_megatron(request(task="GRPO-LoRA", gpus=8), registries))
+    found = estimate(fitted(first, registries), registries)
     assert found.settings.actor.lora_rank == 32
     assert not found.warnings
 
 
-def test_ppo_with_megatron_divides_the_critic_too(facts):
+def test_ppo_with_megatron_divides_the_critic_too(registries):
     """The critic has the actor's tensor parallelism and its distributed optimizer, though only TP is recorded."""
     asked = request("Qwen/Qwen2.5-72B", "PPO", gpus=8)
-    found = [estimate(fitted(item, facts), facts) for item in with_megatron(asked, facts)]
+    found = [estimate(fitted(item, registries), registries) for item in with_megatron(asked, registries)]
     tensor = next(item for item in found if layout_of(item) == "Megatron TP 8")
     actor, critic = tensor.settings.actor.megatron, tensor.settings.critic.megatron
     assert (actor.sequence_parallel, actor.distributed_optimizer) == (True, True)

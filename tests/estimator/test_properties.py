@@ -19,7 +19,7 @@ from sphinx_verl_resources.estimator.result import result_of
 from sphinx_verl_resources.estimator.versions import RELEASES
 from sphinx_verl_resources.settings.overrides import read_overrides
 
-FACTS = load_registries([])
+REGISTRIES = load_registries([])
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 REF = "actor_rollout_ref.ref"
 TRANSFORMER = f"{A}.megatron.override_transformer_config"
@@ -120,7 +120,7 @@ def requests(draw, **fixed):
 def asked(request):
     """The estimate; settings that leave none are of no interest here."""
     try:
-        return estimate(request, FACTS)
+        return estimate(request, REGISTRIES)
     except NoAnswerError:
         assume(False)
 
@@ -270,7 +270,7 @@ def test_relief_keeps_its_promise(request):
 anything = (
     st.none() | flag | st.integers() | st.floats() | st.text(max_size=8) | st.lists(st.integers(), max_size=2)
 )
-KEYS = sorted({*values, *(key.name for key in FACTS.config_keys)})
+KEYS = sorted({*values, *(key.name for key in REGISTRIES.config_keys)})
 
 
 @given(
@@ -295,7 +295,7 @@ def test_no_settings_are_too_odd(config, model, gpus, version, framework):
 def tried(request):
     """The estimate or None, and what is wrong."""
     try:
-        found = estimate(request, FACTS)
+        found = estimate(request, REGISTRIES)
     except NoAnswerError as error:
         return None, error.diagnostics
     return found, found.warnings

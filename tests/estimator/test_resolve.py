@@ -605,7 +605,7 @@ def test_no_gpus(ask, gpus):
         "trainer.v1.trainer_mode",
     ],
 )
-def test_no_value_is_too_odd(facts, ask, key, value):
+def test_no_value_is_too_odd(registries, ask, key, value):
     try:
         told = ask({**MICRO, key: value}).warnings
     except NoAnswerError as error:
@@ -613,7 +613,7 @@ def test_no_value_is_too_odd(facts, ask, key, value):
     assert all(problem.message and len(problem.message) < 400 for problem in told)
 
 
-def test_requests_can_be_asked_twice(facts):
+def test_requests_can_be_asked_twice(registries):
     request = Request(
         "Qwen/Qwen2.5-7B",
         {
@@ -621,4 +621,4 @@ def test_requests_can_be_asked_twice(facts):
         },
         gpus=8,
     )
-    assert estimate(request, facts) == estimate(request, facts)
+    assert estimate(request, registries) == estimate(request, registries)

@@ -14,7 +14,7 @@ from sphinx_verl_resources.estimator.planner import SAVING, task_settings
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.sweeps import savings
 
-FACTS = load_registries([])
+REGISTRIES = load_registries([])
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 BUDGET = f"{A}.ppo_max_token_len_per_gpu"
 MEGATRON = {f"{role}.strategy": "megatron" for role in (A, "critic")}
@@ -32,10 +32,10 @@ def switched(found) -> dict[str, object]:
 @pytest.mark.parametrize("model", ["Qwen/Qwen2.5-7B", "Qwen/Qwen3-30B-A3B"])
 def test_the_end_is_the_estimate_with_everything_on(model, task, more):
     request = Request(model, {**task_settings(task), **more}, 8, "H100")
-    found = savings(request, FACTS)
+    found = savings(request, REGISTRIES)
     config = switched(found)
     config[BUDGET] = int(config[BUDGET])
-    both = estimate(replace(request, config={**request.config, **config}), FACTS)
+    both = estimate(replace(request, config={**request.config, **config}), REGISTRIES)
     assert found.end.peak == pytest.approx(both.peak)
     assert found.end.host.total == pytest.approx(both.host.total)
     assert found.steps[-1].peak == found.end.peak
@@ -46,7 +46,7 @@ def test_savings_add_up_for_every_run():
     seen = 0
     for run in load_paths([]).runs.values():
         if run.settings:
-            found = savings(request_of_run(run, FACTS), FACTS)
+            found = savings(request_of_run(run, REGISTRIES), REGISTRIES)
             assert math.fsum(step.saves for step in found.steps) == pytest.approx(
                 found.start.peak - found.end.peak, abs=1
             )
@@ -58,14 +58,14 @@ def test_savings_add_up_for_every_run():
 
 
 def test_everything_is_off_at_the_start_whatever_was_asked_for():
-    on = savings(Request("Qwen/Qwen2.5-7B", task_settings("PPO"), 8, "H100"), FACTS)
+    on = savings(Request("Qwen/Qwen2.5-7B", task_settings("PPO"), 8, "H100"), REGISTRIES)
     off = dict.fromkeys(SAVING, False)
     task = {key: value for key, value in task_settings("PPO").items() if key not in SAVING}
     assert (
         on.start.peak
         == estimate(
             Request("Qwen/Qwen2.5-7B", {**task, **off, f"{A}.ppo_micro_batch_size_per_gpu": 16}, 8, "H100"),
-            FACTS,
+            REGISTRIES,
         ).peak
     )
     assert not on.start.settings.actor.checkpointing
@@ -75,7 +75,7 @@ def test_everything_is_off_at_the_start_whatever_was_asked_for():
 
 def test_cheap_settings_come_first_and_only_those_of_the_backend():
     request = Request("Qwen/Qwen2.5-7B", task_settings("PPO"), 8, "H100")
-    keys = [step.setting.split("=")[0] for step in savings(request, FACTS).steps]
+    keys = [step.setting.split("=")[0] for step in savings(request, REGISTRIES).steps]
     assert keys == [
         f"{M}.use_remove_padding",
         f"{M}.enable_gradient_checkpointing",
@@ -87,7 +87,7 @@ def test_cheap_settings_come_first_and_only_those_of_the_backend():
         f"{R}.gpu_memory_utilization",
     ]
     megatron = replace(request, config={**request.config, **MEGATRON})
-    settings = " ".join(step.setting for step in savings(megatron, FACTS).steps)
+    settings = " ".join(step.setting for step in savings(megatron, REGISTRIES).steps)
     assert "fsdp" not in settings
     assert "enable_gradient_checkpointing" not in settings
     for name in ("recompute_granularity=full", "optimizer_cpu_offload=True", "megatron.param_offload=True"):
@@ -102,11 +102,11 @@ def test_as_many_tokens_as_before_are_in_a_batch_of_sequences():
         "data.max_prompt_length": 1024,
         "data.max_response_length": 1024,
     }
-    found = savings(Request("Qwen/Qwen2.5-7B", config, 8, "H100"), FACTS)
+    found = savings(Request("Qwen/Qwen2.5-7B", config, 8, "H100"), REGISTRIES)
     assert found.start.settings.actor.micro_batch.sequences == 8
     assert found.end.settings.actor.micro_batch.tokens == 2048
     own = savings(
-        Request("Qwen/Qwen2.5-7B", {**config, f"{A}.ppo_micro_batch_size_per_gpu": 3}, 8, "H100"), FACTS
+        Request("Qwen/Qwen2.5-7B", {**config, f"{A}.ppo_micro_batch_size_per_gpu": 3}, 8, "H100"), REGISTRIES
     )
     assert own.start.settings.actor.micro_batch.sequences == 3
 
@@ -114,6 +114,6 @@ def test_as_many_tokens_as_before_are_in_a_batch_of_sequences():
 def test_older_names_of_keys_are_switched_too():
     config = {**task_settings("PPO"), "critic.model.fsdp_config.param_offload": True}
     config.pop("critic.fsdp.param_offload")
-    found = savings(Request("Qwen/Qwen2.5-7B", config, 8, "H100"), FACTS)
+    found = savings(Request("Qwen/Qwen2.5-7B", config, 8, "H100"), REGISTRIES)
     assert found.start.settings.critic.fsdp.param_offload is False
     assert found.end.settings.critic.fsdp.param_offload is True

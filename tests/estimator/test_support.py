@@ -285,7 +285,7 @@ class Spied(dict):
 
 
 @pytest.mark.parametrize("version", [version for _, version in RELEASES], ids=version_text)
-def test_the_table_of_modelled_keys_names_what_is_read(facts, version):
+def test_the_table_of_modelled_keys_names_what_is_read(registries, version):
     """Some keys are read with one backend only, or where another key is set."""
     config = Spied()
     precise = "optim.use_precision_aware_optimizer"
@@ -298,12 +298,12 @@ def test_the_table_of_modelled_keys_names_what_is_read(facts, version):
         config |= {f"{role}.{key}": True for role in (A, "critic") for key in (precise, offload)}
         config["critic.enable"] = critic
         request = Request("", config, gpus=8, memory_gb=80, version=version)
-        settings_of(request, facts, Reader(config, facts.defaults(version)))
+        settings_of(request, registries, Reader(config, registries.defaults(version)))
     assert config.keys_read | {"actor_rollout_ref.model.path", "easyr1.dtype"} == modelled_keys(version)
 
 
-def test_every_key_that_is_read_is_one_of_verls(facts):
-    unknown = {key for key in modelled_keys(CURRENT) if facts.known_key(key) is None}
+def test_every_key_that_is_read_is_one_of_verls(registries):
+    unknown = {key for key in modelled_keys(CURRENT) if registries.known_key(key) is None}
     others = {
         key for key in unknown if not key.startswith(("critic.fsdp.", "critic.megatron.", "critic.optim."))
     }

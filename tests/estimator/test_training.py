@@ -13,7 +13,7 @@ from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError
 from sphinx_verl_resources.estimator.training import Training, estimate_training
 
-FACTS = load_registries([])
+REGISTRIES = load_registries([])
 P, H, F, V, LAYERS = 8_030_261_248, 4096, 14_336, 128_256, 32
 Q, K, HEADS = 4096, 8 * 128, 32
 #: Parameters of one layer: four matrices of attention, three of the MLP, two norms.
@@ -39,7 +39,7 @@ FULL = Training(
 
 
 def run(**changes):
-    found = estimate_training(replace(FULL, **changes), FACTS)
+    found = estimate_training(replace(FULL, **changes), REGISTRIES)
     return found, {phase.name: {part.kind.key: part.size for part in phase.trainer} for phase in found.phases}
 
 

@@ -162,21 +162,21 @@ def test_ulysses_of_the_critic_under_its_older_name(ask):
     assert sizes == [2, 1]
 
 
-def test_defaults_that_changed(ask, facts):
-    changed = {key.name: key.default_changes for key in facts.config_keys if key.default_changes}
+def test_defaults_that_changed(ask, registries):
+    changed = {key.name: key.default_changes for key in registries.config_keys if key.default_changes}
     assert len(changed) > 10
     for name, changes in changed.items():
         for change in changes:
             since = version_of(change.since)
-            assert facts.defaults(since)[name] == change.default, (name, change.since)
-    assert facts.defaults((0, 3, 0))["actor_rollout_ref.actor.entropy_coeff"] == 0.001
-    assert facts.defaults((0, 1, 0))["actor_rollout_ref.actor.entropy_coeff"] == 0.001
-    assert facts.defaults(CURRENT)["actor_rollout_ref.actor.entropy_coeff"] == 0
+            assert registries.defaults(since)[name] == change.default, (name, change.since)
+    assert registries.defaults((0, 3, 0))["actor_rollout_ref.actor.entropy_coeff"] == 0.001
+    assert registries.defaults((0, 1, 0))["actor_rollout_ref.actor.entropy_coeff"] == 0.001
+    assert registries.defaults(CURRENT)["actor_rollout_ref.actor.entropy_coeff"] == 0
 
 
-def test_defaults_now_are_those_of_the_registry(facts):
-    defaults = facts.defaults(CURRENT)
-    assert {key.name for key in facts.config_keys if defaults[key.name] != key.default} == set()
+def test_defaults_now_are_those_of_the_registry(registries):
+    defaults = registries.defaults(CURRENT)
+    assert {key.name for key in registries.config_keys if defaults[key.name] != key.default} == set()
 
 
 @pytest.mark.parametrize(
