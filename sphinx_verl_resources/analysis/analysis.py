@@ -31,7 +31,7 @@ LABELS = {
     "kv-cache": N_("KV cache"),
     "overhead": N_("System overhead"),
 }
-#: Largest values of what can be asked for; more is a slip of the finger.
+#: The largest value of each option; a larger one is a typing error.
 LIMITS = {"gpus": 100_000, "batch-size": 1_000_000, "sequence-length": 10_000_000}
 
 

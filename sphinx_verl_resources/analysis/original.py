@@ -132,7 +132,7 @@ def _original_problems(analysis: Analysis) -> Iterator[Diagnostic]:
             if original is None:
                 continue
             for number, item in enumerate(original.figures):
-                # Unknown names are problems of their own.
+                # Unknown names are reported where the file is checked.
                 with suppress(NoAnswerError):
                     comparison = _compare(analyse(part.analysis, original.name), item)
                     loc = ("printed", index, "figures", number)

@@ -14,12 +14,19 @@ from .config import register_config
 from .directives import every_directive
 from .directives.runs import verl_runs
 from .domain import VerlDomain
-from .html_pages import register_html
+from .html_pages import AccessibleTables, add_nodes
 from .latex import FitTables, TypesetFormulas
 from .objects import KINDS, in_this_language
 from .page_data import add_page_data
 from .references import DataRole, MemoryRole, ObjectRole, replace_missing, warn_missing
-from .transforms import NumberRemarks, RenderRuns, SectionsToCaptions, SplitTables, UniqueIds
+from .transforms import (
+    NumberRemarks,
+    RenderRuns,
+    SectionsToCaptions,
+    SplitTables,
+    UnfoldDetails,
+    UniqueIds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -36,10 +43,13 @@ ENV_VERSION = 6
 #: Up to so many pages Sphinx reads in one process.
 MANY_PAGES = 5
 
+#: In the order of their priorities.
 POST_TRANSFORMS = (
     UniqueIds,
     NumberRemarks,
+    UnfoldDetails,
     RenderRuns,
+    AccessibleTables,
     FitTables,
     SplitTables,
     TypesetFormulas,
@@ -53,7 +63,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.add_domain(VerlDomain)
     for node in (verl_runs, verl_marks, verl_remarks):
         app.add_node(node)
-    register_html(app)
+    add_nodes(app)
     for name, directive in every_directive().items():
         app.add_directive(name, directive)
     app.add_index_to_domain("verl", in_this_language())

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 SCROLL_CLASS = "verl-scroll"
 #: Tables whose first column has headings too.
 TWO_WAYS = frozenset({FIT_CLASS})
-#: Behind the rows, and before themes put something of their own around tables.
-BEHIND_ROWS = RenderRuns.default_priority + 10
 
 
 class verl_scroll(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
@@ -54,7 +52,8 @@ class verl_row(nodes.entry):  # noqa: N801
 class AccessibleTables(OnOurPages):
     """Adds scopes to the header cells of our tables, and lets the keyboard scroll the tables."""
 
-    default_priority = BEHIND_ROWS
+    #: After the rows are made, and before themes wrap tables in elements of their own.
+    default_priority = RenderRuns.default_priority + 10
     formats = ("html",)
 
     def run(self, **kwargs: Any) -> None:
@@ -103,28 +102,6 @@ def label_of(table: nodes.table) -> str:
     return _("Table: {title}").format(title=title.astext() if title is not None else "")
 
 
-class UnfoldDetails(OnOurPages):
-    """Writes the summary as a paragraph above the content, in formats that cannot fold."""
-
-    default_priority = RenderRuns.default_priority - 10
-    formats = ("html",)
-
-    def is_supported(self) -> bool:
-        """Return whether the builder writes no HTML."""
-        return not super().is_supported()
-
-    def run(self, **kwargs: Any) -> None:
-        """Replace each block."""
-        for block in list(self.document.findall(verl_details)):
-            summary, *content = block.children
-            paragraph = nodes.paragraph()
-            # A target can be reached in every format, a paragraph cannot.
-            paragraph += [nodes.target("", "", ids=[id_]) for id_ in block["ids"]]
-            stands_out = any(isinstance(node, nodes.strong) for node in summary.children)
-            paragraph += summary.children if stands_out else [nodes.strong("", "", *summary.children)]
-            block.parent.replace(block, [paragraph, *content])
-
-
 def _with(attribute: str) -> Visitors:
     """Return visitors that write a cell as the theme does, with one more attribute."""
 
@@ -153,7 +130,7 @@ def _visit_summary(self: HTML5Translator, node: nodes.Element) -> None:
 
 
 def _visit_chart(self: HTML5Translator, node: verl_chart) -> None:
-    # Many readers of electronic books know no SVG within text.
+    # Many e-book readers do not show SVG inside text.
     if self.builder.name != "epub":
         self.body.append(self.starttag(node, "div", CLASS="docutils container"))
         self.body.append(f"{node['drawing'].svg(node['ids'][0])}</div>\n")
@@ -170,7 +147,7 @@ def _closing(tag: str) -> Callable[[HTML5Translator, nodes.Element], None]:
     return depart
 
 
-def register_html(app: Sphinx) -> None:
+def add_nodes(app: Sphinx) -> None:
     """Register the nodes with their visitors."""
     app.add_node(verl_column, html=_with('scope="col"'))
     app.add_node(verl_row, html=_with('scope="row"'))
@@ -179,5 +156,3 @@ def register_html(app: Sphinx) -> None:
     app.add_node(verl_summary, html=(_visit_summary, _closing("summary")))
     left_out = (_write_nothing, _write_nothing)
     app.add_node(verl_chart, html=(_visit_chart, _write_nothing), latex=left_out, xml=left_out)
-    for transform in (AccessibleTables, UnfoldDetails):
-        app.add_post_transform(transform)

@@ -19,9 +19,8 @@ from .transforms import OnOurPages, RenderRuns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Font sizes, and the average characters that a line of Sphinx's page holds in each; the
-#: first that fits is used.
-#: Few sizes, so that tables after one another look alike.
+#: Font sizes, with the average characters of a line on Sphinx's page. The first size that fits is used; there
+#: are few, so that neighbouring tables look alike.
 FONTS = ((r"\normalsize", 75), (r"\footnotesize", 106), (r"\scriptsize", 121))
 #: The space between two columns, and its width in average characters.
 SEPARATION, SEPARATION_WIDTH = r"\setlength{\tabcolsep}{3pt}", 2.0
@@ -31,7 +30,7 @@ BREAKS = re.compile(r"(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])")
 SHORT = 10
 #: Chinese, Japanese and Korean characters: twice as wide as others, and a line may break after each.
 WIDE = "\u1100-\u115f\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
-#: A few of them are a word, which reads better in one piece.
+#: Up to four of these characters stay together, because most words have as many.
 PIECES = re.compile(rf"[{WIDE}]{{1,4}}|[^{WIDE}\s]+")
 
 

@@ -215,6 +215,28 @@ class RenderRuns(JoinedPages):
             table.parent.insert(table.parent.index(table) + 1, notes)
 
 
+class UnfoldDetails(OnOurPages):
+    """Writes the summary as a paragraph above the content, in formats that cannot fold."""
+
+    default_priority = RenderRuns.default_priority - 10
+    formats = ("html",)
+
+    def is_supported(self) -> bool:
+        """Return whether the builder writes no HTML."""
+        return not super().is_supported()
+
+    def run(self, **kwargs: Any) -> None:
+        """Replace each block."""
+        for block in list(self.document.findall(verl_details)):
+            summary, *content = block.children
+            paragraph = nodes.paragraph()
+            # Every format can reach the id of a target, but not that of a paragraph.
+            paragraph += [nodes.target("", "", ids=[id_]) for id_ in block["ids"]]
+            stands_out = any(isinstance(node, nodes.strong) for node in summary.children)
+            paragraph += summary.children if stands_out else [nodes.strong("", "", *summary.children)]
+            block.parent.replace(block, [paragraph, *content])
+
+
 class SplitTables(OnOurPages):
     """Divides long tables of ours in plain text into tables of ``ROWS`` rows, each under the headings.
 

@@ -42,11 +42,11 @@ PAINTS: Mapping[Category, Paint] = {
     Category.ROLLOUT_ENGINE: Paint("#92562b", "R", "#fff"),
     Category.RUNTIME_OVERHEAD: Paint("#878b70", "X", "#000"),
 }
-#: Units of the drawing. On a phone one is two thirds of a pixel, and so the letters are large.
+#: Units of the drawing. On a phone a unit is two thirds of a pixel, so the letters are large.
 WIDTH, FONT, GAP = 480, 15, 2
 #: Height of a line of text, of a bar, and of a bar with a line of text above it.
 LINE, BAR, ROW = 20, 16, 44
-#: Of a character, in parts of the font's size, a little too much: wide ones, capitals, narrow ones, others.
+#: Widths of characters in parts of the font size, rounded up: wide ones, capitals, narrow ones, others.
 _WIDE, _CAPITAL, _NARROW, _OTHER = 1.0, 0.75, 0.38, 0.61
 
 

@@ -11,7 +11,7 @@ from docutils.utils import column_width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: Characters; limits what a column may claim of a page that is 80 to 200 characters wide.
+#: The least and the largest width of a column in characters; a page has 80 to 200.
 MIN_WIDTH, MAX_WIDTH = 4, 60
 #: A cell with a long name, which may break over lines.
 PATH_CLASS = "verl-path"
@@ -147,7 +147,7 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
         entry = nodes.entry(classes=list(cell.classes))
         paragraph = nodes.paragraph()
         if cell.anchor:
-            # A row cannot carry an id that LaTeX can reach, a target in its first cell can.
+            # LaTeX cannot reach the id of a row, but that of a target in its first cell.
             paragraph += nodes.target("", "", ids=[cell.anchor])
         text_parent: nodes.Element = nodes.strong() if cell.strong else paragraph
         for index, (text, address) in enumerate(cell.pieces):
