@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.cases import CaseEntry, load_cases, with_marks
-from ..diagnostics import Severity
 from ..estimator.backtest import (
     GROUPS,
     accuracy_of,
@@ -66,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     recorded = load_cases(snapshot.cases)
     asked = [with_marks(load_cases([read_file(name)]), recorded) for name in options.paths] or [recorded]
     problems += [problem for found in asked for problem in found.diagnostics]
-    report(problems)
+    bad = report(problems)
     cases = [entry.case for found in asked for entry in found.entries if isinstance(entry, CaseEntry)]
     broken = [entry for found in asked for entry in found.broken]
     if options.record:
@@ -81,7 +80,6 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(_plain(scores, broken, limits), indent=2))
     else:
         print(backtest_text(scores, limits))
-    bad = any(problem.severity is Severity.ERROR for problem in problems)
     return int(bad or any(item.error and item.case.is_scored for item in scores))
 
 

@@ -22,7 +22,7 @@ from ..catalog.yaml_data import printable
 from ..diagnostics import Location, Severity
 from ..estimator.context import EstimatorContext
 from ..estimator.registries import Registries
-from ..lint.context import load_context
+from ..lint.context import CheckContext
 from .terminal import UsageError, show_progress
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ..catalog.catalog import Catalog
     from ..catalog.files import Directory, Snapshot
     from ..diagnostics import Diagnostic
-    from ..lint.context import CheckContext
     from ..lint.repository import Repository
 
 
@@ -105,7 +104,7 @@ def load_check_context(names: Sequence[str], repository: Repository | None = Non
     Raises:
         UsageError: a path is no data directory.
     """
-    return load_context(data_directories(names), repository=repository, progress=show_progress)
+    return CheckContext(data_directories(names), repository=repository, progress=show_progress)
 
 
 def load_records(snapshot: Snapshot) -> tuple[EstimatorContext, list[Diagnostic]]:

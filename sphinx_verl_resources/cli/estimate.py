@@ -85,12 +85,11 @@ def run(options: argparse.Namespace) -> int:
     is_own = any((options.model, options.gpus, options.script, options.file, options.config))
     answers, found, code = (_own_run if is_own else _recorded)(options, registries)
     problems += found
-    report(problems)
+    bad = report(problems)
     if options.format == "json":
         print(json.dumps([_plain(answer) for answer in answers], indent=2))
     elif answers:
         print(estimates_text([(answer.name, answer.estimate) for answer in answers]))
-    bad = any(problem.severity is Severity.ERROR for problem in problems)
     too_big = any(answer.estimate and answer.estimate.verdict == "does not fit" for answer in answers)
     return code or int(bad or too_big)
 

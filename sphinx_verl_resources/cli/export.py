@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..diagnostics import Severity
 from ..estimator.export import export_of
 from ..views.downloads import download_texts
 from ..views.file_names import CSV, JSON
@@ -54,13 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print or write."""
     context, problems = load_records(data_snapshot([*options.paths, *(options.data or ())]))
-    report(problems)
+    bad = report(problems)
     texts = download_texts(export_of(context, __version__))
     if options.output is None:
         print(texts[_FILES[options.format or "json"]], end="")
     else:
         _write(options.output, options.format, texts)
-    return 1 if any(problem.severity is Severity.ERROR for problem in problems) else 0
+    return int(bad)
 
 
 def _write(output: str, form: str | None, texts: Mapping[str, str]) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..catalog import selection
 from ..catalog.links import Links
 from ..catalog.names import PAGE_COLUMNS, SIZES
 from ..catalog.selection import FILTERS, RunQuery, select_runs
-from ..diagnostics import NoAnswerError, Severity
+from ..diagnostics import NoAnswerError
 from ..estimator.questions import RunEstimate
 from ..views.estimate import run_texts
 from ..views.runs import COMPUTED, uncomputed_texts
@@ -20,11 +19,13 @@ from .terminal import UsageError, report
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
     from ..estimator.context import EstimatorContext
+
+Words = TypeVar("Words")
 
 NAME = "table"
 HELP = "print recorded runs as a table"
@@ -75,46 +76,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table; problems of the data go to standard error."""
-    columns: tuple[str, ...] = PAGE_COLUMNS
-    if options.columns is not None:
-        with _of_option("columns"):
-            columns = selection.columns(options.columns, COMPUTED)
+    columns = _words(options, "columns", lambda text: selection.columns(text, COMPUTED)) or PAGE_COLUMNS
     context, problems = load_records(data_snapshot([*options.paths, *(options.data or ())]))
     query = _query(options, context.catalog)
-    report(problems)
+    bad = report(problems)
     runs = select_runs(context.catalog, query)
     if not query.sort:
         runs.sort(key=lambda run: (query.sizes or SIZES).index(run.size))
     computed = {run.id: _computed(context, run) for run in runs} if COMPUTED.keys() & set(columns) else {}
     print(runs_text(runs, columns, Links(), options.format, computed))
-    return 1 if any(problem.severity is Severity.ERROR for problem in problems) else 0
+    return int(bad)
 
 
 def _query(options: argparse.Namespace, catalog: Catalog) -> RunQuery:
-    """What is asked for."""
-    sizes: tuple[str, ...] = ()
-    sort: tuple[tuple[str, bool], ...] = ()
-    filters: list[tuple[str, tuple[str, ...]]] = []
-    if options.size is not None:
-        with _of_option("size"):
-            sizes = selection.sizes(",".join(options.size))
-    for name in FILTERS:
-        given = getattr(options, name)
-        if given is not None:
-            with _of_option(name):
-                values = selection.phrases(",".join(given))
-                filters.append((name, selection.filter_values(catalog, name, values)))
-    if options.sort is not None:
-        with _of_option("sort"):
-            sort = selection.sort_fields(options.sort, COMPUTED)
-    return RunQuery(sizes, tuple(filters), sort)
+    """Return the query that the options ask."""
+
+    def values(name: str) -> tuple[str, ...] | None:
+        return _words(
+            options, name, lambda text: selection.filter_values(catalog, name, selection.phrases(text))
+        )
+
+    return RunQuery(
+        _words(options, "size", selection.sizes) or (),
+        tuple((name, found) for name in FILTERS if (found := values(name)) is not None),
+        _words(options, "sort", lambda text: selection.sort_fields(text, COMPUTED)) or (),
+    )
 
 
-@contextmanager
-def _of_option(name: str) -> Iterator[None]:
-    """Turn an error in the value of an option into one that names the option."""
+def _words(options: argparse.Namespace, name: str, read: Callable[[str], Words]) -> Words | None:
+    """Return the value of an option as ``read`` understands it, None where it is not given.
+
+    Raises:
+        UsageError: it selects nothing that exists.
+    """
+    given = getattr(options, name)
+    if given is None:
+        return None
     try:
-        yield
+        return read(given if isinstance(given, str) else ",".join(given))
     except NoAnswerError as error:
         raise UsageError(f"--{name}: {error}") from None
 

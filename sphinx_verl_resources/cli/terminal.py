@@ -56,11 +56,12 @@ def wants_color(stream: TextIO | None, choice: str, environment: Mapping[str, st
     return _is_terminal(stream) and environment.get("TERM") != "dumb"
 
 
-def report(problems: Iterable[Diagnostic]) -> None:
-    """Print problems on standard error, one a line."""
+def report(problems: Sequence[Diagnostic]) -> bool:
+    """Print problems on standard error, one a line, and return whether there is an error among them."""
     colored = wants_color(sys.stderr, _choice, os.environ)
     for problem in problems:
         print(_colored(problem) if colored else problem, file=sys.stderr)
+    return any(problem.severity is Severity.ERROR for problem in problems)
 
 
 def progress(

@@ -8,27 +8,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..analysis.original import analysis_problems
-from ..catalog.analysis import load_analysis
-from ..catalog.cases import load_cases
-from ..catalog.catalog import load_catalog
 from ..catalog.files import EXCEPTIONS, bundled_directory, read_data_file, take_snapshot
 from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
 from ..estimator.case import request_of_run
+from ..estimator.context import EstimatorContext
 from ..estimator.estimate import estimate
-from ..estimator.registries import load_registries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ..catalog.analysis import Analysis
-    from ..catalog.cases import Cases
-    from ..catalog.catalog import Catalog
-    from ..catalog.files import DataFile, Directory, Snapshot
+    from ..catalog.files import DataFile, Directory
     from ..catalog.models.run import Run
     from ..catalog.yaml_data import Document
     from ..estimator.estimate import Estimate
-    from ..estimator.registries import Registries
     from .repository import Repository
 
 
@@ -90,33 +83,52 @@ class RunEntry:
     diagnostics: tuple[Diagnostic, ...]
 
 
-@dataclass(frozen=True)
-class CheckContext:
+class CheckContext(EstimatorContext):
     """The data directories that are checked, with everything that they build on.
 
     Attributes:
         directories: those whose files the rules look at.
         is_own: whether they are the user's, and not the dataset of the package.
-        snapshot: all files that were read, those of the package included.
         exceptions: the files of exceptions, each with its directory.
-        problems: everything that a build would report, and files of exceptions that cannot be read.
         today: the day after which nothing can have happened yet.
         repository: a checkout of verl, None where none is given.
-        progress: shows how far slow steps are.
     """
 
-    directories: tuple[Directory, ...]
-    is_own: bool
-    snapshot: Snapshot
-    catalog: Catalog
-    analysis: Analysis
-    cases: Cases
-    registries: Registries
-    exceptions: tuple[tuple[Directory, DataFile], ...]
-    problems: tuple[Diagnostic, ...]
-    today: date
-    repository: Repository | None = None
-    progress: Progress = no_progress
+    def __init__(
+        self,
+        configured: Sequence[Directory],
+        *,
+        bundled: Directory | None = None,
+        today: date | None = None,
+        repository: Repository | None = None,
+        progress: Progress = no_progress,
+    ) -> None:
+        """Read the files of data directories.
+
+        Args:
+            configured: the directories to check; none for the dataset of the package.
+            bundled: the dataset that they build on; default: the one of the package.
+            today: the day after which nothing can have happened yet; default: the newest date on Earth.
+            repository: a checkout of verl.
+            progress: shows how far slow steps are.
+        """
+        bundled = bundled or bundled_directory()
+        snapshot = take_snapshot(bundled, configured, Location("command line"))
+        super().__init__(snapshot, lambda files: progress(files, "run files"))
+        self.directories = tuple(configured) or (bundled,)
+        self.is_own = bool(configured)
+        # East of Greenwich the day begins up to 14 hours earlier.
+        self.today = today or (datetime.now(timezone.utc) + timedelta(hours=14)).date()
+        self.repository = repository
+        self._progress = progress
+        self.exceptions, self._unreadable = _exceptions(self.directories)
+
+    @cached_property
+    def problems(self) -> tuple[Diagnostic, ...]:
+        """Everything that a build would report, and files of exceptions that cannot be read."""
+        of_analysis = analysis_problems(self.analysis)
+        of_data = (*self.catalog.diagnostics, *of_analysis, *self.accuracy_problems, *self.cases.diagnostics)
+        return (*of_data, *self._unreadable)
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:
@@ -128,7 +140,7 @@ class CheckContext:
         kinds += [(name.removesuffix(".yaml"), files) for name, files in self.snapshot.registries.items()]
         own = [(kind, file) for kind, files in kinds for file in files if self.is_checked(file)]
         others = [("exceptions", file) for _directory, file in self.exceptions]
-        for kind, file in self.progress([*own, *others], "files checked"):
+        for kind, file in self._progress([*own, *others], "files checked"):
             document = read_yaml(file.content, file.shown)
             if document.data is not None:
                 yield SourceFile(file, kind, document)
@@ -139,7 +151,7 @@ class CheckContext:
         broken = {run.shown for run in self.catalog.broken}
         sources = [source for source in self.of_kind("run") if source.shown not in broken]
         by_id = [(self.catalog.runs[source.file.path.stem], source) for source in sources]
-        return tuple(self._entry(run, source) for run, source in self.progress(by_id, "runs computed"))
+        return tuple(self._entry(run, source) for run, source in self._progress(by_id, "runs computed"))
 
     def _entry(self, run: Run, source: SourceFile) -> RunEntry:
         try:
@@ -155,54 +167,6 @@ class CheckContext:
     def of_kind(self, kind: str) -> list[SourceFile]:
         """Return the files of one kind."""
         return [source for source in self.files if source.kind == kind]
-
-
-def load_context(
-    configured: Sequence[Directory],
-    *,
-    bundled: Directory | None = None,
-    today: date | None = None,
-    repository: Repository | None = None,
-    progress: Progress = no_progress,
-) -> CheckContext:
-    """Load data directories.
-
-    Args:
-        configured: the directories to check; none for the dataset of the package.
-        bundled: the dataset that they build on; default: the one of the package.
-        today: the day after which nothing can have happened yet; default: the newest date on Earth.
-        repository: a checkout of verl.
-        progress: shows how far slow steps are.
-    """
-    bundled = bundled or bundled_directory()
-    directories = tuple(configured) or (bundled,)
-    snapshot = take_snapshot(bundled, configured, Location("command line"))
-    catalog = load_catalog(snapshot, lambda files: progress(files, "run files"))
-    analysis = load_analysis(snapshot, catalog)
-    registries, of_accuracy = load_registries(snapshot, catalog, analysis)
-    cases = load_cases(snapshot.cases)
-    exceptions, unreadable = _exceptions(directories)
-    return CheckContext(
-        directories,
-        bool(configured),
-        snapshot,
-        catalog,
-        analysis,
-        cases,
-        registries,
-        tuple(exceptions),
-        (
-            *catalog.diagnostics,
-            *analysis_problems(analysis),
-            *of_accuracy,
-            *cases.diagnostics,
-            *unreadable,
-        ),
-        # East of Greenwich the day begins up to 14 hours earlier.
-        today or (datetime.now(timezone.utc) + timedelta(hours=14)).date(),
-        repository,
-        progress,
-    )
 
 
 def _exceptions(

@@ -13,7 +13,7 @@ import pytest
 
 from sphinx_verl_resources.catalog.files import REGISTRIES, Directory, bundled_directory, configured_directory
 from sphinx_verl_resources.lint.check import CheckResult, check_data
-from sphinx_verl_resources.lint.context import load_context
+from sphinx_verl_resources.lint.context import CheckContext
 from sphinx_verl_resources.lint.repository import Repository, open_repository
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Checked:
     def check(self, repository: Repository | None = None) -> CheckResult:
         """What is wrong."""
         directory = configured_directory("data", self.path)
-        return check_data(load_context([directory], bundled=self.base, today=TODAY, repository=repository))
+        return check_data(CheckContext([directory], bundled=self.base, today=TODAY, repository=repository))
 
     def problems(self, repository: Repository | None = None) -> list[str]:
         """What is wrong, as it is printed."""

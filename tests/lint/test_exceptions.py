@@ -128,15 +128,15 @@ def test_exceptions_that_say_too_little(checked, entry, message):
 def test_each_directory_has_its_own(checked, base):
     from sphinx_verl_resources.catalog.files import configured_directory
     from sphinx_verl_resources.lint.check import check_data
-    from sphinx_verl_resources.lint.context import load_context
+    from sphinx_verl_resources.lint.context import CheckContext
 
     checked.run(evidence=...)
     checked.excuse(LOST)
     (checked.path / "data").rename(checked.path / "first")
     checked.run("b", evidence=..., gpus={"count": 4, "type": "H100"})
     directories = [configured_directory(name, checked.path) for name in ("first", "data")]
-    today = max(run.run.added for run in load_context(directories, bundled=base).runs)
-    found = check_data(load_context(directories, bundled=base, today=today)).problems
+    today = max(run.run.added for run in CheckContext(directories, bundled=base).runs)
+    found = check_data(CheckContext(directories, bundled=base, today=today)).problems
     assert [(item.place.path, item.code.name) for item in found] == [("data/runs/b.yaml", "no_evidence")]
 
 

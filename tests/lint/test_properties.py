@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.catalog.files import configured_directory
 from sphinx_verl_resources.catalog.run_text import run_text
 from sphinx_verl_resources.lint.check import check_data
-from sphinx_verl_resources.lint.context import load_context
+from sphinx_verl_resources.lint.context import CheckContext
 
 KEYS = [
     "trainer.nnodes",
@@ -77,7 +77,7 @@ def problems(base, folder, files):
     (folder / "data/runs").mkdir(parents=True)
     for name, text in files.items():
         (folder / "data" / name).write_text(text, "utf-8")
-    context = load_context([configured_directory("data", folder)], bundled=base, today=date(2026, 11, 22))
+    context = CheckContext([configured_directory("data", folder)], bundled=base, today=date(2026, 11, 22))
     return list(check_data(context).problems)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sphinx_verl_resources.catalog.files import configured_directory
 from sphinx_verl_resources.lint.check import check_data
-from sphinx_verl_resources.lint.context import load_context
+from sphinx_verl_resources.lint.context import CheckContext
 
 TODAY = date(2026, 11, 22)
 CARD = "name: X100, vendor: nvidia, memory_gb: 80, memory_mib: 81559"
@@ -247,6 +247,6 @@ def test_all_that_takes_long_is_watched(checked):
             yield item
 
     directory = configured_directory("data", checked.path)
-    context = load_context([directory], bundled=checked.base, today=TODAY, progress=watched)
+    context = CheckContext([directory], bundled=checked.base, today=TODAY, progress=watched)
     assert check_data(context).problems == ()
     assert seen == {"run files": 3, "files checked": 3, "runs computed": 3}
