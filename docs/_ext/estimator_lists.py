@@ -221,13 +221,13 @@ class Unmodelled(SphinxDirective):
     """``.. docs-unmodelled::``: keys that change memory and that no formula reads."""
 
     def run(self) -> list[nodes.Node]:
-        facts = load_registries([])
+        registries = load_registries([])
         read = modelled_keys(CURRENT)
         items = [
             nodes.list_item(
                 "", nodes.paragraph("", "", nodes.literal("", key.name), nodes.Text(f": {key.effect}"))
             )
-            for key in facts.config_keys
+            for key in registries.config_keys
             if (key.phases or key.host_memory)
             and key.name not in read
             and key.status in {"active", "deprecated"}

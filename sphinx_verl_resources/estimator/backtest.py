@@ -12,7 +12,7 @@ from ..catalog.registries import Registry
 from ..diagnostics import NoAnswerError, Severity
 from ..i18n import N_
 from ..units import GIB
-from .case import estimate_case, request_of
+from .case import estimate_case, request_of_case
 from .estimate import estimate
 from .peaks import LOGGED, OTHER, TRAINING, Range
 from .planner import largest_that_fits
@@ -334,7 +334,7 @@ def boundaries(cases: Iterable[Case], registries: Registries) -> tuple[Boundary,
 
 
 def _boundary(case: Case, observed: Mapping[str, float], registries: Registries) -> Boundary | None:
-    request = replace(request_of(case), observed=observed)
+    request = replace(request_of_case(case), observed=observed)
     gpus = request.gpus or 1
     total = request.config.get(_BATCHES[0])
     if type(total) is not int or total < gpus:

@@ -9,6 +9,7 @@ from ..diagnostics import Code, NoAnswerError
 from .estimate import Estimate, estimate
 from .planner import fitted
 from .request import Request, error_at
+from .roles import DATA_TYPES
 from .training import Training, TrainingEstimate, estimate_training
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from .registries import Registries
     from .versions import Version
 
-_BYTES = {"float32": 4, "fp32": 4, "bfloat16": 2, "bf16": 2, "float16": 2, "fp16": 2}
 #: Forks that left verl before its engine could sleep.
 _EARLY: Version = (0, 2, 0)
 
@@ -31,14 +31,14 @@ def estimate_case(case: Case, registries: Registries) -> Estimate | TrainingEsti
         NoAnswerError: its settings leave no estimate.
     """
     if case.config is not None:
-        return estimate(request_of(case), registries)
+        return estimate(request_of_case(case), registries)
     if case.training is not None:
         return estimate_training(training_of(case, case.training), registries)
     hint = "give verl's keys under config, or a fine-tuning run under training"
     raise NoAnswerError(error_at("config", "there are no settings", hint, Code.missing_key))
 
 
-def request_of(case: Case) -> Request:
+def request_of_case(case: Case) -> Request:
     """Return a case as a request; an unstated version of verl is that of the time of the observation."""
     observed = case.observed_tokens
     config = {key.lstrip("+"): value for key, value in (case.config or {}).items()}
@@ -134,7 +134,7 @@ def training_of(case: Case, record: TrainingRecord) -> Training:
         if not getattr(record, name)
     ]
     data_type = record.parameter_dtype or "bfloat16"
-    if data_type not in _BYTES:
+    if data_type not in DATA_TYPES:
         message = f"{data_type[:80]!r} is not a data type that is known"
         problems.append(
             error_at("training.parameter_dtype", message, "float32 or bfloat16", Code.unknown_value)
@@ -147,7 +147,7 @@ def training_of(case: Case, record: TrainingRecord) -> Training:
         model=case.model,
         lora_rank=(lora.rank or 0) if lora and (record.method or "").lower() != "full" else 0,
         targets=tuple(lora.targets) if lora and lora.targets else "all-linear",
-        parameter_bytes=_BYTES[data_type],
+        parameter_bytes=DATA_TYPES[data_type],
         autocast=bool(record.autocast),
         optimizer=record.optimizer or "adamw-foreach",
         shard=max(1, (record.sharding.fsdp if record.sharding else None) or gpus),

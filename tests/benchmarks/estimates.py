@@ -56,12 +56,12 @@ def fastest(action: Callable[[], object], times: int, repeat: int) -> float:
     return best / times
 
 
-def recorded_cases(facts: Registries) -> list[Case]:
+def recorded_cases(registries: Registries) -> list[Case]:
     """The recorded cases that can be estimated."""
     found = []
     for entry in load_cases(read_snapshot([]).cases).by_id.values():
         try:
-            estimate_case(entry.case, facts)
+            estimate_case(entry.case, registries)
         except NoAnswerError:
             continue
         found.append(entry.case)
@@ -91,14 +91,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5, help="how often each figure is taken (default: 5)")
     repeat = parser.parse_args().repeat
-    facts = load_registries([])
+    registries = load_registries([])
     rows = []
     for title, model, config, target in RUNS:
         request = Request(model, config, gpus=16, gpu="H100")
-        seconds = fastest(lambda request=request: estimate(request, facts).peak, 50, 20 * repeat)  # type: ignore[misc]
+        seconds = fastest(lambda request=request: estimate(request, registries).peak, 50, 20 * repeat)  # type: ignore[misc]
         rows.append((title, f"{1 / seconds:,.0f}", f"{seconds * 1e6:.0f}", target))
-    cases = recorded_cases(facts)
-    seconds = fastest(lambda: [estimate_case(case, facts).peak for case in cases], 5, repeat) / len(cases)
+    cases = recorded_cases(registries)
+    seconds = fastest(lambda: [estimate_case(case, registries).peak for case in cases], 5, repeat) / len(cases)
     rows.append((f"{len(cases)} recorded cases", f"{1 / seconds:,.0f}", f"{seconds * 1e6:.0f}", ""))
     print(tabulate(rows, ("estimates, one core", "a second", "µs each", "at least"), disable_numparse=True))
     print(

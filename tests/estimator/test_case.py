@@ -6,7 +6,7 @@ import pytest
 
 from sphinx_verl_resources.catalog.models.case import Case
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError
-from sphinx_verl_resources.estimator.case import estimate_case, request_of, training_of
+from sphinx_verl_resources.estimator.case import estimate_case, request_of_case, training_of
 from sphinx_verl_resources.estimator.estimate import Estimate
 from sphinx_verl_resources.estimator.training import TrainingEstimate
 from sphinx_verl_resources.estimator.versions import CURRENT, OBSERVED
@@ -27,14 +27,17 @@ def training(**changes):
 
 
 def test_a_case_says_what_a_request_needs():
-    found = request_of(case(train="FSDP2", infer="SGLang", task="grpo", framework="verl"))
+    found = request_of_case(case(train="FSDP2", infer="SGLang", task="grpo", framework="verl"))
     assert (found.gpus, found.gpu, found.backend, found.engine) == (8, "H100", "fsdp2", "sglang")
     assert (found.task, found.framework, found.partial) == ("grpo", "verl", False)
 
 
 def test_keys_that_are_added_with_a_plus():
     config = {**CONFIG, "+actor_rollout_ref.actor.fsdp_config.model_dtype": "bf16"}
-    assert request_of(case(config=config)).config["actor_rollout_ref.actor.fsdp_config.model_dtype"] == "bf16"
+    assert (
+        request_of_case(case(config=config)).config["actor_rollout_ref.actor.fsdp_config.model_dtype"]
+        == "bf16"
+    )
 
 
 def test_nodes_of_the_case(registries):
@@ -57,7 +60,7 @@ def test_nodes_of_the_case(registries):
     ],
 )
 def test_the_version_of_a_case(fields, version):
-    assert request_of(case(**fields)).version == version
+    assert request_of_case(case(**fields)).version == version
 
 
 def test_what_is_quoted_in_part_widens_the_range(registries):
