@@ -140,7 +140,7 @@ def _read_lines(text: str, shown: str) -> SettingsText:
 
 
 def _is_too_long(source: Source, collector: Collector) -> bool:
-    """Report a text that is longer than any launch script."""
+    """Return whether a text is longer than any launch script, and report it."""
     if len(source.text) <= MAX_LENGTH:
         return False
     message = f"the script has more than {MAX_LENGTH} characters and was not read"

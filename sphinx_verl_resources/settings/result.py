@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import Code, Diagnostic, Location, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 #: Problems that are listed of one text.
 MAX_PROBLEMS = 50
@@ -30,6 +30,7 @@ class SettingsText:
         config_name: the configuration that the command asks for, without ``.yaml``; None if it names none.
         unresolved: keys whose value the text does not tell, with the text there; not in ``values``.
         problems: everything found wrong, and a warning for each value that is not known.
+        lines: the lines where each key is set, those of replaced values too.
 
     >>> SettingsText({"trainer.nnodes": 1}, {"trainer.nnodes": Location("run.sh", 3, 5)}).values
     {'trainer.nnodes': 1}
@@ -40,6 +41,7 @@ class SettingsText:
     config_name: str | None = None
     unresolved: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Diagnostic, ...] = ()
+    lines: Mapping[str, Collection[int]] = field(default_factory=dict)
 
 
 class Collector:
@@ -51,6 +53,7 @@ class Collector:
         self._values: dict[str, Any] = {}
         self._places: dict[str, Location] = {}
         self._unresolved: dict[str, str] = {}
+        self._lines: dict[str, set[int]] = {}
 
     def add(self, key: str, value: Any, place: Location) -> None:
         """Note a value; text that refers to another key is looked up at the end."""
@@ -80,7 +83,12 @@ class Collector:
             if isinstance(value, str) and "${" in value:
                 self._follow(key, value)
         return SettingsText(
-            self._values, self._places, self.config_name, self._unresolved, _in_order(self.problems)
+            self._values,
+            self._places,
+            self.config_name,
+            self._unresolved,
+            _in_order(self.problems),
+            self._lines,
         )
 
     def _forget(self, key: str, place: Location) -> None:
@@ -91,6 +99,7 @@ class Collector:
         self._values.pop(key, None)
         self._unresolved.pop(key, None)
         self._places[key] = place
+        self._lines.setdefault(key, set()).add(place.line)
 
     def _follow(self, key: str, text: str) -> None:
         """Replace a reference to another key by its value."""

@@ -9,7 +9,7 @@ from ..diagnostics import Code, Diagnostic, Location, Severity
 from .result import MAX_PROBLEMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from .result import SettingsText
 
@@ -22,7 +22,6 @@ _YAML = re.compile(
     r"\A\s*(?P<key>(?:actor_rollout_ref|algorithm|critic|data|trainer|reward_model|ray_kwargs)(?:\.[a-z_]\w*)*)\s*:"
     r"(?:\s+(?P<value>\S.*?))?\s*\Z"
 )
-_TWICE = re.compile(r"(?P<key>\S+) is set twice; this value replaces that of line (?P<line>\d+)")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 
 
@@ -55,12 +54,12 @@ def unread_settings(text: str, settings: SettingsText, shown: str) -> list[Diagn
     mentions: dict[str, list[_Mention]] = {}
     for mention in _mentions(text.replace("\r\n", "\n")):
         mentions.setdefault(mention.key, []).append(mention)
-    reported = set(_reported(settings.problems))
+    reported = {(problem.place.line, problem.place.column) for problem in settings.problems}
     problems = [
         _problem(mention, shown)
         for key, of_key in mentions.items()
         for mention in _not_read(key, of_key, settings)
-        if not {(key, mention.line), (mention.column, mention.line)} & reported
+        if (mention.line, mention.column) not in reported
     ]
     problems.sort(key=lambda problem: problem.sort_key)
     if len(problems) > MAX_PROBLEMS:
@@ -84,28 +83,18 @@ def _mentions(text: str) -> Iterator[_Mention]:
                 yield _Mention(match["key"], match["value"].strip("'\""), number, match.start("key") + 1)
 
 
-def _reported(problems: Iterable[Diagnostic]) -> Iterator[tuple[str | int, int]]:
-    """Yield the keys and columns that are reported already, each with its line."""
-    for problem in problems:
-        line = problem.place.line
-        yield problem.place.column, line
-        yield from ((word, line) for word in problem.message.replace(";", " ").split())
-        if twice := _TWICE.match(problem.message):
-            yield twice["key"], int(twice["line"])
-
-
 def _not_read(key: str, mentions: list[_Mention], settings: SettingsText) -> list[_Mention]:
     """Return the mentions of one key that were not read."""
-    place = settings.places.get(key)
-    if place is None:  # or it is a mapping, of which the keys are read
+    if key not in settings.places:  # or it is a mapping, of which the keys are read
         inside = {where.line for name, where in settings.places.items() if name.startswith(f"{key}.")}
         return [mention for mention in mentions if mention.line not in inside]
     value = str(settings.values[key]).lower() if key in settings.values else None
     others = [mention for mention in mentions if mention.value.lower() != value]
-    if any(mention.line == place.line for mention in mentions):
-        return [mention for mention in others if mention.line != place.line]
+    elsewhere = [mention for mention in others if mention.line not in settings.lines[key]]
+    if any(mention.line == settings.places[key].line for mention in mentions):
+        return elsewhere
     # It came through a variable: if no mention has its value, it is taken from the last one.
-    return others[:-1] if len(others) == len(mentions) else others
+    return [m for m in elsewhere if m is not others[-1]] if len(others) == len(mentions) else elsewhere
 
 
 def _problem(mention: _Mention, shown: str) -> Diagnostic:

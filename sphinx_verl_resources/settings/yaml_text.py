@@ -32,8 +32,7 @@ def read_yaml_settings(text: str, shown: str) -> SettingsText:
     """
     collector = Collector()
     document = read_yaml(text.encode("utf-8", "surrogatepass"), shown)
-    for problem in document.problems:
-        collector.fail(problem.place, problem.code, problem.message, problem.remedy)
+    collector.problems += document.problems
     if isinstance(document.data, dict):
         for key, value, place in _leaves(document.data, yaml.compose(document.text, Loader=LOADER), shown):
             collector.add(key, value, place)
@@ -46,7 +45,7 @@ def read_yaml_settings(text: str, shown: str) -> SettingsText:
 def _leaves(
     mapping: Mapping[str, Any], node: yaml.Node | None, shown: str, prefix: str = ""
 ) -> Iterator[tuple[str, Any, Location]]:
-    """The values of a nested mapping as ``result.leaves`` has them, and the places of their keys."""
+    """Yield the values of a nested mapping under dotted keys, and the places of these keys."""
     # Of a key that stands there twice, the last value is the one that was read.
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     nodes = {key_node.value: (key_node, value_node) for key_node, value_node in pairs}

@@ -57,7 +57,7 @@ def read_commands(source: Source) -> tuple[list[tuple[Argument, ...]], list[Diag
 
 
 class _Follower:
-    """Goes through the commands of one script in their order."""
+    """A walk through the commands of one script in their order."""
 
     def __init__(self, source: Source) -> None:
         self.commands: list[tuple[Argument, ...]] = []
