@@ -38,36 +38,30 @@ class Constant:
     source: str
 
 
+_PER_LOGIT = "bytes a token and vocabulary entry"
+_PER_HIDDEN = "bytes a token and hidden unit"
+_TRACED = "traced (make oracle)"
 _COUNTED = "counted in the source of verl at 1dda039b9, confirmed by no measurement"
-_LOGS = "seven logs of GRPO with LoRA (verl-data-*); of 8, 9, 10, 11 and 12 it leaves the smallest error"
 
 LOGITS_ENTROPY = Constant(
     "logits and entropy, update",
     10,
     6,
     12,
-    "bytes a token and vocabulary entry",
+    _PER_LOGIT,
     "measured",
     "seven logs of GRPO with LoRA (verl-data-*): the two of 0.5B, where it is nearly everything, want 10; "
     "the others leave 6 to 10 open. Traced, compiled entropy takes 6, and 4 more with a softmax in fp32",
 )
-LOGITS_COPY = Constant(
-    "second copy of the logits, from v0.9.0",
-    2,
-    2,
-    2,
-    "bytes a token and vocabulary entry",
-    "assumed",
-    _COUNTED,
-)
+LOGITS_COPY = Constant("second copy of the logits, from v0.9.0", 2, 2, 2, _PER_LOGIT, "assumed", _COUNTED)
 LOGITS_PLAIN = Constant(
     "logits without entropy, update",
     6,
     4,
     8,
-    "bytes a token and vocabulary entry",
+    _PER_LOGIT,
     "assumed",
-    "traced (make oracle): 4 for logits and their gradient; 2 for the model's output while it is alive, or "
+    f"{_TRACED}: 4 for logits and their gradient; 2 for the model's output while it is alive, or "
     "from v0.9.0 on for the copy that is divided by the temperature",
 )
 LOGITS_EAGER = Constant(
@@ -75,49 +69,27 @@ LOGITS_EAGER = Constant(
     28,
     14,
     28,
-    "bytes a token and vocabulary entry",
+    _PER_LOGIT,
     "assumed",
-    "traced (make oracle): softmax, logsumexp and products in fp32, and their gradients",
+    f"{_TRACED}: softmax, logsumexp and products in fp32, and their gradients",
 )
 LOGITS_OLD_EAGER = Constant(
-    "logits and entropy, old log-prob, without torch.compile",
-    14,
-    9,
-    14,
-    "bytes a token and vocabulary entry",
-    "assumed",
-    "traced (make oracle)",
+    "logits and entropy, old log-prob, without torch.compile", 14, 9, 14, _PER_LOGIT, "assumed", _TRACED
 )
 LOGITS_ENTROPY_RECOMPUTED = Constant(
-    "logits, entropy recomputed in the backward pass",
-    6,
-    4,
-    8,
-    "bytes a token and vocabulary entry",
-    "assumed",
-    _COUNTED,
+    "logits, entropy recomputed in the backward pass", 6, 4, 8, _PER_LOGIT, "assumed", _COUNTED
 )
 ENTROPY = Constant(
-    "softmax and products of the entropy",
-    7,
-    7,
-    7,
-    "bytes a token and vocabulary entry",
-    "assumed",
-    "verl, docs/perf/perf_tuning.rst",
+    "softmax and products of the entropy", 7, 7, 7, _PER_LOGIT, "assumed", "verl, docs/perf/perf_tuning.rst"
 )
-LOGITS_OLD = Constant(
-    "logits and entropy, old log-prob", 9, 9, 11, "bytes a token and vocabulary entry", "assumed", _COUNTED
-)
-LOGITS_REFERENCE = Constant(
-    "logits, reference log-prob", 2, 2, 4, "bytes a token and vocabulary entry", "assumed", _COUNTED
-)
+LOGITS_OLD = Constant("logits and entropy, old log-prob", 9, 9, 11, _PER_LOGIT, "assumed", _COUNTED)
+LOGITS_REFERENCE = Constant("logits, reference log-prob", 2, 2, 4, _PER_LOGIT, "assumed", _COUNTED)
 LOGITS_FUSED_LOSS = Constant(
     "logits, fused cross-entropy in fp32",
     8,
     8,
     8.3,
-    "bytes a token and vocabulary entry",
+    _PER_LOGIT,
     "measured",
     "slopes of fms-a100_80gb_liger-L10/-L11, -L42/-L43, -L66/-L67, -L74/-L75",
 )
@@ -126,7 +98,7 @@ LOGITS_TORCH_LOSS = Constant(
     12,
     12,
     16,
-    "bytes a token and vocabulary entry",
+    _PER_LOGIT,
     "assumed",
     "counted: float copy, shifted copy and softmax",
 )
@@ -135,27 +107,21 @@ LOGITS_CHUNKED_LOSS = Constant(
     4,
     4,
     4,
-    "bytes a token and vocabulary entry",
+    _PER_LOGIT,
     "assumed",
     "counted: the chunks' logits in 16 bits all exist, and their gradients",
 )
 LOSS_HIDDEN = Constant(
-    "last hidden states at the loss, fused norm",
-    4,
-    4,
-    8,
-    "bytes a token and hidden unit",
-    "measured",
-    "the same rows",
+    "last hidden states at the loss, fused norm", 4, 4, 8, _PER_HIDDEN, "measured", "the same rows"
 )
 LAST_NORM = Constant(
     "last hidden states at the loss",
     8,
     4,
     8,
-    "bytes a token and hidden unit",
+    _PER_HIDDEN,
     "measured",
-    "traced (make oracle): in fp32, normalised, and the output",
+    f"{_TRACED}: in fp32, normalised, and the output",
 )
 FUSED_KERNEL_TOKENS = Constant(
     "chunk of the fused linear cross-entropy",

@@ -40,27 +40,9 @@ def read_actor(config: Reader, backend: Backend, gpus: int) -> Role:
     dynamic = config.flag(f"{ACTOR}.use_dynamic_bsz")
     budget = config.whole(f"{ACTOR}.ppo_max_token_len_per_gpu")
     micro = micro_batch(config, ACTOR, "ppo_micro_batch_size", ranks, dynamic, budget)
-    rank, targets = _lora(config, backend)
-    if backend == "megatron":
-        checkpointing = megatron.recompute
-        config.flag(f"{MODEL}.enable_gradient_checkpointing")
-    else:
-        checkpointing = config.flag(f"{MODEL}.enable_gradient_checkpointing")
-    copies, moments = _optimizer(config, f"{ACTOR}.optim", backend, fsdp.parameter_bytes)
-    return Role(
-        backend=backend,
-        fsdp=fsdp,
-        megatron=megatron,
-        micro_batch=micro,
-        mini_batch=config.whole(f"{ACTOR}.ppo_mini_batch_size") * config.whole(f"{ROLLOUT}.n"),
-        remove_padding=config.flag(f"{MODEL}.use_remove_padding"),
-        checkpointing=checkpointing,
-        activation_offload=config.flag(f"{MODEL}.enable_activation_offload"),
-        lora_rank=rank,
-        targets=targets,
-        step_copies=copies,
-        moments=moments,
-    )
+    lora = _lora(config, backend)
+    mini = f"{ACTOR}.ppo_mini_batch_size"
+    return _role(config, (ACTOR, MODEL), backend, (fsdp, megatron), micro, mini, lora)
 
 
 def read_critic(config: Reader, backend: Backend, gpus: int, version: Version) -> Role:
@@ -78,22 +60,37 @@ def read_critic(config: Reader, backend: Backend, gpus: int, version: Version) -
         fixed = any(config.is_set(f"critic.ppo_micro_batch_size{end}") for end in ("", "_per_gpu"))
         dynamic = config.flag("critic.use_dynamic_bsz") or not fixed
         micro = micro_batch(config, "critic", "ppo_micro_batch_size", ranks, dynamic, micro.tokens)
+    lora: tuple[int, Targets] = (config.whole("critic.model.lora_rank", 0), "all-linear")
     mini = "critic.ppo_mini_batch_size"
-    copies, moments = _optimizer(config, "critic.optim", backend, fsdp.parameter_bytes)
+    mini = mini if config.is_set(mini) else f"{ACTOR}.ppo_mini_batch_size"
+    return _role(config, ("critic", "critic.model"), backend, (fsdp, megatron), micro, mini, lora)
+
+
+def _role(
+    config: Reader,
+    prefixes: tuple[str, str],
+    backend: Backend,
+    parallel: tuple[Fsdp, Megatron],
+    micro: MicroBatch,
+    mini_key: str,
+    lora: tuple[int, Targets],
+) -> Role:
+    """Read the settings that both roles have, under the prefixes of the role and of its model."""
+    prefix, model = prefixes
+    fsdp, megatron = parallel
+    recomputes = config.flag(f"{model}.enable_gradient_checkpointing")
+    copies, moments = _optimizer(config, f"{prefix}.optim", backend, fsdp.parameter_bytes)
     return Role(
         backend=backend,
         fsdp=fsdp,
         megatron=megatron,
         micro_batch=micro,
-        mini_batch=config.whole(mini if config.is_set(mini) else f"{ACTOR}.ppo_mini_batch_size")
-        * config.whole(f"{ROLLOUT}.n"),
-        remove_padding=config.flag("critic.model.use_remove_padding"),
-        checkpointing=megatron.recompute
-        if backend == "megatron"
-        else config.flag("critic.model.enable_gradient_checkpointing"),
-        activation_offload=config.flag("critic.model.enable_activation_offload"),
-        lora_rank=config.whole("critic.model.lora_rank", 0),
-        targets="all-linear",
+        mini_batch=config.whole(mini_key) * config.whole(f"{ROLLOUT}.n"),
+        remove_padding=config.flag(f"{model}.use_remove_padding"),
+        checkpointing=megatron.recompute if backend == "megatron" else recomputes,
+        activation_offload=config.flag(f"{model}.enable_activation_offload"),
+        lora_rank=lora[0],
+        targets=lora[1],
         step_copies=copies,
         moments=moments,
     )

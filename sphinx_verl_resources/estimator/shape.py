@@ -29,7 +29,7 @@ class Shape:
     """Counts are parameters, widths are bytes a token with 16-bit activations.
 
     Attributes:
-        architecture: what it was made from.
+        architecture: the facts that it follows from.
         counts: its parameters by part.
         parameters: all of them.
         critic_parameters: of the same model with a value head.
@@ -87,7 +87,6 @@ def shape_of(architecture: Architecture, imbalance: float = 1.0) -> Shape:
     233057792
     """
     counts = count_parameters(architecture)
-    widths = layer_widths(architecture, imbalance)
     unusual = architecture.moe or architecture.mla or architecture.linear_attention or architecture.vision
     return Shape(
         architecture=architecture,
@@ -102,14 +101,8 @@ def shape_of(architecture: Architecture, imbalance: float = 1.0) -> Shape:
         hidden=architecture.hidden_size,
         heads=architecture.num_attention_heads,
         vocabulary=architecture.vocab_size,
-        working=widths["working"],
-        saved=widths["saved"],
-        lora_working=widths["lora_working"],
-        lora_saved=widths["lora_saved"],
-        lora_attention_working=widths["lora_attention_working"],
-        lora_attention_saved=widths["lora_attention_saved"],
-        forward=widths["forward"],
         evidence="assumed" if unusual else "measured",
+        **layer_widths(architecture, imbalance),
     )
 
 
@@ -153,18 +146,18 @@ class Width:
         return sums[0] if len(sums) == 1 else f"max({', '.join(sums)})"
 
 
-_KEPT: Coefficients = {"q": 4, "k": 4, "a": 4}
-_KEPT_QK: Coefficients = {"q": 10, "k": 10, "a": 8, "g": 4}
+_SAVED: Coefficients = {"q": 4, "k": 4, "a": 4}
+_SAVED_QK: Coefficients = {"q": 10, "k": 10, "a": 8, "g": 4}
 
 DENSE = {
     "working": Width(
         (
-            ("MLP", {"h": 18, "f": 12, **_KEPT}),
-            ("norm", {"h": 34, **_KEPT}),
+            ("MLP", {"h": 18, "f": 12, **_SAVED}),
+            ("norm", {"h": 34, **_SAVED}),
             ("attention", {"h": 10, "q": 16, "k": 8, "a": 8}),
         )
     ),
-    "saved": Width((("forward", {"h": 16, "f": 8, **_KEPT}),)),
+    "saved": Width((("forward", {"h": 16, "f": 8, **_SAVED}),)),
     "lora_working": Width((("MLP", {"h": 28, "f": 14, "q": 6, "k": 4}),)),
     "lora_saved": Width((("forward", {"h": 16, "f": 8, "q": 6, "k": 4}),)),
     "lora_attention_working": Width((("MLP", {"h": 16, "f": 12, "q": 6, "k": 4}),)),
@@ -181,13 +174,13 @@ QK_NORM = {
     **DENSE,
     "working": Width(
         (
-            ("MLP", {"h": 18, "f": 12, **_KEPT_QK}),
-            ("norm", {"h": 34, **_KEPT_QK}),
+            ("MLP", {"h": 18, "f": 12, **_SAVED_QK}),
+            ("norm", {"h": 34, **_SAVED_QK}),
             ("attention", {"h": 10, "q": 22, "k": 14, "a": 12, "g": 4}),
             ("query norm", {"h": 12, "q": 24}),
         )
     ),
-    "saved": Width((("forward", {"h": 16, "f": 8, **_KEPT_QK}),)),
+    "saved": Width((("forward", {"h": 16, "f": 8, **_SAVED_QK}),)),
     "lora_working": Width((("MLP", {"h": 28, "f": 14, "q": 12, "k": 10, "a": 8, "g": 4}),)),
     "lora_saved": Width((("forward", {"h": 16, "f": 8, "q": 12, "k": 10, "a": 8, "g": 4}),)),
     "lora_attention_working": Width((("MLP", {"h": 16, "f": 12, "q": 12, "k": 10, "a": 8, "g": 4}),)),
@@ -202,11 +195,11 @@ QK_NORM = {
 }
 FOUR_NORMS = {
     **DENSE,
-    "working": Width((("norm", {"h": 54, "f": 8, **_KEPT}), ("MLP", {"h": 30, "f": 12, **_KEPT}))),
-    "saved": Width((("forward", {"h": 36, "f": 8, **_KEPT}),)),
+    "working": Width((("norm", {"h": 54, "f": 8, **_SAVED}), ("MLP", {"h": 30, "f": 12, **_SAVED}))),
+    "saved": Width((("forward", {"h": 36, "f": 8, **_SAVED}),)),
 }
-_ROUTED: Coefficients = {**_KEPT, "n": 12}
-_ROUTED_QK: Coefficients = {**_KEPT_QK, "n": 12}
+_ROUTED: Coefficients = {**_SAVED, "n": 12}
+_ROUTED_QK: Coefficients = {**_SAVED_QK, "n": 12}
 
 
 def _with_experts(dense: Mapping[str, Width], kept: Coefficients) -> dict[str, Width]:

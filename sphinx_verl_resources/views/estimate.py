@@ -1,4 +1,4 @@
-"""The estimate of a run: the answer in words, a table by phase, and parts with their formulas."""
+"""An estimate in words, as a table by phase, and as parts with their formulas."""
 
 from __future__ import annotations
 
@@ -12,30 +12,19 @@ from ..estimator.phases import LABELS
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
 from .formulas import component_formula, formula_item, formula_items, sum_formula
-from .memory import TABLE_CLASS
 from .sentences import NOTES_CLASS, fill, legend, notes_title, recorded, titled
 from .table import Cell, bold, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ..breakdown import Breakdown
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
     from ..estimator.suggestion import Suggestion
 
-__all__ = [
-    "TABLE_CLASS",
-    "answer",
-    "evidence_legend",
-    "notes",
-    "part_list",
-    "phase_rows",
-    "run_texts",
-]
-
 ANSWER_CLASS = "verl-answer"
-#: How the counter of a recorded run is called, and the computed figure that is to be compared with it.
+#: The counter of a recorded run, and the computed figure that is comparable with it.
 _COUNTERS = {
     "torch-max-allocated": N_(
         "{size}: PyTorch's peak of allocated memory, to be compared with verl's metric."
@@ -44,7 +33,7 @@ _COUNTERS = {
     "device": N_("{size}: what is in use on the GPU, to be compared with the peak."),
     "not-stated": N_("{size}: counted in a way that is not stated."),
 }
-#: A word, and why.
+#: The verdict in a word, and its reason.
 VERDICTS = {
     "fits": (
         N_("Fits."),
@@ -66,7 +55,6 @@ VERDICTS = {
         N_("At its peak, a GPU holds {peak} ({range}); how much memory it has is not recorded."),
     ),
 }
-#: How well a part is known.
 _EVIDENCE = {"exact": N_("exact"), "measured": N_("measured"), "assumed": N_("assumed")}
 _METRIC = N_(
     "{key}: {size} ({range}). It is what PyTorch counts in the training process, and does not decide whether "
@@ -79,7 +67,7 @@ _METRIC_WITH_POOL = N_(
 
 
 def run_texts(estimate: Estimate) -> dict[str, str]:
-    """What the tables of runs show of an estimate, see ``runs.COMPUTED``.
+    """Return the texts of an estimate in tables of runs, see ``runs.COMPUTED``.
 
     Where the lengths of a run are not known, its peak lies between that of short sequences and that of the
     longest, and the table shows both.
@@ -93,11 +81,11 @@ def run_texts(estimate: Estimate) -> dict[str, str]:
 
 
 def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
-    """Whether it fits, what decides that, and the figures that are not the peak.
+    """Return the verdict with its reason, the peak phase, and the figures besides the peak.
 
     Args:
         estimate: of a run.
-        measured: what the run reported, if anything.
+        measured: the figure that the run reported, if any.
     """
     verdict, reason = VERDICTS[estimate.verdict]
     sizes = {"peak": gib(estimate.peak), "range": _span(estimate.low, estimate.high)}
@@ -111,7 +99,7 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
     metric = _METRIC_WITH_POOL if vllm_pool_in_torch_peak(estimate.settings) else _METRIC
     items = nodes.bullet_list(classes=[ANSWER_CLASS])
     peak_phase = fill(
-        _("{phase}. {relief}"), phase=_(estimate.peak_phase.label), relief=_relief(estimate.suggestion)
+        _("{phase}. {relief}"), phase=_(estimate.peak_phase.label), relief=_suggested(estimate.suggestion)
     )
     items += _item(_("Peak phase"), peak_phase)
     items += _item(
@@ -140,7 +128,7 @@ def _item(title: str, content: Sequence[nodes.Node]) -> nodes.list_item:
     return nodes.list_item("", nodes.paragraph("", "", *titled(nodes.strong("", title), content)))
 
 
-def _relief(suggestion: Suggestion | None) -> list[nodes.Node]:
+def _suggested(suggestion: Suggestion | None) -> list[nodes.Node]:
     if suggestion is None:
         return [nodes.Text(_("No single setting lowers the peak noticeably."))]
     return fill(
@@ -174,7 +162,7 @@ def phase_rows(estimate: Estimate) -> nodes.tgroup:
 
 
 def part_list(title: str, breakdown: Breakdown) -> list[nodes.Node]:
-    """Each part under a title: its formula, the numbers put in, and how well it is known."""
+    """List the parts under a title, each with its formula, its numbers and its evidence."""
     items = formula_items()
     for component in breakdown.components:
         evidence = _(_EVIDENCE[component.evidence])
@@ -186,7 +174,7 @@ def part_list(title: str, breakdown: Breakdown) -> list[nodes.Node]:
 
 
 def evidence_legend() -> nodes.paragraph:
-    """What the words behind the parts mean."""
+    """Explain the words for evidence."""
     text = _(
         "Exact: follows from counts and sizes. Measured: rests on observations. Assumed: a rule of thumb. "
         "Sizes are bytes unless GiB (2³⁰ bytes) stands behind them."
@@ -195,14 +183,10 @@ def evidence_legend() -> nodes.paragraph:
 
 
 def notes(estimate: Estimate) -> list[nodes.Node]:
-    """What the estimate leaves out, and what it takes for granted, in the words of its messages."""
+    """List the settings that the estimate leaves out, and its assumptions."""
     found = [text.partition(": ")[::2] for text in estimate.unsupported]
     found += [(problem.place.key, problem.message) for problem in estimate.warnings]
-    return _notes(_("What the estimate leaves out or assumes:"), found) if found else []
-
-
-def _notes(title: str, found: Iterable[Sequence[str]]) -> list[nodes.Node]:
     items = nodes.bullet_list(classes=[NOTES_CLASS])
     for key, text in found:
         items += nodes.list_item("", recorded("", nodes.literal("", key), nodes.Text(f": {text}")))
-    return [notes_title(title), items]
+    return [notes_title(_("What the estimate leaves out or assumes:")), items] if found else []

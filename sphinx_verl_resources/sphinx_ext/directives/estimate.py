@@ -183,6 +183,7 @@ def _of_model(directive: SettingsDirective) -> Found | None:
 
 def _pieces(directive: SettingsDirective, found: Found, pieces: tuple[str, ...]) -> list[nodes.Node]:
     from ...views import estimate as render
+    from ...views.memory import TABLE_CLASS
     from ...views.phase_chart import phase_chart
 
     made: list[nodes.Node] = []
@@ -196,7 +197,7 @@ def _pieces(directive: SettingsDirective, found: Found, pieces: tuple[str, ...])
             made.append(directive.chart(drawn, directive.options.get("run", found.title)))
         elif piece == "table":
             rows = render.phase_rows(estimate)
-            made.append(directive.table(render.TABLE_CLASS, rows, caption, with_options=True))
+            made.append(directive.table(TABLE_CLASS, rows, caption, with_options=True))
         elif piece == "components":
             label = _("The parts of the peak phase, {phase}:").format(phase=_(estimate.peak_phase.label))
             made += render.part_list(label, estimate.peak_phase.breakdown)
@@ -212,12 +213,12 @@ def _pieces(directive: SettingsDirective, found: Found, pieces: tuple[str, ...])
 
 def _savings(directive: SettingsDirective, found: Found) -> list[nodes.Node]:
     """Return what each setting that saves memory buys: drawing, table, and how to read it."""
-    from ...views import estimate as render
+    from ...views.memory import TABLE_CLASS
     from ...views.sweeps import saving_note, saving_rows, savings_chart
 
     steps = directive.ask(found.savings)
     caption = _("{what}: what each setting saves").format(what=found.title)
     drawn = savings_chart(steps, caption)
-    table = directive.table(render.TABLE_CLASS, saving_rows(steps), caption, with_options=False)
+    table = directive.table(TABLE_CLASS, saving_rows(steps), caption, with_options=False)
     name = f"savings-{directive.options.get('run', found.title)}"
     return [directive.chart(drawn, name), table, saving_note()]

@@ -233,9 +233,10 @@ class VerlRuns(VerlDirective):
     def _details(self, run: Run) -> verl_details:
         """Return peak and capacity, status and evidence; folded: estimate, settings, and sources."""
         from ...estimator.questions import Capacity
+        from ...views import memory
         from ...views import run_details as render
         from ...views.details import details
-        from ...views.estimate import TABLE_CLASS, phase_rows
+        from ...views.estimate import phase_rows
         from ...views.phase_chart import phase_chart
 
         self.ask(ConfigValue("edit_url"))
@@ -249,7 +250,7 @@ class VerlRuns(VerlDirective):
             drawn = phase_chart(estimate, run_title(run), run.measured)
             content.append(self.chart(drawn, run.id))
             # Without a caption it takes no number from the tables of the page.
-            content.append(self.table(TABLE_CLASS, phase_rows(estimate), "", with_options=False))
+            content.append(self.table(memory.TABLE_CLASS, phase_rows(estimate), "", with_options=False))
         edit = settings.edit_address(f"runs/{run.id}.yaml")
         content += [*render.flags(run), render.facts(run, settings.links, edit)]
         block = details(render.summary(run, capacity, estimate), content)
