@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..estimator.planner import layout_of
 from ..units import gib, gib_number, plain
 from .estimate_text import phases_text
+from .settings import overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,11 +28,10 @@ def plan_text(plan: Plan, model: str, task: str, settings: Mapping[str, Any]) ->
     found = plan.estimate
     host = f"Each node needs {gib(found.host.total)} of host memory."
     sentences = [_fits(plan, model, task), _peak(found), host, *_micro_batch(plan), *_relief(plan)]
-    lines = [f"{key}={_value(value)}" for key, value in settings.items()]
     parts = [
         "\n".join(sentences),
         phases_text(found),
-        "Computed with:\n" + "\n".join(f"  {line}" for line in lines),
+        "Computed with:\n" + "\n".join(f"  {line}" for line in overrides(settings)),
     ]
     ignored = "\n".join(f"Ignored: {text}" for text in found.unsupported)
     return "\n\n".join([*parts, *([ignored] if ignored else [])])
@@ -69,10 +69,3 @@ def _relief(plan: Plan) -> Iterator[str]:
     elif suggestion is not None:
         first = "Change first" if plan.gpus is None else "What would lower the peak most"
         yield f"{first}: {suggestion.setting}, which saves {gib(suggestion.saves)}."
-
-
-def _value(value: Any) -> str:
-    """Write a value as in an override."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "True", False: "False"}[value]
-    return f"[{','.join(_value(item) for item in value)}]" if isinstance(value, list | tuple) else str(value)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def nested_yaml(settings: Mapping[str, Any]) -> str:
-    """Dotted keys as YAML with one level per dot, in their order."""
+    """Return dotted keys as YAML with one level per dot, in their order."""
     tree: dict[str, Any] = {}
     for key, value in settings.items():
         *groups, name = key.split(".")
@@ -25,17 +25,17 @@ def nested_yaml(settings: Mapping[str, Any]) -> str:
 
 
 def flat_yaml(settings: Mapping[str, Any]) -> str:
-    """Dotted keys as YAML, one a line, in their order."""
+    """Return dotted keys as YAML, one a line, in their order."""
     flat = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
     return str(yaml.safe_dump(flat, sort_keys=False, allow_unicode=True, width=200)).rstrip()
 
 
 def overrides(settings: Mapping[str, Any], new: Container[str] = ()) -> list[str]:
-    """Dotted keys as arguments of verl's launcher, ready for a shell.
+    """Return dotted keys as arguments of verl's launcher, ready for a shell.
 
     Args:
         settings: values by key.
-        new: keys that the composed configuration does not have, which Hydra wants a plus before.
+        new: keys that the composed configuration does not have; Hydra requires a plus before them.
     """
     return [
         shlex.quote(f"{'+' if key in new else ''}{key}={_hydra(value)}") for key, value in settings.items()
@@ -43,8 +43,8 @@ def overrides(settings: Mapping[str, Any], new: Container[str] = ()) -> list[str
 
 
 def _hydra(value: Any) -> str:
-    """A value in the grammar of Hydra's overrides."""
-    if isinstance(value, tuple):
+    """Write a value in the grammar of Hydra's overrides."""
+    if isinstance(value, (list, tuple)):
         return f"[{','.join(_hydra(item) for item in value)}]"
     if value is None:
         return "null"

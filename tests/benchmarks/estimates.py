@@ -98,7 +98,9 @@ def main() -> None:
         seconds = fastest(lambda request=request: estimate(request, registries).peak, 50, 20 * repeat)  # type: ignore[misc]
         rows.append((title, f"{1 / seconds:,.0f}", f"{seconds * 1e6:.0f}", target))
     cases = recorded_cases(registries)
-    seconds = fastest(lambda: [estimate_case(case, registries).peak for case in cases], 5, repeat) / len(cases)
+    seconds = fastest(lambda: [estimate_case(case, registries).peak for case in cases], 5, repeat) / len(
+        cases
+    )
     rows.append((f"{len(cases)} recorded cases", f"{1 / seconds:,.0f}", f"{seconds * 1e6:.0f}", ""))
     print(tabulate(rows, ("estimates, one core", "a second", "µs each", "at least"), disable_numparse=True))
     print(
