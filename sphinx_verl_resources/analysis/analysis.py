@@ -31,8 +31,6 @@ LABELS = {
     "kv-cache": N_("KV cache"),
     "overhead": N_("System overhead"),
 }
-#: The largest value of each option; a larger one is a typing error.
-LIMITS = {"gpus": 100_000, "batch-size": 1_000_000, "sequence-length": 10_000_000}
 
 
 @dataclass(frozen=True)

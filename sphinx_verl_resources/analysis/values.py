@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..catalog.names import COMPONENTS, SHAPE_FIGURES, STATES, TOTAL, fold
+from ..catalog.names import COMPONENTS, LIMITS, SHAPE_FIGURES, STATES, TOTAL, fold
 from ..diagnostics import NoAnswerError, did_you_mean, suggest_or
 from ..units import GB, gb, gib, plain
-from .analysis import LABELS, LIMITS, Outcome, analyse, figure_size
+from .analysis import LABELS, Outcome, analyse, figure_size
 from .model_shape import assumptions_of, entry_of
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ _AFTER_THE_THEME = 600
 
 
 def add_static_path(app: Sphinx, config: Config) -> None:
-    """Have both copied by the builders that write HTML.
+    """Name the folder of the style sheet and the scripts, which builders of HTML copy.
 
     Done before Sphinx compares the configuration with that of the last build, which would differ otherwise.
     """
@@ -61,7 +61,7 @@ def _is_ours(node: nodes.Node) -> bool:
 
 
 def write_files(app: Sphinx, env: BuildEnvironment) -> None:
-    """Write files that are missing or have changed, and take away those that no page needs any more."""
+    """Write files that are missing or have changed, and delete those that no page needs any more."""
     if not is_for_browsers(app.builder):
         return
     out = Path(app.outdir)
@@ -96,12 +96,12 @@ def _grids(doctree: nodes.document) -> Iterator[str]:
 
 
 def is_for_browsers(builder: Builder) -> bool:
-    """Whether pages are written for a browser, and not for a book or the help of a program."""
+    """Return whether pages are written for a browser, and not for a book or the help of a program."""
     return isinstance(builder, StandaloneHTMLBuilder) and not builder.embedded
 
 
 def link_downloads(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Link the files that lie at the top of the output; elsewhere their names stand there."""
+    """Link the files at the top of the output; other builders show their names."""
     if not is_for_browsers(app.builder) or not VerlDomain.of(app.env).may_show(docname):
         return
     # The page that is the whole output has no address but a place in itself.

@@ -22,7 +22,7 @@ PREFIX = "verl_resources_"
 
 
 def _about(kind: str, pages: str, text: str, *types: type) -> dict[str, Any]:
-    """What the documentation and Sphinx are told of a value.
+    """Describe a value for the documentation and for Sphinx.
 
     Args:
         kind: its type, in words.
@@ -94,21 +94,21 @@ class VerlConfig:
 
     @property
     def links(self) -> Links:
-        """The link templates; a broken one gives way to its default."""
+        """Return the link templates; a broken one gives way to its default."""
         return Links(
             SCRIPT_URL if template_problem(self.script_url, SCRIPT_FIELDS) else self.script_url,
             COMMIT_URL if template_problem(self.commit_url, COMMIT_FIELDS) else self.commit_url,
         )
 
     def edit_address(self, path: str) -> str:
-        """Where a file of the data is edited; empty where that is not known."""
+        """Return the address where a file of the data is edited; empty if that is not known."""
         if template_problem(self.edit_url, EDIT_FIELDS):
             return ""
         return self.edit_url.format(path=quote(path))
 
     @property
     def directories(self) -> list[str]:
-        """The data directories that are usable as names."""
+        """Return the data directories that are usable as names."""
         names = [str(name) for name in self.data if isinstance(name, (str, os.PathLike))]
         return [name for name in names if name and "\0" not in name]
 
@@ -137,7 +137,7 @@ def register_config(app: Sphinx) -> None:
 
 
 def read_config(config: Config) -> VerlConfig:
-    """The values of this build."""
+    """Return the values of this build."""
     values = {item.name: getattr(config, PREFIX + item.name) for item in fields(VerlConfig)}
     data = values["data"]
     values["data"] = list(data) if isinstance(data, (list, tuple)) else [data]
@@ -147,7 +147,7 @@ def read_config(config: Config) -> VerlConfig:
 
 
 def config_problems(config: VerlConfig, confdir: Path) -> list[Diagnostic]:
-    """Values that cannot be used, at their line of conf.py."""
+    """Return the problems of values, at their line of conf.py."""
     found: list[Diagnostic] = []
     for name, names in TEMPLATES.items():
         problem = template_problem(getattr(config, name), names)
@@ -165,7 +165,7 @@ def config_problems(config: VerlConfig, confdir: Path) -> list[Diagnostic]:
 
 
 def label_problems(config: VerlConfig, confdir: Path, labels: Container[str]) -> list[Diagnostic]:
-    """Labels that somebody chose and that do not exist, which is known when all pages have been read."""
+    """Return the problems of labels that do not exist; all pages must have been read."""
     found: list[Diagnostic] = []
     for name in LABELS:
         target = getattr(config, name)
@@ -177,7 +177,7 @@ def label_problems(config: VerlConfig, confdir: Path, labels: Container[str]) ->
 
 
 def conf_place(confdir: Path, name: str) -> Location:
-    """Where conf.py sets a value; its first line if it is not set there in plain sight."""
+    """Return where conf.py sets a value; its first line if no line sets it directly."""
     try:
         text = (confdir / "conf.py").read_text("utf-8", errors="replace")
     except OSError:

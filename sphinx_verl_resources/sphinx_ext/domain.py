@@ -81,14 +81,14 @@ class VerlDomain(Domain):
 
     @classmethod
     def of(cls, env: BuildEnvironment) -> VerlDomain:
-        """The domain of a build."""
+        """Return the domain of a build."""
         return cast("VerlDomain", env.get_domain(cls.name))
 
     # -- the data of one build, each part when it is first asked for
 
     @cached_property
     def records(self) -> BuildData:
-        """The data files, read once, with conf.py and the translations."""
+        """Read the data files once, with conf.py and the translations."""
         settings = read_config(self.env.config)
         directories = [configured_directory(name, self.confdir) for name in settings.directories]
         snapshot = take_snapshot(bundled_directory(), directories, conf_place(self.confdir, "data"))
@@ -100,12 +100,12 @@ class VerlDomain(Domain):
 
     @property
     def settings(self) -> VerlConfig:
-        """The values of conf.py."""
+        """Return the values of conf.py."""
         return self.records.settings
 
     @property
     def catalog(self) -> Catalog:
-        """The runs and the registries."""
+        """Return the runs and the registries."""
         return self.records.catalog
 
     def forget(self) -> None:
@@ -115,7 +115,7 @@ class VerlDomain(Domain):
 
     @property
     def uses(self) -> dict[str, dict[Query[Any], str]]:
-        """By document name."""
+        """Return the queries of each document, with the fingerprints of their answers."""
         return cast("dict[str, dict[Query[Any], str]]", self.data["uses"])
 
     @property
@@ -197,7 +197,7 @@ class VerlDomain(Domain):
 
     @property
     def _state(self) -> str:
-        """Equal states give equal answers; needs neither YAML nor pydantic."""
+        """Return a text that is equal where all answers are; needs neither YAML nor pydantic."""
         return f"{Extension().answer(self.records)} {self.records.snapshot.digest} {self.settings}"
 
     @property
@@ -231,7 +231,7 @@ class VerlDomain(Domain):
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What all documents need, by path in the output."""
+        """Return the files that all documents need, by path in the output."""
         kept = {path: packed for files in self.data["files"].values() for path, packed in files.items()}
         return {path: zlib.decompress(packed) for path, packed in sorted(kept.items())}
 
@@ -239,7 +239,7 @@ class VerlDomain(Domain):
 
     @property
     def shown(self) -> objects.Objects:
-        """By document name, then by kind and name."""
+        """Return the objects by document name, then by kind and name."""
         return cast("objects.Objects", self.data["objects"])
 
     def note_object(self, kind: str, name: str, shown: objects.Target) -> bool:
@@ -262,7 +262,7 @@ class VerlDomain(Domain):
                     self.data[kept][docname] = otherdata[kept][docname]
 
     def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
-        """What search and other projects' references find, each object once.
+        """Yield what search and other projects' references find, each object once.
 
         An object is shown by its name. Sphinx's search would build wrong links from a title.
         """
@@ -270,7 +270,7 @@ class VerlDomain(Domain):
             yield name, name, kind, page, shown.anchor, 1
 
     def get_type_name(self, type: ObjType, primary: bool = False) -> str:  # noqa: A002 - Sphinx's name
-        """What search calls an object."""
+        """Return what search calls an object."""
         return f"{self.label} {_(type.lname)}"
 
     def resolve_xref(
@@ -283,7 +283,7 @@ class VerlDomain(Domain):
         node: pending_xref,
         contnode: Element,
     ) -> reference | None:
-        """A link to what the target names; None where this output has none."""
+        """Return a link to what the target names; None where this output has none."""
         found = objects.find(self.shown, typ, target, fromdocname)
         if found is None:
             return None
@@ -306,7 +306,7 @@ class VerlDomain(Domain):
         node: pending_xref,
         contnode: Element,
     ) -> list[Any]:
-        """What ``:any:``, and a link of MyST, may mean."""
+        """Return the links that ``:any:``, and a link of MyST, may mean."""
         found = []
         for kind, name in objects.matches(self.shown, target):
             link = self.resolve_xref(env, fromdocname, builder, kind, name, node, contnode)

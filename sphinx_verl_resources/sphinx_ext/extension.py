@@ -106,7 +106,7 @@ def start(app: Sphinx) -> None:
 def find_outdated(
     app: Sphinx, env: BuildEnvironment, added: Set[str], changed: Set[str], removed: Set[str]
 ) -> list[str]:
-    """The pages to read again because of the data, the configuration or the project's own translations."""
+    """Return the pages to read again because of the data, conf.py or the project's own translations."""
     domain = VerlDomain.of(env)
     domain.forget()
     # Once more, since only now has Sphinx compiled what the project words itself, see ``gettext_auto_build``.
@@ -119,7 +119,7 @@ def find_outdated(
 
 
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """When all pages have been read: report the problems of the data, and name the pages to write again."""
+    """Report the problems of the data when all pages are read; return the pages to write again."""
     domain = VerlDomain.of(env)
     is_new = domain.report()
     pages = domain.unwritten(f"{app.builder.name} {app.outdir}")

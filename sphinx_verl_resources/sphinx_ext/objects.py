@@ -72,7 +72,7 @@ def note(objects: Objects, docname: str, kind: str, name: str, shown: Target) ->
 
 
 def find(objects: Objects, kind: str, name: str, docname: str) -> tuple[str, Target] | None:
-    """The page to link for an object from ``docname``: itself, or the one that shows most of its kind.
+    """Return the page to link for an object from ``docname``: itself, or the one that shows most of its kind.
 
     Returns:
         The document name, and the object there; None where no page shows it.
@@ -85,7 +85,7 @@ def find(objects: Objects, kind: str, name: str, docname: str) -> tuple[str, Tar
 
 
 def every(objects: Objects) -> Iterator[tuple[str, str, str, Target]]:
-    """Kind, name, page and place of every object, once: on the page that shows most of its kind."""
+    """Yield kind, name, page and place of every object once, on the page that shows most of its kind."""
     for kind in KINDS:
         found: dict[str, str] = {}
         shown = (page for page, kinds in objects.items() if kind in kinds)
@@ -97,7 +97,7 @@ def every(objects: Objects) -> Iterator[tuple[str, str, str, Target]]:
 
 
 def matches(objects: Objects, target: str) -> list[tuple[str, str]]:
-    """Kind and name of every object that is called ``target``, whatever its kind."""
+    """Return kind and name of every object that is called ``target``."""
     return [
         (kind, target) for kind in KINDS if any(target in kinds.get(kind, ()) for kinds in objects.values())
     ]
@@ -116,7 +116,7 @@ class RunIndex(Index):
     def generate(
         self, docnames: Iterable[str] | None = None
     ) -> tuple[list[tuple[str, list[IndexEntry]]], bool]:
-        """The size classes that have a run, ascending, and their runs by title."""
+        """Return the size classes that have a run, ascending, and their runs by title."""
         only = None if docnames is None else set(docnames)
         found: dict[str, list[IndexEntry]] = {size: [] for size in SIZES}
         for kind, name, page, shown in every(self.domain.data["objects"]):
@@ -129,5 +129,5 @@ class RunIndex(Index):
 
 
 def in_this_language() -> type[RunIndex]:
-    """The index with its title, which Sphinx wants as plain text before it makes one."""
+    """Return the index with its title, which Sphinx wants as plain text before it makes one."""
     return type("RunIndex", (RunIndex,), {"localname": _("Recorded runs")})

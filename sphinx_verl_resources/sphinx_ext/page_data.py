@@ -49,7 +49,7 @@ def add_page_data(
 
 
 def shown_runs(app: Sphinx, pagename: str, doctree: nodes.document | None) -> list[str]:
-    """The ids of the runs in the tables of a page, each once, if the page is one for a browser."""
+    """Return the ids of the runs in the tables of a page for browsers, each once."""
     if not is_for_browsers(app.builder):
         return []
     if doctree is None or not VerlDomain.of(app.env).may_show(pagename):
@@ -60,7 +60,7 @@ def shown_runs(app: Sphinx, pagename: str, doctree: nodes.document | None) -> li
 
 
 def _rows(element: nodes.Element) -> Iterator[nodes.row]:
-    """The rows of the tables of runs; looks into no other table and into no cell, of which there are many."""
+    """Yield the rows of the tables of runs, without a look at other tables and the many cells."""
     for child in element.children:
         if isinstance(child, nodes.table):
             if TABLE_CLASS in child["classes"]:
@@ -89,12 +89,12 @@ class Facet:
 
     @property
     def offered(self) -> list[list[str]]:
-        """Each value, what readers see, and its other names."""
+        """Return each value, its text for readers, and its other names."""
         return [[value, text, *self.names.get(value, ())] for value, text in self.values.items()]
 
 
 def page_data(catalog: Catalog, ids: Sequence[str]) -> dict[str, Any]:
-    """The facets, of each run its title and the numbers of its values, and the words."""
+    """Return the facets, of each run its title and the numbers of its values, and the words."""
     runs = [catalog.runs[run_id] for run_id in ids]
     facets = _facets(catalog, runs)
     return {
@@ -113,12 +113,12 @@ def page_data(catalog: Catalog, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def as_script(data: dict[str, Any]) -> str:
-    """JSON that can stand inside an element of HTML."""
+    """Return JSON that an element of HTML can hold."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(_UNSAFE)
 
 
 def _facets(catalog: Catalog, runs: Sequence[Run]) -> list[Facet]:
-    """Those that a reader can choose from, in the order of the controls."""
+    """Return what a reader can choose from, in the order of the controls."""
     gpus = [gpu_name(catalog, run) or UNNAMED_GPU for run in runs]
     tasks = [run.task for run in runs]
     backends = [run.train for run in runs]
@@ -135,7 +135,7 @@ def _facets(catalog: Catalog, runs: Sequence[Run]) -> list[Facet]:
 
 
 def _other_names(gpus: Sequence[str], runs: Sequence[Run]) -> dict[str, list[str]]:
-    """What rows call a GPU that the registry calls otherwise."""
+    """Return the names in rows of GPUs that the registry calls otherwise."""
     pairs = {(gpu, run.gpus.type) for gpu, run in zip(gpus, runs, strict=True) if run.gpus.type}
     names: dict[str, list[str]] = {}
     for gpu, name in sorted(pairs):
@@ -153,7 +153,7 @@ def _as_written(values: Iterable[str]) -> dict[str, str]:
 
 
 def _facet(name: str, heading: str, of_runs: Sequence[str], shown: dict[str, str]) -> Facet:
-    """A facet with those of the values that some run has."""
+    """Return a facet with those of the values that some run has."""
     in_use = set(of_runs)
     used = {value: text for value, text in shown.items() if value in in_use}
     numbers = {value: number for number, value in enumerate(used)}
@@ -161,7 +161,7 @@ def _facet(name: str, heading: str, of_runs: Sequence[str], shown: dict[str, str
 
 
 def _words(runs: int) -> dict[str, Any]:
-    """What the script shows; it fills in the braces."""
+    """Return the texts of the script, which fills in the braces."""
     return {
         "filter": _("Filter the runs"),
         "any": _("All"),

@@ -35,7 +35,7 @@ UPSTREAM_SCRIPTS = "https://github.com/verl-project/verl/blob/main/examples/tuni
 
 
 def link_to(target: str, text: str, docname: str) -> nodes.Element:
-    """A link to an address, or to a label that may or may not exist."""
+    """Return a link to an address, or to a label that may or may not exist."""
     if is_address(target):
         return nodes.reference("", text, refuri=target)
     return addnodes.pending_xref(
@@ -51,14 +51,14 @@ def link_to(target: str, text: str, docname: str) -> nodes.Element:
 
 
 def link_if_any(target: str, text: str, docname: str) -> nodes.Element:
-    """The same, and nothing at all where the label does not exist."""
+    """Return the same link, which disappears where the label does not exist."""
     link = link_to(target, text, docname)
     link["verl_optional"] = 1
     return link
 
 
 def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
-    """A link to the row of a run; where no page shows it, the text and the id."""
+    """Return a link to the row of a run; it becomes the text and the id where no page shows the run."""
     VerlDomain.of(env).ask(ObjectName(RUN, run, run))
     return addnodes.pending_xref(
         "",
@@ -74,7 +74,7 @@ def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
 
 
 def contribute_link(target: str, docname: str) -> nodes.Element:
-    """A link to ``target``: an address, or a label that may or may not exist."""
+    """Return an invitation that links ``target``; where the label does not exist, verl's own page."""
     link = link_to(target, _("Add the first one."), docname)
     link["verl_contribute"] = 1
     return link
@@ -143,7 +143,7 @@ def warn_missing(app: Sphinx, domain: Domain, node: pending_xref) -> bool | None
 
 
 def _place(node: nodes.Node) -> str:
-    """The nearest place that a node, or what it lies in, knows of."""
+    """Return the nearest place that a node, or a node around it, knows."""
     around: nodes.Node | None = node
     while around is not None:
         if around.source and around.line:
@@ -170,7 +170,7 @@ class ValueRole(SphinxRole):
         return [self._inline(value, "verl-value")], []
 
     def value(self, domain: VerlDomain, text: str) -> str:
-        """The value that ``text`` names; the page depends on it from now on.
+        """Return the value that ``text`` names; the page depends on it from now on.
 
         Raises:
             NoAnswerError: it names none.

@@ -93,7 +93,7 @@ class VerlDirective(SphinxDirective):
 
     @property
     def form(self) -> str:
-        """The name of the form that is asked for."""
+        """Return the name of the form that is asked for."""
         return ""
 
     def _take(self, name: str, text: str, known: Mapping[str, Option]) -> None:
@@ -111,7 +111,7 @@ class VerlDirective(SphinxDirective):
         raise NoAnswerError.because("unknown option", hint, key=f":{name}")
 
     def check_text(self) -> None:
-        """Look at what is written below the options.
+        """Refuse text below the options.
 
         Raises:
             NoAnswerError: the directive has no use for it.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from ...analysis.analysis import LIMITS
-from ...catalog.names import ASSUMED_SUBJECTS, COMPONENTS, TOTAL
+from ...catalog.names import ASSUMED_SUBJECTS, COMPONENTS, LIMITS, TOTAL
 from ...diagnostics import Code, NoAnswerError
 from ...i18n import _, plural
 from . import estimate, options
@@ -81,7 +80,7 @@ class VerlMemory(SettingsDirective):
 
     @property
     def form(self) -> str:
-        """The form that has the options and the text, without an argument; else the one that is asked for."""
+        """Return the form that is asked for, or that has the options and the text."""
         if not self.options.keys().isdisjoint(estimate.ASKING):
             return "estimate"
         foreign = bool(self.content) or not self.options.keys() <= {item.name for item in ANALYSIS_OPTIONS}

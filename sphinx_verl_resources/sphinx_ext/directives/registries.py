@@ -17,10 +17,7 @@ from .base import ABOUT_TABLE, VerlDirective
 from .computed import AnalysisDirective
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ...catalog.models.architecture import Architecture
-    from ...catalog.models.registries import Gpu
+    from collections.abc import Sequence
 
 
 class RegistryDirective(VerlDirective):
@@ -30,7 +27,10 @@ class RegistryDirective(VerlDirective):
     #: One of ``objects.KINDS``.
     kind: ClassVar[str]
     unknown: ClassVar[Code]
+    #: The field with the name under which an entry is recorded.
+    key: ClassVar[str]
     table_class: ClassVar[str]
+    rows: ClassVar[staticmethod[[Any], nodes.tgroup]]
 
     def show(self) -> list[nodes.Node]:
         """Return the table."""
@@ -47,7 +47,7 @@ class RegistryDirective(VerlDirective):
         inside = self.rows(entries)
         for entry, target in zip(entries, inside.findall(nodes.target), strict=True):
             target["ids"] = [self.free_id(target["ids"][0], target)]
-            name = self.name_of(entry)
+            name = getattr(entry, self.key)
             domain.note_object(self.kind, name, Target(target["ids"][0], name))
         return [self.table(self.table_class, inside, "", with_options=True)]
 
@@ -64,43 +64,21 @@ class RegistryDirective(VerlDirective):
             message = f"there is no {LABELS[self.kind]} {name!r}"
             raise NoAnswerError.because(message, hint, code=self.unknown)
 
-    def rows(self, entries: Sequence[Any]) -> nodes.tgroup:
-        """The inside of the table."""
-        raise NotImplementedError
-
-    def name_of(self, entry: Any) -> str:
-        """The name under which an entry is recorded."""
-        raise NotImplementedError
-
 
 class VerlGpus(RegistryDirective):
     """The GPUs, with their memory."""
 
     directive = "verl-gpus"
-    kind, unknown, table_class = GPU, Code.unknown_gpu, render.GPUS_CLASS
-
-    def rows(self, entries: Iterable[Gpu]) -> nodes.tgroup:
-        """One GPU a row."""
-        return render.gpu_rows(entries)
-
-    def name_of(self, entry: Gpu) -> str:
-        """The name that pages show."""
-        return entry.name
+    kind, unknown, key = GPU, Code.unknown_gpu, "name"
+    table_class, rows = render.GPUS_CLASS, staticmethod(render.gpu_rows)
 
 
 class VerlModels(RegistryDirective):
     """The models, with what their memory follows from."""
 
     directive = "verl-models"
-    kind, unknown, table_class = MODEL, Code.unknown_model, render.MODELS_CLASS
-
-    def rows(self, entries: Iterable[Architecture]) -> nodes.tgroup:
-        """One shape a row."""
-        return render.model_rows(entries)
-
-    def name_of(self, entry: Architecture) -> str:
-        """The checkpoint whose configuration it is."""
-        return entry.hf_id
+    kind, unknown, key = MODEL, Code.unknown_model, "hf_id"
+    table_class, rows = render.MODELS_CLASS, staticmethod(render.model_rows)
 
 
 class VerlDownloads(AnalysisDirective):

@@ -183,7 +183,7 @@ class VerlRuns(VerlDirective):
         query: RunQuery,
         size: str = "",
     ) -> list[nodes.Node]:
-        """The files that are missing from the table, then the table or what stands instead of it."""
+        """Return a box for each broken file, then the table, or a sentence instead of an empty one."""
         content: list[nodes.Node] = [self._broken(file) for file in broken]
         if runs:
             ids = [run.id for run in runs]
@@ -203,7 +203,7 @@ class VerlRuns(VerlDirective):
         return content
 
     def _index(self, runs: Iterable[Run]) -> addnodes.index:
-        """Note the rows that references lead to; returns their entries in the general index."""
+        """Note the rows that references lead to; return their entries in the general index."""
         domain = VerlDomain.of(self.env)
         index = addnodes.index(entries=[])
         for run in runs:
@@ -262,7 +262,7 @@ class VerlRuns(VerlDirective):
         return self.table(TABLE_CLASS, inside, "", with_options="caption" in self.given)
 
     def _empty(self, sizes: str, *, filtered: bool) -> nodes.paragraph:
-        """Says that there is nothing, and how to change that."""
+        """Return a sentence that says that there is no run, and how to add one."""
         paragraph = nodes.paragraph(classes=["verl-empty"])
         if filtered:
             text = _("No recorded run for {sizes} matches.") if sizes else _("No recorded run matches.")
