@@ -145,6 +145,8 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], registries: Registries) 
         for cell in _cells(axes, Request(model, config, count), distinct, registries)
     ]
     estimates = [cell for cell in cells if not isinstance(cell, NoAnswerError)]
+    if not cells:
+        raise NoAnswerError.because("none of the GPUs is known", "add it to gpus.yaml", key="gpus")
     if not estimates:
         raise cast("NoAnswerError", cells[0])
     reasons: dict[str, int] = {}

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import fields
-from typing import get_args
+from dataclasses import fields, is_dataclass
 
 from docutils import nodes
 
-from sphinx_verl_resources.analysis.questions import Question
+from sphinx_verl_resources.analysis import questions as analysis_questions
 from sphinx_verl_resources.catalog.selection import RunQuery
-from sphinx_verl_resources.diagnostics import Diagnostic
+from sphinx_verl_resources.diagnostics import Diagnostic, Location
+from sphinx_verl_resources.estimator import questions as estimator_questions
 from sphinx_verl_resources.estimator.grid import Axes
-from sphinx_verl_resources.estimator.questions import EstimatorQuestion
-from sphinx_verl_resources.sphinx_ext import domain, extension, uses
+from sphinx_verl_resources.query import Query
+from sphinx_verl_resources.sphinx_ext import domain, extension, queries
 from sphinx_verl_resources.sphinx_ext.objects import Target
 
+MODULES = {analysis_questions.__name__, estimator_questions.__name__, queries.__name__}
+
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
-DATA_VERSION = 10
+DATA_VERSION = 11
 DATA = {
     "": "analysis_problems files objects problems state uses written",
+    "analysis.questions.Assumed": "",
+    "analysis.questions.Configured": "name",
+    "analysis.questions.Entries": "section",
+    "analysis.questions.FilesWithErrors": "",
+    "analysis.questions.IsName": "text",
+    "analysis.questions.KeyProblem": "key",
+    "analysis.questions.Memory": "name gpus batch_size sequence_length steps",
+    "analysis.questions.Names": "section",
+    "analysis.questions.OriginalFigures": "name",
+    "analysis.questions.OwnModels": "",
+    "analysis.questions.RemarksOn": "subjects",
+    "analysis.questions.Required": "name",
+    "analysis.questions.SharingSteps": "",
+    "analysis.questions.Value": "text",
     "catalog.selection.RunQuery": "sizes filters sort",
-    "diagnostics.Diagnostic": "location code message hint severity",
+    "diagnostics.Diagnostic": "place code message remedy severity",
+    "diagnostics.Location": "path line column key",
+    "estimator.grid.Axes": "models counts gpus tasks tokens offloads loras",
     "estimator.questions.Accuracies": "groups",
     "estimator.questions.Capacity": "gpu",
     "estimator.questions.CaseFilesWithErrors": "",
     "estimator.questions.Defaults": "keys",
-    "estimator.grid.Axes": "models counts gpus tasks tokens offloads loras",
     "estimator.questions.Exported": "extension_version",
     "estimator.questions.Fit": "gpu task sizes counts config",
     "estimator.questions.Grid": "axes config",
@@ -34,53 +51,43 @@ DATA = {
     "estimator.questions.ModelEstimate": "model gpus gpu config version",
     "estimator.questions.RecordedRun": "run",
     "estimator.questions.RunEstimate": "run",
-    "estimator.questions.RunSavings": "run",
     "estimator.questions.Savings": "asked",
     "estimator.questions.SizeModels": "sizes",
-    "memory.questions.AsPrinted": "name",
-    "memory.questions.Assumed": "",
-    "memory.questions.Configured": "name",
-    "memory.questions.Entries": "section",
-    "memory.questions.FilesWithErrors": "",
-    "memory.questions.IsName": "text",
-    "memory.questions.KeyProblem": "key",
-    "memory.questions.Memory": "name gpus batch_size sequence_length steps",
-    "memory.questions.Names": "section",
-    "memory.questions.OwnModels": "",
-    "memory.questions.RemarksOn": "subjects",
-    "memory.questions.Required": "name",
-    "memory.questions.SharingSteps": "",
-    "memory.questions.Value": "text",
-    "uses.ConfigUse": "name",
-    "uses.EntriesUse": "kind names",
-    "uses.ExtensionUse": "",
-    "uses.FigureUse": "name",
-    "uses.KnownUse": "name value",
-    "uses.ObjectUse": "kind name target",
-    "uses.RunsUse": "query",
-    "objects.Shown": "anchor title group",
+    "sphinx_ext.objects.Target": "anchor title group",
+    "sphinx_ext.queries.ConfigValue": "name",
+    "sphinx_ext.queries.Extension": "",
+    "sphinx_ext.queries.Figure": "name",
+    "sphinx_ext.queries.KnownValue": "name value",
+    "sphinx_ext.queries.ObjectName": "kind name target",
+    "sphinx_ext.queries.RegistryEntries": "kind names",
+    "sphinx_ext.queries.Runs": "selection",
 }
 
-ENV_VERSION = 5
+ENV_VERSION = 6
 #: By class: the attributes of ours, and those that say what a reference is to.
 NODES = {
     "pending_xref": "std:ref verl:gpu verl:model verl:run verl:size verl_contribute verl_name verl_optional verl_row",
+    "verl_chart": "drawing format xml:space",
     "verl_marks": "remarks",
     "verl_remarks": "remarks",
     "verl_runs": "columns computed details runs",
 }
 
 
+def kinds(kind: type) -> set[type]:
+    """Return a class and all that are made from it."""
+    return {kind}.union(*map(kinds, kind.__subclasses__()))
+
+
 def test_what_the_domain_keeps():
-    own = [use for use in get_args(uses.Use) if use.__module__ == uses.__name__]
-    kept = [*own, *Question.__subclasses__(), *EstimatorQuestion.__subclasses__(), RunQuery, Diagnostic, Axes]
+    asked = [kind for kind in kinds(Query) if is_dataclass(kind) and kind.__module__ in MODULES]
     found = {
         f"{kind.__module__}.{kind.__name__}".removeprefix("sphinx_verl_resources."): " ".join(
             item.name for item in fields(kind)
         )
-        for kind in kept
+        for kind in [*asked, RunQuery, Diagnostic, Location, Axes]
     }
-    found["objects.Shown"] = " ".join(Target._fields)
+    found["sphinx_ext.objects.Target"] = " ".join(Target._fields)
     found[""] = " ".join(sorted(domain.VerlDomain.initial_data))
     assert (domain.VerlDomain.data_version, found) == (DATA_VERSION, DATA)
 
