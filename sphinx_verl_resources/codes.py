@@ -72,7 +72,7 @@ class Code(Enum):
     )
     todo = ("A field still holds the word TODO.", "Fill it in, or remove the key.")
     untested_claim = (
-        "A run that counts as tested leaves out what a test would have known.",
+        "A run that counts as tested lacks what a test would have shown.",
         "Fill it in, or set ``kind`` to ``measured``, ``stated`` or ``script-default``.",
     )
     script_name = (
@@ -92,17 +92,17 @@ class Code(Enum):
         "Remove the cause.",
     )
     not_modelled = (
-        "Something that changes the result is left out of it.",
-        "Read the result as close, not exact; the message says what is missing.",
+        "The estimate leaves out something that changes the result.",
+        "Treat the result as approximate; the message says what is missing.",
         Origin.ESTIMATE,
     )
     shell_syntax = (
-        "A launch script is not what a shell accepts, or passes no settings to verl where it seems to.",
+        "A launch script has a syntax error, or passes no settings to verl where it seems to.",
         "Mend it at the place named.",
         Origin.ESTIMATE,
     )
     unresolved = (
-        "A setting whose value cannot be known from the script alone.",
+        "The script alone does not determine the value of a setting.",
         "Write the value out, or set the variable in the script.",
     )
     config = ("A ``verl_resources_*`` value in conf.py cannot be used.", "Correct it; see the message.")
@@ -115,8 +115,8 @@ class Code(Enum):
         "Correct it; see the message.",
     )
     unread = (
-        "What looks like a setting, a metric or a version in a script or log could not be read.",
-        "Look at the line, and add by hand what matters of it.",
+        "Something in a script or log looks like a setting, a metric or a version and could not be read.",
+        "Look at the line, and add what matters by hand.",
         Origin.INTAKE,
     )
     several_runs = (
@@ -135,18 +135,18 @@ class Code(Enum):
         Origin.INTAKE,
     )
     left_out = (
-        "Settings that tell of a machine and not of a run are not written into a run file.",
+        "Settings that describe a machine rather than a run are not written into a run file.",
         "Nothing; add by hand what others need.",
         Origin.INTAKE,
     )
     script_place = (
-        "Where a launch script lies in verl's repository is not known, so that the row cannot link it.",
+        "The path of a launch script in verl's repository is unknown, so that the row cannot link it.",
         "Commit the script, or give ``--ref`` and ``--path``.",
         Origin.INTAKE,
     )
     undecided = (
-        "A field of a new run file could not be found out.",
-        "Fill in what stands as TODO, or give the option that the message names.",
+        "The value of a field of a new run file is unknown.",
+        "Replace TODO in the file, or give the option that the message names.",
         Origin.INTAKE,
     )
     page_syntax = (
@@ -155,17 +155,17 @@ class Code(Enum):
         Origin.INTAKE,
     )
     page_mended = (
-        "Something of a hand-typed page is read, or written out, other than it stands there.",
-        "Nothing, if it was meant so; see the message.",
+        "Something on a hand-typed page is read, or written, differently from how it was typed.",
+        "Nothing, if that is what was meant; see the message.",
         Origin.INTAKE,
     )
     page_assumed = (
-        "What a hand-typed page leaves open was taken from elsewhere.",
-        "Look whether it is so, and correct the run files that were written if it is not.",
+        "A value that a hand-typed page leaves open was taken from elsewhere.",
+        "Check it, and correct the run files that were written.",
         Origin.INTAKE,
     )
     page_row = (
-        "A table or a row of a hand-typed page is not understood; no run file comes of it.",
+        "A table or a row of a hand-typed page is not understood; it gives no run file.",
         "Complete the row on the page, or write its run file by hand.",
         Origin.INTAKE,
     )
@@ -192,8 +192,8 @@ class Code(Enum):
         Origin.CHECK,
     )
     field_order = (
-        "The fields of a run do not stand in the order in which all other files have them.",
-        "Move the field to the place that the message names.",
+        "The fields of a run are not in the order of the schema, which all other files have.",
+        "Move the field to the place that the message names; ``--fix`` does not.",
         Origin.CHECK,
     )
     unquoted_version = (
@@ -202,7 +202,7 @@ class Code(Enum):
         Origin.CHECK,
     )
     repeated_text = (
-        "The text of a link says what it would say by itself.",
+        "The text of a link repeats the file name, which is shown anyway.",
         "Remove ``script.text``; the file name is shown without it.",
         Origin.CHECK,
     )
@@ -217,32 +217,32 @@ class Code(Enum):
         Origin.CHECK,
     )
     peak_above_capacity = (
-        "The measured peak is more than the card has.",
-        "Correct the figure, its unit (GiB per GPU) or its counter, or the card.",
+        "The measured peak is more memory than the GPU has.",
+        "Correct the figure, its unit (GiB per GPU) or its counter, or the GPU.",
         Origin.CHECK,
     )
     future_date = (
-        "A run came into the data on a day that is yet to come.",
+        "The date of a run is in the future.",
         "Write the day of today.",
         Origin.CHECK,
     )
     no_evidence = (
-        "Nothing shows that the run is as recorded.",
+        "A run has no evidence.",
         "Add under ``evidence`` a log, a dashboard or a screenshot.",
         Origin.CHECK,
     )
     no_date = (
-        "A tested run does not say since when it is recorded.",
+        "A tested run has no date.",
         "Add ``added``; which verl was current follows from it.",
         Origin.CHECK,
     )
     no_version = (
-        "A tested run does not say which verl or which rollout engine it ran.",
+        "A tested run names no version of verl or of the rollout engine.",
         "Add ``versions.verl`` and ``infer.version``, as the log prints them.",
         Origin.CHECK,
     )
     moving_ref = (
-        "A link leads to a branch: what it shows changes, or goes away.",
+        "A link leads to a branch, whose content changes or disappears.",
         "Name the commit; on GitHub the key y turns the address of a file into one.",
         Origin.CHECK,
     )
@@ -257,7 +257,7 @@ class Code(Enum):
         Origin.CHECK,
     )
     script_differs = (
-        "The linked script sets a value that is not the recorded one.",
+        "The linked script sets another value than the recorded one.",
         "Link the commit that was run, or record what was run.",
         Origin.CHECK,
     )
@@ -267,17 +267,17 @@ class Code(Enum):
         Origin.CHECK,
     )
     gpu_memory = (
-        "The memory that a driver reports does not go with the figure that the card is sold by.",
+        "The memory that a driver reports does not match the figure in the GPU's name.",
         "Look both up again; ``memory_mib`` counts 2^20 bytes, ``memory_gb`` is the product's name.",
         Origin.CHECK,
     )
     incomplete_entry = (
-        "An entry of a registry leaves out what its figures rest on.",
+        "An entry of a registry does not name the source of its figures.",
         "Add the key that the message names.",
         Origin.CHECK,
     )
     parameter_count = (
-        "The parameters that are recorded for a model are not those that follow from its shape.",
+        "The recorded parameter count of a model is not the one that follows from its shape.",
         "Compare the shape with config.json; the count follows from it exactly.",
         Origin.CHECK,
     )
@@ -288,22 +288,22 @@ class Code(Enum):
         Origin.CHECK,
     )
     recommended_below_min = (
-        "A RECOMMENDED run takes less hardware than what is recorded as the least for its model and task.",
+        "A RECOMMENDED run has less hardware than every MIN run of its model and task.",
         "Correct the tag of one of the two.",
         Origin.CHECK,
     )
     far_from_computed = (
-        "The measured peak lies outside the range that is computed from the settings.",
+        "The measured peak is outside the range that is computed from the settings.",
         "Correct the figure or the settings; if both are right, say so in a note.",
         Origin.CHECK,
     )
     stale_exception = (
-        "An exception excuses nothing, or nothing any more.",
+        "An exception excuses no warning, or none any more.",
         "Remove it from ``exceptions.yaml``.",
         Origin.CHECK,
     )
     excused_error = (
-        "An exception is to excuse an error; only warnings can be excused.",
+        "An exception names an error; only warnings can be excused.",
         "Mend the error, and remove the exception.",
         Origin.CHECK,
     )

@@ -1,4 +1,4 @@
-"""What is wrong, where, and what to do about it: one vocabulary for the build and the command line."""
+"""Describe problems: the place, the kind, what is wrong and what to do about it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
     "suggest_or",
 ]
 
-#: Characters of a message, and of a hint, that are printed.
+#: Characters of a message, and of a remedy, that are printed.
 MAX_MESSAGE = 500
 
 
 class Severity(Enum):
-    """How bad a problem is; the name is the word that is printed."""
+    """The level of a problem; its name is what is printed."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -39,7 +39,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, order=True)
 class Location:
-    """A place in a file, or a setting of a question that no file asks.
+    """A place in a file, or a setting of a question that is in no file.
 
     Attributes:
         path: the file as messages show it; empty where there is none.
@@ -121,7 +121,7 @@ class NoAnswerError(Exception):
 
 
 def one_line(text: str) -> str:
-    """A text on one line that no terminal takes for a command, whatever was typed into a file."""
+    """Return a text on one line, with characters escaped that a terminal would obey."""
     joined = " ".join(text.split())
     if joined.isprintable():
         return joined
@@ -129,7 +129,7 @@ def one_line(text: str) -> str:
 
 
 def counted(number: int, word: str) -> str:
-    """How many of something there are.
+    """Return a number with its noun.
 
     >>> counted(1, "error"), counted(0, "error")
     ('1 error', '0 errors')
@@ -138,25 +138,25 @@ def counted(number: int, word: str) -> str:
 
 
 def _cut(text: str, most: int = MAX_MESSAGE) -> str:
-    """A text that fits a screen, whatever was typed into a file."""
+    """Return a text without its middle where it is too long for a screen."""
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word of which ``word`` looks like a misspelling, None if there is none."""
+    """Return the known word of which ``word`` looks like a misspelling, None if there is none."""
     folded = {name.casefold(): name for name in known}
     near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
     return folded[near[0]] if near else None
 
 
 def suggest_or(word: str, known: Iterable[str], otherwise: str) -> str:
-    """The nearest known word and what to do if it is not meant, or the latter alone."""
+    """Return a remedy with the nearest known word, and what to do if it is not meant."""
     near = nearest(word, known)
     return f"did you mean {near!r}? If not, {otherwise}" if near else otherwise
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest known word, or lists all of them, or says nothing.
+    """Return a remedy that names the nearest known word or lists all of them; empty for a long list.
 
     Long lists are not printed: a reader cannot use a hundred model names.
     """

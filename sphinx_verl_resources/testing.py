@@ -1,4 +1,4 @@
-"""For the tests of repositories that hold data: the same judgement as ``verl-resources check``."""
+"""Check data in the tests of other repositories, as ``verl-resources check`` does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def assert_data(path: str | os.PathLike[str], *, warnings: bool = False) -> None
 
 
 def _problems(path: str | os.PathLike[str]) -> tuple[Diagnostic, ...]:
-    """Everything that ``verl-resources check`` says about a data directory."""
+    """Return the problems that ``verl-resources check`` prints for a data directory."""
     import os
 
     from .cli.data import load_check_context

@@ -90,7 +90,7 @@ def _progress(cases: Sequence[Case]) -> Iterator[Case]:
 def _plain(
     scores: Sequence[Score], broken: Sequence[BrokenCase], limits: Sequence[Boundary]
 ) -> dict[str, Any]:
-    """Everything for programs; errors are shares, signed where they are those of one case."""
+    """Return everything for programs; errors are shares, signed where they are those of one case."""
     shares = verdict_shares(scores)
     return {
         "cases": [

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(output: str, form: str | None, texts: Mapping[str, str]) -> None:
-    """One file, or a folder of them, which is made if need be."""
+    """Write one file, or a folder of them, which is made if need be."""
     path = Path(output)
     if not output.endswith("/") and not path.is_dir():
         by_name = "csv" if path.suffix.lower() == ".csv" else "json"

@@ -88,14 +88,14 @@ def _question(options: argparse.Namespace, facts: Registries) -> Question:
 
 
 def _task(name: str) -> str:
-    """The task as it is listed."""
+    """Return the task as it is listed."""
     return next(task for task in TASKS if task.casefold() == name.casefold())
 
 
 def _plain(
     options: argparse.Namespace, question: Question, found: Plan, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """The plan for programs. ``gpus`` is the number that all figures are for, whether or not it fits."""
+    """Return the plan for programs; ``gpus`` is the number that all figures are for, fitting or not."""
     figures = result_of("", found.estimate)
     return {
         "model": question.request.model,
@@ -113,7 +113,7 @@ def _plain(
 
 
 def _without(options: argparse.Namespace, problems: list[Diagnostic], code: int) -> int:
-    """No plan: say why, and return the exit code."""
+    """Report why there is no plan, and return the exit code."""
     report(problems)
     if options.format == "json":
         empty = dict.fromkeys(

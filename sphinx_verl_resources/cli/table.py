@@ -119,7 +119,7 @@ def _words(options: argparse.Namespace, name: str, read: Callable[[str], Words])
 
 
 def _computed(context: EstimatorContext, run: Run) -> dict[str, str]:
-    """What stands in the columns that are computed."""
+    """Return the cells of the computed columns."""
     try:
         return run_texts(RunEstimate(run.id).answer(context))
     except NoAnswerError:

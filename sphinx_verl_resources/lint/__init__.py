@@ -1,1 +1,1 @@
-"""The rules that recorded data keep beyond what a build asks of them."""
+"""Rules for recorded data beyond what a build requires."""

@@ -1,6 +1,6 @@
-"""A checkout of verl, asked with git: what a commit is, which files it has, what they hold.
+"""Read commits and files of a verl checkout with git.
 
-Nothing is checked out, run, or fetched, and what a repository configures for itself is not called.
+Nothing is checked out, run or fetched, and the repository's own configuration is not used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Repository:
     _paths: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def commit(self, ref: str) -> str | None:
-        """The full name of the commit that a commit, tag or branch stands for; None where there is none."""
+        """Return the full name of the commit of a commit, tag or branch; None where there is none."""
         if ref not in self._commits:
             # A clone has few of the branches of where it comes from, and may be ahead of those.
             names = (ref,) if is_fixed_ref(ref) else (f"refs/remotes/origin/{ref}", ref)
@@ -44,11 +44,11 @@ class Repository:
 
     @cached_property
     def is_shallow(self) -> bool:
-        """Whether the clone lacks commits on purpose."""
+        """Return whether the clone lacks commits on purpose."""
         return self._ask("rev-parse", "--is-shallow-repository")[1].strip() == b"true"
 
     def paths(self, commit: str) -> tuple[str, ...]:
-        """All files of a commit.
+        """Return the paths of all files of a commit.
 
         Raises:
             RepositoryError: the clone lacks them.
@@ -62,11 +62,11 @@ class Repository:
         return self._paths[commit]
 
     def has(self, commit: str, path: str) -> bool:
-        """Whether a commit has a file of this name."""
+        """Return whether a commit has a file of this name."""
         return path in self.paths(commit)
 
     def nearest(self, commit: str, path: str) -> str | None:
-        """The file of a commit that is most likely meant: of the same name elsewhere, or spelt alike."""
+        """Return the file of a commit that is most likely meant: its name elsewhere, or a similar path."""
         paths = self.paths(commit)
         name = path.rsplit("/", 1)[-1]
         same = [other for other in paths if other.rsplit("/", 1)[-1] == name]
@@ -74,7 +74,7 @@ class Repository:
         return nearest(path, same) or next(iter(same), None) or nearest(path, beside) or nearest(path, paths)
 
     def text(self, commit: str, path: str) -> str | None:
-        """What a file of a commit holds; None where the clone has left it out, or it is no text."""
+        """Return the text of a file of a commit; None where the clone lacks it, or it is no text."""
         code, output = self._ask("cat-file", "blob", f"{commit}:{path}")
         if code or len(output) > _MAX_BYTES:
             return None
@@ -91,7 +91,7 @@ class Repository:
 
 
 def open_repository(name: str, shown: str) -> Repository:
-    """The checkout at a path.
+    """Open the checkout at a path.
 
     Raises:
         RepositoryError: there is none, or git cannot be asked.

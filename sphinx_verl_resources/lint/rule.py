@@ -1,4 +1,4 @@
-"""What a lint rule is, and the decorators that make one from a function."""
+"""Define lint rules: decorators turn a function that finds problems into a rule."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ JSON, SCHEMA, CSV = "verl-resources.json", "verl-resources.schema.json", "verl-r
 
 
 def grid_path(name: str) -> str:
-    """Where the file of a grid lies in the output."""
+    """Return the path of the file of a grid in the output."""
     return _STATIC + _GRID.format(name)
 
 
 def script_of_form(node: nodes.container) -> str:
-    """The file that a form looks everything up in, within the folder of static files."""
+    """Return the name of the file with the grid of a form, in the folder of static files."""
     grid = next(name for name in node["classes"] if name.startswith(GRID_CLASS))
     return _GRID.format(grid.removeprefix(GRID_CLASS))

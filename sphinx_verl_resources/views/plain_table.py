@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: Sequence[str]) -> str:
-    """The text of a table.
+    """Return the text of a table.
 
     Args:
         headings: of the columns.

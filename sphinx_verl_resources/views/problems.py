@@ -18,12 +18,12 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning"}
 
 
 def problems_json(problems: Iterable[Diagnostic]) -> str:
-    """A list of objects, one for each problem."""
+    """Return a JSON list with an object for each problem."""
     return json.dumps([plain_problem(problem) for problem in problems], indent=2)
 
 
 def plain_problem(problem: Diagnostic) -> dict[str, Any]:
-    """A problem as an object of JSON."""
+    """Return a problem as an object of JSON."""
     return {
         "path": problem.place.path,
         "line": problem.place.line,
@@ -36,7 +36,7 @@ def plain_problem(problem: Diagnostic) -> dict[str, Any]:
 
 
 def problems_github(problems: Sequence[Diagnostic], summary: str) -> str:
-    """Workflow commands, each of which GitHub shows at its line, and all problems once more as text.
+    """Return workflow commands, which GitHub shows at their lines, and all problems once more as text.
 
     GitHub shows the first ten errors and warnings of a step; the text is folded in the log.
     """
@@ -70,7 +70,7 @@ def _property(text: str) -> str:
 def problems_sarif(
     problems: Sequence[Diagnostic], excused: Sequence[tuple[Diagnostic, str]], version: str
 ) -> str:
-    """A log in SARIF 2.1.0; what is excused is in it, as suppressed with its reason.
+    """Return a log in SARIF 2.1.0; excused problems are in it as suppressed, with the reason.
 
     Args:
         problems: what is wrong.

@@ -29,17 +29,17 @@ _KNOWN_FROM = {
 
 
 def gpu_anchor(gpu: Gpu) -> str:
-    """The id of the row of a GPU."""
+    """Return the id of the row of a GPU."""
     return nodes.make_id(f"gpu-{gpu.name}")
 
 
 def model_anchor(model: Architecture) -> str:
-    """The id of the row of a model."""
+    """Return the id of the row of a model."""
     return nodes.make_id(f"model-{model.hf_id}")
 
 
 def gpu_rows(gpus: Iterable[Gpu]) -> nodes.tgroup:
-    """One GPU a row."""
+    """Return a table with a row for each GPU."""
     rows = []
     for gpu in gpus:
         cuda = gib_number(gpu.cuda_total_gib * GIB) if gpu.cuda_total_gib else ""
@@ -65,7 +65,7 @@ def gpu_rows(gpus: Iterable[Gpu]) -> nodes.tgroup:
 
 
 def model_rows(models: Iterable[Architecture]) -> nodes.tgroup:
-    """One shape a row; the checkpoints that share it stand in its last column."""
+    """Return a table with a row for each shape; its last column lists the checkpoints that share it."""
     rows = []
     for model in models:
         heads = f"{plain(model.num_attention_heads)}/{plain(model.num_key_value_heads)}"
