@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .syntax import Body, Node, Source
 
 #: Commands that take assignments as their arguments.
-DECLARING = frozenset({"export", "local", "declare", "typeset", "readonly"})
+_DECLARING = frozenset({"export", "local", "declare", "typeset", "readonly"})
 
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _COMMENT = re.compile(r"#[^\n]*")
@@ -262,7 +262,7 @@ class _Parser(Scanner):
             if word is None:
                 return syntax.Simple(tuple(assignments), tuple(words), start, declares)
             words.append(word)
-            declares = words[0].plain in DECLARING
+            declares = words[0].plain in _DECLARING
             if len(words) == 1 and word.plain == "[[":
                 words += self._test()
 

@@ -86,7 +86,41 @@ class Scanner:
         """Read the inside of ``$(( … ))``, in which only expansions mean something."""
         return Word(Scanner(Source(text), self.depth)._parts(_CALCULATION, quoted=True))
 
-    def skip(self, start: int, closing: str) -> int:
+    def through(self, opened: int, start: int, closing: str) -> str:
+        """Go behind the bracket or quote that closes what opened at ``opened``, and return what it encloses.
+
+        Args:
+            opened: where the text to return begins.
+            start: where its inside begins.
+            closing: the sign that ends it; without it, the end of the text does.
+        """
+        what = "quote" if closing == "`" else "bracket"
+        self.pos = self._behind(start, closing) or self.fail_unclosed(opened, what)
+        return self.text[opened : self.pos]
+
+    def fail(self, at: int, message: str, remedy: str) -> None:
+        """Report text that no shell would accept."""
+        self.problems.append(Diagnostic(self.source.place(at), Code.shell_syntax, message, remedy))
+
+    def fail_unclosed(self, start: int, what: str) -> int:
+        """Report a quote or bracket without its end; return the end of the text, which stands in for it."""
+        self.fail(start, f"the {what} that opens here is never closed", "close it")
+        return len(self.text)
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Read one level deeper.
+
+        Raises:
+            TooMuchError: that is one level too many.
+        """
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise TooMuchError(f"it is nested deeper than {MAX_DEPTH} levels")
+        yield
+        self.depth -= 1
+
+    def _behind(self, start: int, closing: str) -> int:
         """Return the place behind the bracket or quote that closes what opened before ``start``, or 0."""
         text, at, awaited = self.text, start, [closing]
         while at < len(text):
@@ -112,40 +146,6 @@ class Scanner:
             elif char in {'"', "`"} or (char == "(" and awaited[-1] == ")"):
                 awaited.append(_CLOSING[char])
         return 0
-
-    def through(self, opened: int, start: int, closing: str) -> str:
-        """Go behind the bracket or quote that closes what opened at ``opened``, and return what it encloses.
-
-        Args:
-            opened: where the text to return begins.
-            start: where its inside begins.
-            closing: the sign that ends it; without it, the end of the text does.
-        """
-        what = "quote" if closing == "`" else "bracket"
-        self.pos = self.skip(start, closing) or self.fail_unclosed(opened, what)
-        return self.text[opened : self.pos]
-
-    def fail(self, at: int, message: str, remedy: str = "") -> None:
-        """Report text that no shell would accept."""
-        self.problems.append(Diagnostic(self.source.place(at), Code.shell_syntax, message, remedy))
-
-    def fail_unclosed(self, start: int, what: str) -> int:
-        """Report a quote or bracket without its end, and return that of the text, which stands in for it."""
-        self.fail(start, f"the {what} that opens here is never closed", "close it")
-        return len(self.text)
-
-    @contextmanager
-    def deeper(self) -> Iterator[None]:
-        """Read one level deeper.
-
-        Raises:
-            TooMuchError: that is one level too many.
-        """
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise TooMuchError(f"it is nested deeper than {MAX_DEPTH} levels")
-        yield
-        self.depth -= 1
 
     def _parts(self, run: re.Pattern[str], *, quoted: bool, closing: str = "") -> tuple[Part, ...]:
         """Read text and expansions up to ``closing``, or to what ends a word.
