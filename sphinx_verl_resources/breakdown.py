@@ -1,4 +1,4 @@
-"""The shape of every answer about memory: named components, each with the formula that gives its bytes."""
+"""Breakdowns: named components of memory, each with its category and the formula of its bytes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from .units import plain
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: How well a component is known. exact: follows from counts and sizes. measured: from observations that are
-#: cited. assumed: a rule of thumb.
+#: exact: follows from counts and sizes. measured: from observations that are cited. assumed: a rule of thumb.
 Evidence = Literal["exact", "measured", "assumed"]
 
 
@@ -47,12 +46,12 @@ class Category(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """What an optimisation does to a component: one more factor of its formula.
+    """The effect of an optimisation on a component: one more factor of its formula.
 
     Attributes:
         sign: ``÷`` or ``×``.
-        value: by how much.
-        symbol: what stands for the value; empty for a number that is shown as it is.
+        value: the factor or the divisor.
+        symbol: the name of the value; empty where the number itself is shown.
     """
 
     sign: Literal["÷", "×"]
@@ -61,18 +60,18 @@ class Change:
 
     @property
     def factor(self) -> float:
-        """What the size is multiplied by."""
+        """The factor as a multiplier."""
         return 1 / self.value if self.sign == "÷" else self.value
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A product that gives bytes. What is shown of it is what is computed.
+    """A product that gives bytes; it is shown exactly as it is computed.
 
     Attributes:
         variables: symbols and their values, in order.
-        constants: numbers and what they count, in order; shown as one number where numbers are put in.
-        changes: further factors, in the order in which they came.
+        constants: numbers and their units, in order; ``numbers`` shows their product.
+        changes: further factors, in order.
     """
 
     variables: tuple[tuple[str, float], ...]
@@ -120,8 +119,8 @@ class Component:
         key: its name for programs, ``kv-cache`` for example.
         label: its name for people.
         category: its use.
-        formula: gives its bytes.
-        evidence: how well it is known.
+        formula: of its bytes.
+        evidence: of the formula.
     """
 
     key: str
@@ -136,7 +135,7 @@ class Component:
         return self.formula.value
 
     def changed(self, change: Change) -> Component:
-        """The same component with one more factor."""
+        """Return the component with one more factor."""
         return replace(self, formula=replace(self.formula, changes=(*self.formula.changes, change)))
 
 
@@ -152,6 +151,6 @@ class Breakdown:
         return self.of(component.key for component in self.components)
 
     def of(self, keys: Iterable[str]) -> float:
-        """Bytes of the components named."""
+        """Add up the bytes of some components."""
         sizes = {component.key: component.size for component in self.components}
         return math.fsum(sizes[key] for key in keys)

@@ -238,7 +238,7 @@ DRIVER_RESERVE = Constant(
     0.9 * GIB,
     "bytes",
     "measured",
-    "cards in gpus.yaml whose driver figure and CUDA total are both known",
+    "GPUs in gpus.yaml whose driver figure and CUDA total are both known",
 )
 HOST_BASE = Constant(
     N_("Ray, data and Python"),

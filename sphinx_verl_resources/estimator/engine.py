@@ -28,7 +28,7 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
         state: of the engine.
         shape: of the model.
         settings: of the run.
-        before: bytes that others hold when the engine wakes up; SGLang's share is one of what is left.
+        before: bytes of others when the engine wakes up; SGLang takes a share of the rest.
     """
     if state == "awake":
         return _awake(shape, settings, before)

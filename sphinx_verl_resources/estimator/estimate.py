@@ -72,7 +72,7 @@ class Estimate(Peaks):
 
     @cached_property
     def _least(self) -> tuple[Phase, ...]:
-        """The phases with what is not known as favourable as it may be."""
+        """The phases with every unknown setting at its most favourable value."""
         settings = least(self.settings)
         if settings == self.settings:
             return self.phases
@@ -82,9 +82,9 @@ class Estimate(Peaks):
 
     @cached_property
     def low(self) -> float:
-        """The lower end of the peak: tensors alone, and what is not known as favourable as it may be."""
+        """The lower end of the peak: tensors alone, every unknown setting at its most favourable value."""
         scaled = self.range.low * max(phase.allocated for phase in self._least)
-        # Never below what is exact, nor above the peak, whatever contradicts itself in what was observed.
+        # Never below the exact tensors nor above the peak, even if observations contradict each other.
         return min(self.peak, max(scaled, *(phase.exact for phase in self._least)))
 
     @cached_property

@@ -70,9 +70,9 @@ def _split(
     linear = architecture.linear_attention
     interval = linear.full_attention_interval if linear else 1
     full = end // interval - start // interval
-    found = (LayerKind(True, experts), end - start - full), (LayerKind(False, experts), full)
+    counts = (LayerKind(True, experts), end - start - full), (LayerKind(False, experts), full)
     begins_full = (start + 1) % interval == 0
-    return found[::-1] if begins_full else found
+    return counts[::-1] if begins_full else counts
 
 
 def layer_matrices(architecture: Architecture, kind: LayerKind) -> tuple[Matrix, ...]:

@@ -235,7 +235,7 @@ def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> t
     head = shape.hidden if critic else counts.lm_head
     if not head and megatron.pipeline > 1:  # a tied head on another stage is a copy of the embedding
         head = counts.embedding
-    found: list[Stage] = []
+    fullest: list[Stage] = []
     start = 0
     for index, layers in enumerate(stage_sizes(shape.layers, megatron)):
         last = index == megatron.pipeline - 1
@@ -250,9 +250,9 @@ def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> t
             in_flight=max(1, min(megatron.pipeline - index, batches)),
             last=last,
         )
-        if not any(_covers(other, stage) for other in found):
-            found = [other for other in found if not _covers(stage, other)] + [stage]
-    return tuple(found)
+        if not any(_covers(other, stage) for other in fullest):
+            fullest = [other for other in fullest if not _covers(stage, other)] + [stage]
+    return tuple(fullest)
 
 
 def _parameters(counts: Counts, start: int, layers: int) -> tuple[int, int]:

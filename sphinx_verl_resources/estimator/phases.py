@@ -1,7 +1,7 @@
 """The phases of one step of verl: the allocations on the fullest GPU in each.
 
-They take turns, so the peak is the largest of them and not their sum. Source of what is resident when:
-verl at 1dda039b9 and the releases before it, see ``versions``.
+They take turns, so the peak is the largest of them and not their sum. Source of what is
+resident when: verl at 1dda039b9 and the releases before it, see ``versions``.
 """
 
 from __future__ import annotations

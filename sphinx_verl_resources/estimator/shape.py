@@ -35,7 +35,7 @@ class Shape:
         critic_parameters: of the same model with a value head.
         unit: of the largest decoder layer, the largest unit that FSDP gathers.
         root: outside the decoder layers: embedding, head, last norm, vision tower.
-        head: of the output head, or of the embedding that stands for it.
+        head: of the output head, or of the embedding that replaces it.
         expert_parameters: all routed experts of all layers.
         layers, hidden, heads, vocabulary: as in config.json.
         working: live while one layer is recomputed and differentiated.

@@ -130,8 +130,8 @@ def _on(key: str) -> Mapping[str, Any]:
 
 def _of_megatron(prefix: str, part: str) -> Mapping[str, Any]:
     """Return the settings of Megatron that only work together."""
-    found = MEGATRON_SAVING.items()
-    return {key: value for key, value in found if key.startswith(f"{prefix}.") and part in key}
+    settings = MEGATRON_SAVING.items()
+    return {key: value for key, value in settings if key.startswith(f"{prefix}.") and part in key}
 
 
 def _without(asked: Estimate, groups: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any]:
@@ -146,9 +146,9 @@ def _without(asked: Estimate, groups: tuple[Mapping[str, Any], ...]) -> Mapping[
     return off
 
 
-def _smaller_rollout(found: Estimate) -> Mapping[str, Any]:
+def _smaller_rollout(before: Estimate) -> Mapping[str, Any]:
     """Take a tenth of the GPU from the rollout engine if its cache still holds the longest sequence."""
-    lower = lower_utilization(found.shape, found.settings)
+    lower = lower_utilization(before.shape, before.settings)
     return {f"{ROLLOUT}.gpu_memory_utilization": lower} if lower else {}
 
 
@@ -189,9 +189,9 @@ def longer(request: Request, registries: Registries, responses: tuple[int, ...])
 def _with(request: Request, registries: Registries, response: int) -> Longer:
     asked = fitted(replace(request, config={**request.config, RESPONSE: response}), registries)
     try:
-        found = estimate(asked, registries)
+        estimated = estimate(asked, registries)
     except NoAnswerError as error:
         return Longer(response, None, diagnostics=error.diagnostics)
-    limit = found.settings.lengths.limit
-    held = cache_tokens(found.shape, found.settings) / limit if limit else 0.0
-    return Longer(response, found, held, found.warnings)
+    limit = estimated.settings.lengths.limit
+    held = cache_tokens(estimated.shape, estimated.settings) / limit if limit else 0.0
+    return Longer(response, estimated, held, estimated.warnings)

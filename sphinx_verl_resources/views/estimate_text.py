@@ -24,34 +24,34 @@ def estimates_text(named: Sequence[tuple[str, Peaks | None]]) -> str:
     Args:
         named: ids and estimates, None where there is none.
     """
-    table = plain_table(_HEADINGS, [_row(name, found) for name, found in named], _ALIGNED)
+    table = plain_table(_HEADINGS, [_row(name, estimate) for name, estimate in named], _ALIGNED)
     if len(named) == 1:
         return "\n".join([table, *(_details(named[0][1]) if named[0][1] else ())])
-    ignored = sum(bool(found and found.unsupported) for _, found in named)
+    ignored = sum(bool(estimate and estimate.unsupported) for _, estimate in named)
     if not ignored:
         return table
     have = "1 case has settings" if ignored == 1 else f"{ignored} cases have settings"
     return f"{table}\n\n{have} that the estimate ignores; --format json names them."
 
 
-def _row(name: str, found: Peaks | None) -> tuple[str, ...]:
-    if found is None:
+def _row(name: str, estimate: Peaks | None) -> tuple[str, ...]:
+    if estimate is None:
         return (name, "no estimate", *("",) * 6)
     return (
         name,
-        found.verdict,
-        gib_number(found.peak),
-        f"{gib_number(found.low)} to {gib_number(found.high)}",
-        "" if found.capacity is None else gib_number(found.capacity),
-        gib_number(found.torch_peak),
-        found.peak_phase.label,
-        suggestion_text(found),
+        estimate.verdict,
+        gib_number(estimate.peak),
+        f"{gib_number(estimate.low)} to {gib_number(estimate.high)}",
+        "" if estimate.capacity is None else gib_number(estimate.capacity),
+        gib_number(estimate.torch_peak),
+        estimate.peak_phase.label,
+        suggestion_text(estimate),
     )
 
 
-def suggestion_text(found: Peaks) -> str:
+def suggestion_text(estimate: Peaks) -> str:
     """Return the setting that saves most and the GiB it saves; empty if none does."""
-    suggestion = found.suggestion
+    suggestion = estimate.suggestion
     if suggestion is None:
         return ""
     first, *more = suggestion.setting.split()
@@ -59,23 +59,23 @@ def suggestion_text(found: Peaks) -> str:
     return f"{first}{dots} ({MINUS}{gib_number(suggestion.saves)})"
 
 
-def _details(found: Peaks) -> Iterator[str]:
+def _details(estimate: Peaks) -> Iterator[str]:
     """Yield the phases, the components of the peak phase, host memory and ignored settings."""
-    yield f"\n{phases_text(found)}"
-    yield f"\n{found.peak_phase.label}:"
-    yield components_text(found.peak_phase)
-    if found.host:
-        yield f"\nHost memory of a node: {gib(found.host.total)}"
-    for text in found.unsupported:
+    yield f"\n{phases_text(estimate)}"
+    yield f"\n{estimate.peak_phase.label}:"
+    yield components_text(estimate.peak_phase)
+    if estimate.host:
+        yield f"\nHost memory of a node: {gib(estimate.host.total)}"
+    for text in estimate.unsupported:
         yield f"Ignored: {text}"
 
 
-def phases_text(found: Peaks) -> str:
+def phases_text(estimate: Peaks) -> str:
     """Return a row for each phase."""
     rows = []
-    for phase in found.phases:
+    for phase in estimate.phases:
         largest = max(phase.breakdown.components, key=lambda component: component.size)
-        mark = " (the peak)" if phase is found.peak_phase else ""
+        mark = " (the peak)" if phase is estimate.peak_phase else ""
         part = f"{largest.label}, {gib_number(largest.size)}"
         rows.append((f"{phase.label}{mark}", gib_number(phase.total), part))
     return plain_table(("Phase", "GiB", "Largest part, GiB"), rows, ("left", "right", "left"))
