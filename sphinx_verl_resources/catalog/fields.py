@@ -34,6 +34,8 @@ _SETTINGS = "settings."
 
 def as_text(value: Any) -> str:
     """Return any recorded value on one line, in YAML's spelling."""
+    if isinstance(value, str):
+        return re.sub(r"\s*\n\s*", " ", value.strip())
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -46,7 +48,7 @@ def as_text(value: Any) -> str:
         return ", ".join(as_text(item) for item in value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={as_text(item)}" for key, item in value.items())
-    return re.sub(r"\s*\n\s*", " ", str(value).strip())
+    return str(value)
 
 
 def is_numeric(value: Any) -> bool:
@@ -70,12 +72,12 @@ class Field:
         name: as in the run file, dotted below the top.
         heading: of its column; to be translated.
         order: returns the sort key of a recorded value; default: numbers as numbers, also inside text.
-        read: returns the value of a run; default: what stands under the name.
-        words: return the words by which a filter finds a run; default: the text of the value.
-        absent: stands in the table where nothing is recorded; to be translated.
+        read: returns the value of a run; default: the value under the name.
+        words: returns the words by which a filter finds a run; default: the value.
+        absent: the text of a cell where nothing is recorded; to be translated.
         detail: its title among the details of a run; empty where they do not show it.
         csv: its column in the file for spreadsheets, with the unit; empty where that lacks it.
-        quoted: whether its text looks like a number and stands in quotes.
+        quoted: whether its text looks like a number, so that files have it in quotes.
         block: whether a run file has a line for each of its keys, however short.
         schema: its entry in the model of a run file; None for a value derived from others.
     """

@@ -31,11 +31,12 @@ from .base import (
     Text,
     Url,
     no_email,
+    optional,
     pattern,
     problem,
     some_distinct,
 )
-from .run import LINES, SettingKey, SettingValue
+from .run import Lines, SettingKey, SettingValue
 
 _FIGURE = pattern(
     r"^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)?$", "a figure such as total or fsdp.total"
@@ -68,16 +69,16 @@ class Assumptions(Record):
     memory_limit: float = Field(gt=0, le=1, description="Share of a GPU's memory to stay below.")
 
 
-def _optional(model: type[Record], name: str) -> type[Record]:
+def _all_optional(model: type[Record], name: str) -> type[Record]:
     """Return a model with the same fields, all of them optional."""
     fields: dict[str, Any] = {
-        key: (field.rebuild_annotation() | None, Field(None, description=field.description))
+        key: (field.rebuild_annotation() | None, optional(field.description or ""))
         for key, field in model.model_fields.items()
     }
     return create_model(name, __base__=Record, __doc__=model.__doc__, **fields)
 
 
-AssumptionsPart = _optional(Assumptions, "AssumptionsPart")
+AssumptionsPart = _all_optional(Assumptions, "AssumptionsPart")
 
 
 class VerlState(Record):
@@ -109,12 +110,12 @@ class Specification(NamedRecord):
     name_fields = ("name",)
 
     name: ModelName = Field(description="What pages call it: a size class, for example.")
-    model: Text | None = Field(None, description="Checkpoint whose shape it takes from architectures.yaml.")
-    parameters: Count | None = Field(None, description="Number of parameters.")
-    hidden_size: Count | None = Field(None, description="Width of the residual stream.")
-    layers: int | None = Field(None, ge=1, le=10_000, description="Layers.")
-    attention_heads: int | None = Field(None, ge=1, le=10_000, description="Attention heads.")
-    gpus: int | None = Field(None, ge=1, le=100_000, description="GPUs to share the model; default: assumed.")
+    model: Text | None = optional("Checkpoint whose shape it takes from architectures.yaml.")
+    parameters: Count | None = optional("Number of parameters.")
+    hidden_size: Count | None = optional("Width of the residual stream.")
+    layers: int | None = optional("Layers.", ge=1, le=10_000)
+    attention_heads: int | None = optional("Attention heads.", ge=1, le=10_000)
+    gpus: int | None = optional("GPUs to share the model; default: assumed.", ge=1, le=100_000)
 
     @model_validator(mode="after")
     def _one_source(self) -> Specification:
@@ -156,8 +157,8 @@ class Step(NamedRecord):
     components: Annotated[tuple[Component, ...], AfterValidator(some_distinct)] = Field(
         description="The components it makes smaller.", json_schema_extra={"minItems": 1}
     )
-    divide_by: Divisor | None = Field(None, description="Divisor; gpus: the number of GPUs.")
-    multiply_by: float | None = Field(None, gt=0, le=1, description="The share that remains.")
+    divide_by: Divisor | None = optional("Divisor; gpus: the number of GPUs.")
+    multiply_by: float | None = optional("The share that remains.", gt=0, le=1)
     text: Prose = Field(description="What it does, in a sentence.")
 
     @model_validator(mode="after")
@@ -302,12 +303,10 @@ class Source(Record):
         }
     )
 
-    path: RepoPath | None = Field(None, description="File in verl's repository.")
-    lines: Annotated[str, StringConstraints(pattern=LINES)] | None = Field(
-        None, description='Line, or first and last line, in quotes: "40-45".'
-    )
-    url: Url | None = Field(None, description="Address of anything else.")
-    text: Text | None = Field(None, description="What the link to it shows.")
+    path: RepoPath | None = optional("File in verl's repository.")
+    lines: Lines | None = optional('Line, or first and last line, in quotes: "40-45".')
+    url: Url | None = optional("Address of anything else.")
+    text: Text | None = optional("What the link to it shows.")
 
     @model_validator(mode="after")
     def _one_place(self) -> Source:
@@ -338,8 +337,8 @@ class Remark(NamedRecord):
 class AnalysisFile(Record):
     """The file ``analysis.yaml``; of several, each adds to those before it and overrides them by name."""
 
-    assumptions: AssumptionsPart | None = Field(  # type: ignore[valid-type]
-        None, description="What every figure assumes; one left out keeps its earlier value."
+    assumptions: AssumptionsPart | None = optional(  # type: ignore[valid-type]
+        "What every figure assumes; one left out keeps its earlier value."
     )
     specifications: tuple[Specification, ...] = Field((), description="The models.")
     steps: tuple[Step, ...] = Field(
@@ -354,4 +353,4 @@ class AnalysisFile(Record):
     commands: tuple[Command, ...] = Field((), description="Commands that show memory.")
     metrics: tuple[Metric, ...] = Field((), description="What to watch.")
     remarks: tuple[Remark, ...] = Field((), description="Where verl works differently.")
-    verl: VerlState | None = Field(None, description="The state of verl that remarks compare with.")
+    verl: VerlState | None = optional("The state of verl that remarks compare with.")

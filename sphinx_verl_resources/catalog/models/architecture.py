@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from .base import GitRef, NamedRecord, Prose, Record, Text, problem
+from .base import GitRef, NamedRecord, Prose, Record, Text, optional, problem
 
 
 def _size(description: str) -> int:
@@ -27,7 +27,7 @@ class Moe(Record):
     experts_per_token: int = _size("Routed experts that a token passes through.")
     moe_intermediate_size: int = _size("Width of one routed expert.")
     shared_experts: int = Field(ge=0, le=10_000, description="Experts that every token passes through.")
-    shared_expert_intermediate_size: int | None = Field(None, ge=1, description="Width of one shared expert.")
+    shared_expert_intermediate_size: int | None = optional("Width of one shared expert.", ge=1)
     first_dense_layers: int = Field(ge=0, le=10_000, description="Leading layers with a dense MLP instead.")
     shared_expert_gate: bool = Field(description="Adds hidden_size parameters a layer.")
     router_bias: bool = Field(description="Adds num_experts parameters a layer.")
@@ -66,10 +66,8 @@ class Vision(Record):
     spatial_merge_size: int = _size("Patches merged per side.")
     in_channels: int = _size("Colour channels.")
     out_hidden_size: int = _size("Width handed to the language model.")
-    num_position_embeddings: int | None = Field(None, ge=1, description="Learned positions.")
-    deepstack_layers: int | None = Field(
-        None, ge=0, description="Intermediate outputs fed into the language model."
-    )
+    num_position_embeddings: int | None = optional("Learned positions.", ge=1)
+    deepstack_layers: int | None = optional("Intermediate outputs fed into the language model.", ge=0)
     parameters: int = Field(ge=0, le=10**15, description="Parameters of the tower.")
 
 
@@ -91,8 +89,8 @@ class ConfigSource(Record):
 
     repo: Text = Field(description="Repository, or the paper.")
     path: Text = Field(description="File, or the table.")
-    commit: GitRef | None = Field(None, description="Commit that was read.")
-    note: Prose | None = Field(None, description="What was read there.")
+    commit: GitRef | None = optional("Commit that was read.")
+    note: Prose | None = optional("What was read there.")
 
 
 class Architecture(NamedRecord):
@@ -117,27 +115,25 @@ class Architecture(NamedRecord):
     qk_norm: bool = Field(description="RMSNorm on query and key.")
     norms_per_layer: int = Field(ge=0, le=100, description="RMSNorm vectors of hidden_size per layer.")
     attn_output_gate: bool = Field(False, description="The query projection also makes an output gate.")
-    sliding_window: int | None = Field(None, ge=1, description="Attention window in tokens; null: full.")
+    sliding_window: int | None = optional("Attention window in tokens; null: full.", ge=1)
     max_position_embeddings: int = _size("Longest sequence of the checkpoint named by hf_id.")
     max_position_embeddings_of_aliases: Mapping[str, int] = Field(
         default_factory=dict, description="Where an alias differs."
     )
-    moe: Moe | None = Field(None, description="Mixture of experts.")
-    mla: Mla | None = Field(None, description="Multi-head latent attention.")
-    linear_attention: LinearAttention | None = Field(None, description="Gated DeltaNet layers.")
-    vision: Vision | None = Field(None, description="Vision tower.")
+    moe: Moe | None = optional("Mixture of experts.")
+    mla: Mla | None = optional("Multi-head latent attention.")
+    linear_attention: LinearAttention | None = optional("Gated DeltaNet layers.")
+    vision: Vision | None = optional("Vision tower.")
     parameters: int = Field(
         ge=1, le=10**15, description="Exact count, without multi-token-prediction layers."
     )
-    parameters_active: int | None = Field(
-        None, ge=1, description="Parameters that a text token passes through."
-    )
+    parameters_active: int | None = optional("Parameters that a text token passes through.", ge=1)
     parameters_breakdown: Mapping[str, int] = Field(
         default_factory=dict,
         description="embedding, lm_head, final_norm and vision once; any other part is one layer of it.",
     )
-    mtp_parameters: int | None = Field(None, ge=1, description="Multi-token-prediction layers.")
-    published: Published | None = Field(None, description="The count that others publish.")
+    mtp_parameters: int | None = optional("Multi-token-prediction layers.", ge=1)
+    published: Published | None = optional("The count that others publish.")
     config_source: tuple[ConfigSource, ...] = Field((), description="Where the facts were read.")
     verified: bool = Field(
         description="Shape read at the source, and the count within 0.1 % of the published one."
@@ -175,18 +171,18 @@ class HfVision(Record):
 
     model_config = ConfigDict(extra="ignore")
 
-    depth: Size | None = Field(None, description="Blocks.")
-    hidden_size: Size | None = Field(None, description="Width.")
-    intermediate_size: Size | None = Field(None, description="Width of the MLP.")
-    num_heads: Size | None = Field(None, description="Attention heads.")
-    patch_size: Size | None = Field(None, description="Pixels per patch side.")
-    temporal_patch_size: Size | None = Field(None, description="Frames per patch.")
-    spatial_merge_size: Size | None = Field(None, description="Patches merged per side.")
-    in_channels: Size | None = Field(None, description="Colour channels.")
-    out_hidden_size: Size | None = Field(None, description="Width handed to the language model.")
-    num_position_embeddings: Size | None = Field(None, description="Learned positions.")
-    deepstack_visual_indexes: tuple[Any, ...] | None = Field(
-        None, description="Blocks whose outputs the language model gets too."
+    depth: Size | None = optional("Blocks.")
+    hidden_size: Size | None = optional("Width.")
+    intermediate_size: Size | None = optional("Width of the MLP.")
+    num_heads: Size | None = optional("Attention heads.")
+    patch_size: Size | None = optional("Pixels per patch side.")
+    temporal_patch_size: Size | None = optional("Frames per patch.")
+    spatial_merge_size: Size | None = optional("Patches merged per side.")
+    in_channels: Size | None = optional("Colour channels.")
+    out_hidden_size: Size | None = optional("Width handed to the language model.")
+    num_position_embeddings: Size | None = optional("Learned positions.")
+    deepstack_visual_indexes: tuple[Any, ...] | None = optional(
+        "Blocks whose outputs the language model gets too."
     )
 
 
@@ -195,66 +191,58 @@ class HfText(Record):
 
     model_config = ConfigDict(extra="ignore")
 
-    model_type: str | None = Field(None, description="The type of the model.", examples=["qwen2"])
-    hidden_size: Size | None = Field(None, description="Width of the residual stream.")
-    num_hidden_layers: Layers | None = Field(None, description="Layers.")
-    intermediate_size: Size | None = Field(None, description="Width of the dense MLP.")
-    num_attention_heads: Size | None = Field(None, description="Query heads.")
-    num_key_value_heads: Size | None = Field(None, description="Key and value heads.")
-    head_dim: Size | None = Field(None, description="Width of a head.")
-    vocab_size: Size | None = Field(None, description="Rows of the embedding.")
-    max_position_embeddings: Size | None = Field(None, description="Longest sequence.")
-    tie_word_embeddings: bool | None = Field(None, description="The output head is the embedding.")
-    attention_bias: bool | None = Field(None, description="Biases in attention.")
-    qkv_bias: bool | None = Field(None, description="Biases on query, key and value.")
-    mlp_bias: bool | None = Field(None, description="Biases in the MLP.")
-    attn_output_gate: bool | None = Field(None, description="The query projection also makes an output gate.")
-    sliding_window: Annotated[int, BeforeValidator(_not_huge), Field(ge=0, le=MOST)] | None = Field(
-        None, description="Attention window in tokens."
+    model_type: str | None = optional("The type of the model.", examples=["qwen2"])
+    hidden_size: Size | None = optional("Width of the residual stream.")
+    num_hidden_layers: Layers | None = optional("Layers.")
+    intermediate_size: Size | None = optional("Width of the dense MLP.")
+    num_attention_heads: Size | None = optional("Query heads.")
+    num_key_value_heads: Size | None = optional("Key and value heads.")
+    head_dim: Size | None = optional("Width of a head.")
+    vocab_size: Size | None = optional("Rows of the embedding.")
+    max_position_embeddings: Size | None = optional("Longest sequence.")
+    tie_word_embeddings: bool | None = optional("The output head is the embedding.")
+    attention_bias: bool | None = optional("Biases in attention.")
+    qkv_bias: bool | None = optional("Biases on query, key and value.")
+    mlp_bias: bool | None = optional("Biases in the MLP.")
+    attn_output_gate: bool | None = optional("The query projection also makes an output gate.")
+    sliding_window: Annotated[int, BeforeValidator(_not_huge), Field(ge=0, le=MOST)] | None = optional(
+        "Attention window in tokens."
     )
-    use_sliding_window: bool | None = Field(None, description="Whether the window is used.")
+    use_sliding_window: bool | None = optional("Whether the window is used.")
 
-    num_experts: Size | None = Field(None, description="Routed experts per layer.")
-    num_local_experts: Size | None = Field(None, description="Routed experts per layer.")
-    n_routed_experts: Size | None = Field(None, description="Routed experts per layer.")
-    num_experts_per_tok: Size | None = Field(None, description="Routed experts that a token passes through.")
-    moe_intermediate_size: Size | None = Field(None, description="Width of one routed expert.")
-    n_shared_experts: Number | None = Field(None, description="Experts that every token passes through.")
-    shared_expert_intermediate_size: Size | None = Field(None, description="Width of the shared expert.")
-    first_k_dense_replace: Number | None = Field(
-        None, description="Leading layers with a dense MLP instead of experts."
-    )
-    mlp_only_layers: tuple[int, ...] | None = Field(
-        None, description="Layers with a dense MLP instead of experts."
-    )
-    decoder_sparse_step: Size | None = Field(None, description="Every n-th layer has experts.")
-    moe_layer_freq: Size | None = Field(None, description="Every n-th layer has experts.")
+    num_experts: Size | None = optional("Routed experts per layer.")
+    num_local_experts: Size | None = optional("Routed experts per layer.")
+    n_routed_experts: Size | None = optional("Routed experts per layer.")
+    num_experts_per_tok: Size | None = optional("Routed experts that a token passes through.")
+    moe_intermediate_size: Size | None = optional("Width of one routed expert.")
+    n_shared_experts: Number | None = optional("Experts that every token passes through.")
+    shared_expert_intermediate_size: Size | None = optional("Width of the shared expert.")
+    first_k_dense_replace: Number | None = optional("Leading layers with a dense MLP instead of experts.")
+    mlp_only_layers: tuple[int, ...] | None = optional("Layers with a dense MLP instead of experts.")
+    decoder_sparse_step: Size | None = optional("Every n-th layer has experts.")
+    moe_layer_freq: Size | None = optional("Every n-th layer has experts.")
 
-    q_lora_rank: Size | None = Field(
-        None, description="Rank of the query projection; null: one full projection."
-    )
-    kv_lora_rank: Size | None = Field(None, description="Rank of the compressed key and value.")
-    qk_nope_head_dim: Size | None = Field(
-        None, description="Query-key width per head without rotary embedding."
-    )
-    qk_rope_head_dim: Size | None = Field(None, description="Query-key width with rotary embedding.")
-    v_head_dim: Size | None = Field(None, description="Value width per head.")
+    q_lora_rank: Size | None = optional("Rank of the query projection; null: one full projection.")
+    kv_lora_rank: Size | None = optional("Rank of the compressed key and value.")
+    qk_nope_head_dim: Size | None = optional("Query-key width per head without rotary embedding.")
+    qk_rope_head_dim: Size | None = optional("Query-key width with rotary embedding.")
+    v_head_dim: Size | None = optional("Value width per head.")
 
-    full_attention_interval: Size | None = Field(None, description="Every n-th layer is full attention.")
-    layer_types: tuple[Any, ...] | None = Field(None, description="The kind of attention of each layer.")
-    linear_num_key_heads: Size | None = Field(None, description="Key heads of linear attention.")
-    linear_key_head_dim: Size | None = Field(None, description="Width of a key head of linear attention.")
-    linear_num_value_heads: Size | None = Field(None, description="Value heads of linear attention.")
-    linear_value_head_dim: Size | None = Field(None, description="Width of a value head of linear attention.")
-    linear_conv_kernel_dim: Size | None = Field(None, description="Width of the short convolution.")
+    full_attention_interval: Size | None = optional("Every n-th layer is full attention.")
+    layer_types: tuple[Any, ...] | None = optional("The kind of attention of each layer.")
+    linear_num_key_heads: Size | None = optional("Key heads of linear attention.")
+    linear_key_head_dim: Size | None = optional("Width of a key head of linear attention.")
+    linear_num_value_heads: Size | None = optional("Value heads of linear attention.")
+    linear_value_head_dim: Size | None = optional("Width of a value head of linear attention.")
+    linear_conv_kernel_dim: Size | None = optional("Width of the short convolution.")
 
-    num_nextn_predict_layers: Number | None = Field(None, description="Layers for multi-token prediction.")
-    mtp_num_hidden_layers: Number | None = Field(None, description="Layers for multi-token prediction.")
+    num_nextn_predict_layers: Number | None = optional("Layers for multi-token prediction.")
+    mtp_num_hidden_layers: Number | None = optional("Layers for multi-token prediction.")
 
 
 class HfConfig(HfText):
     """A whole config.json."""
 
-    name_or_path: Any = Field(None, alias="_name_or_path", description="The checkpoint.")
-    text_config: HfText | None = Field(None, description="The language model of a vision-language model.")
-    vision_config: HfVision | None = Field(None, description="The vision tower.")
+    name_or_path: Any = optional("The checkpoint.", alias="_name_or_path")
+    text_config: HfText | None = optional("The language model of a vision-language model.")
+    vision_config: HfVision | None = optional("The vision tower.")

@@ -7,7 +7,15 @@ from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 if TYPE_CHECKING:
@@ -57,6 +65,11 @@ def strings_in(annotation: Any) -> Iterator[str]:
             yield argument
         else:
             yield from strings_in(argument)
+
+
+def optional(description: str, **limits: Any) -> Any:
+    """Return a field that may be left out: it is None then."""
+    return Field(None, description=description, **limits)
 
 
 def problem(code: str, message: str, remedy: str = "") -> PydanticCustomError:

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from .base import Record, Text, problem
+from .base import Record, Text, optional, problem
 from .run import SettingValue
 
 #: Sentences of a source or about it. Unlike ``Prose`` they may hold what looks like an e-mail address: a
@@ -101,15 +101,14 @@ _TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 class Source(Record):
     """The source of the observation."""
 
-    repo: Text | None = Field(None, description="Repository, as owner/name.")
-    path: Text | None = Field(None, description="File in it.")
-    commit: Text | None = Field(None, description="Commit, tag or branch.")
-    issue: int | None = Field(
-        None, ge=1, le=10_000_000, description="Number of an issue or pull request, instead of a file."
+    repo: Text | None = optional("Repository, as owner/name.")
+    path: Text | None = optional("File in it.")
+    commit: Text | None = optional("Commit, tag or branch.")
+    issue: int | None = optional(
+        "Number of an issue or pull request, instead of a file.", ge=1, le=10_000_000
     )
-    where: Words | None = Field(
-        None,
-        description="Place in the file or issue, or the whole source in words where no repository is given.",
+    where: Words | None = optional(
+        "Place in the file or issue, or the whole source in words where no repository is given."
     )
 
     @property
@@ -134,18 +133,17 @@ class Source(Record):
 class CaseGpus(Record):
     """The GPUs of the run, as far as they are known."""
 
-    count: int | None = Field(None, ge=1, le=100_000, description="Number of GPUs, over all nodes.")
-    type: Text | None = Field(
-        None,
-        description="Name or alias of an entry of gpus.yaml, or what the source says instead.",
+    count: int | None = optional("Number of GPUs, over all nodes.", ge=1, le=100_000)
+    type: Text | None = optional(
+        "Name or alias of an entry of gpus.yaml, or what the source says instead.",
         examples=["H100", "H800", "A100", "H20"],
     )
-    nodes: int | None = Field(None, ge=1, le=100_000, description="Number of machines the GPUs are in.")
-    memory_gb: float | None = Field(
-        None, gt=0, le=10_000, description="Memory per GPU in GB, the figure the product is sold by."
+    nodes: int | None = optional("Number of machines the GPUs are in.", ge=1, le=100_000)
+    memory_gb: float | None = optional(
+        "Memory per GPU in GB, the figure the product is sold by.", gt=0, le=10_000
     )
-    memory_note: Words | None = Field(None, description="How the memory is known, where not from the type.")
-    note: Words | None = Field(None, description="What else to know about the GPUs.")
+    memory_note: Words | None = optional("How the memory is known, where not from the type.")
+    note: Words | None = optional("What else to know about the GPUs.")
 
 
 class Lora(Record):
@@ -162,59 +160,54 @@ class Lora(Record):
 class Sharding(Record):
     """The number of GPUs that share the states."""
 
-    fsdp: int | None = Field(None, ge=1, le=100_000, description="GPUs that share one copy of the states.")
+    fsdp: int | None = optional("GPUs that share one copy of the states.", ge=1, le=100_000)
 
 
 class Training(Record):
     """A plain training run, without reinforcement learning."""
 
-    method: Text | None = Field(None, description="full or lora.")
-    lora: Lora | None = Field(None, description="The adapters, where there are any.")
-    parameter_dtype: Text | None = Field(
-        None, description="What the parameters are kept in, such as bfloat16."
+    method: Text | None = optional("full or lora.")
+    lora: Lora | None = optional("The adapters, where there are any.")
+    parameter_dtype: Text | None = optional("What the parameters are kept in, such as bfloat16.")
+    autocast: bool | None = optional("Whether the compute runs under autocast.")
+    compute_dtype: Text | None = optional("What the compute runs in.")
+    optimizer: Text | None = optional("Optimizer and variant, such as adamw-foreach.")
+    sharding: Sharding | None = optional("How the states are spread over the GPUs.")
+    micro_batch_per_gpu: int | None = optional(
+        "Sequences in one forward and backward pass of a GPU.", ge=1, le=100_000_000
     )
-    autocast: bool | None = Field(None, description="Whether the compute runs under autocast.")
-    compute_dtype: Text | None = Field(None, description="What the compute runs in.")
-    optimizer: Text | None = Field(None, description="Optimizer and variant, such as adamw-foreach.")
-    sharding: Sharding | None = Field(None, description="How the states are spread over the GPUs.")
-    micro_batch_per_gpu: int | None = Field(
-        None, ge=1, le=100_000_000, description="Sequences in one forward and backward pass of a GPU."
+    sequence_length: int | None = optional("Tokens of a sequence.", ge=1, le=100_000_000)
+    packed: bool | None = optional("Whether every sequence is filled to its length.")
+    recompute: Text | None = optional(
+        "full: each layer is computed again in the backward pass. none: nothing is."
     )
-    sequence_length: int | None = Field(None, ge=1, le=100_000_000, description="Tokens of a sequence.")
-    packed: bool | None = Field(None, description="Whether every sequence is filled to its length.")
-    recompute: Text | None = Field(
-        None, description="full: each layer is computed again in the backward pass. none: nothing is."
+    loss: Text | None = optional(
+        "torch: upcast copies of the logits. fused: cross-entropy in one kernel. liger: fused "
+        "with the output layer, so that no logits exist. chunked: over parts of the sequence."
     )
-    loss: Text | None = Field(
-        None,
-        description="torch: upcast copies of the logits. fused: cross-entropy in one kernel. liger: fused "
-        "with the output layer, so that no logits exist. chunked: over parts of the sequence.",
-    )
-    kernels: Text | None = Field(None, description="Kernels that replace those of PyTorch, or its compiler.")
+    kernels: Text | None = optional("Kernels that replace those of PyTorch, or its compiler.")
 
 
 class ObservedTokens(Record):
     """The tokens that the run processed in the logged step."""
 
-    prompt_length_mean: float | None = Field(None, ge=0, le=1e12, description="Mean length of a prompt.")
-    prompt_length_min: float | None = Field(None, ge=0, le=1e12, description="Shortest prompt.")
-    prompt_length_max: float | None = Field(None, ge=0, le=1e12, description="Longest prompt.")
-    response_length_mean: float | None = Field(None, ge=0, le=1e12, description="Mean length of a response.")
-    response_length_min: float | None = Field(None, ge=0, le=1e12, description="Shortest response.")
-    response_length_max: float | None = Field(None, ge=0, le=1e12, description="Longest response.")
-    global_seqlen_mean: float | None = Field(
-        None, ge=0, le=1e12, description="Mean over the data-parallel ranks."
-    )
-    global_seqlen_min: float | None = Field(None, ge=0, le=1e12, description="Of the rank with the fewest.")
-    global_seqlen_max: float | None = Field(None, ge=0, le=1e12, description="Of the rank with the most.")
-    total_num_tokens: float | None = Field(None, ge=0, le=1e12, description="Of all ranks.")
+    prompt_length_mean: float | None = optional("Mean length of a prompt.", ge=0, le=1e12)
+    prompt_length_min: float | None = optional("Shortest prompt.", ge=0, le=1e12)
+    prompt_length_max: float | None = optional("Longest prompt.", ge=0, le=1e12)
+    response_length_mean: float | None = optional("Mean length of a response.", ge=0, le=1e12)
+    response_length_min: float | None = optional("Shortest response.", ge=0, le=1e12)
+    response_length_max: float | None = optional("Longest response.", ge=0, le=1e12)
+    global_seqlen_mean: float | None = optional("Mean over the data-parallel ranks.", ge=0, le=1e12)
+    global_seqlen_min: float | None = optional("Of the rank with the fewest.", ge=0, le=1e12)
+    global_seqlen_max: float | None = optional("Of the rank with the most.", ge=0, le=1e12)
+    total_num_tokens: float | None = optional("Of all ranks.", ge=0, le=1e12)
 
 
 class CaseMeasured(Record):
     """The measured figures; per GPU unless the name says otherwise."""
 
-    gib: float | None = Field(None, gt=0, le=1e5, description="Peak GPU memory in GiB (2^30 bytes).")
-    counter: Words | None = Field(None, description="What counted it, in the words of the source.")
+    gib: float | None = optional("Peak GPU memory in GiB (2^30 bytes).", gt=0, le=1e5)
+    counter: Words | None = optional("What counted it, in the words of the source.")
     counter_kind: CounterKind = Field(
         "unstated",
         description="torch-allocated: peak of torch's allocated bytes in the training process. "
@@ -223,16 +216,10 @@ class CaseMeasured(Record):
         "device: bytes in use on the GPU. unstated: none of these is known. Default: what the text of "
         "counter says.",
     )
-    reserved_gib: float | None = Field(
-        None, gt=0, le=1e5, description="Peak of torch's reserved bytes in GiB."
-    )
-    steady_gib: float | None = Field(None, gt=0, le=1e5, description="Allocated between two steps, in GiB.")
-    nvidia_smi_mib: float | None = Field(
-        None, gt=0, le=1e8, description="In use on the GPU, in MiB (2^20 bytes)."
-    )
-    host_ram_gib: float | None = Field(
-        None, gt=0, le=1e6, description="Host memory of a node in use, in GiB."
-    )
+    reserved_gib: float | None = optional("Peak of torch's reserved bytes in GiB.", gt=0, le=1e5)
+    steady_gib: float | None = optional("Allocated between two steps, in GiB.", gt=0, le=1e5)
+    nvidia_smi_mib: float | None = optional("In use on the GPU, in MiB (2^20 bytes).", gt=0, le=1e8)
+    host_ram_gib: float | None = optional("Host memory of a node in use, in GiB.", gt=0, le=1e6)
 
     @model_validator(mode="before")
     @classmethod
@@ -251,22 +238,18 @@ class Case(Record):
     )
 
     id: Text = Field(description="Unique name.")
-    source: Annotated[Source | None, BeforeValidator(_source)] = Field(
-        None,
-        description="Where the observation stands: keys and values, or one line.",
-        json_schema_extra=_or_text,
+    source: Annotated[Source | None, BeforeValidator(_source)] = optional(
+        "Where the observation stands: keys and values, or one line.", json_schema_extra=_or_text
     )
-    framework: Text | None = Field(None, description="verl, a fork of it, or the trainer of a plain run.")
-    version: Text | None = Field(
-        None, description="Release, commit or version of the engine, as far as known."
-    )
-    task: Text | None = Field(None, description="Algorithm and variant, for example grpo-lora.")
+    framework: Text | None = optional("verl, a fork of it, or the trainer of a plain run.")
+    version: Text | None = optional("Release, commit or version of the engine, as far as known.")
+    task: Text | None = optional("Algorithm and variant, for example grpo-lora.")
     model: Text = Field(
         description="Checkpoint: a name of an entry of architectures.yaml.",
         examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
     )
-    train: Text | None = Field(None, description="Training backend, where the source names it.")
-    infer: Text | None = Field(None, description="Rollout engine, where the source names it.")
+    train: Text | None = optional("Training backend, where the source names it.")
+    infer: Text | None = optional("Rollout engine, where the source names it.")
     gpus: CaseGpus = Field(
         default_factory=CaseGpus,
         description="The GPUs of the run.",
@@ -276,42 +259,32 @@ class Case(Record):
         Mapping[Annotated[str, StringConstraints(min_length=1, max_length=300)], SettingValue] | None,
         BeforeValidator(_flat),
         WithJsonSchema({"type": "object"}),
-    ] = Field(
-        None,
-        description="verl's dotted configuration keys, as far as the source states them; nested keys are "
-        "taken too. A key that is absent has its default.",
+    ] = optional(
+        "verl's dotted configuration keys, as far as the source states them; nested keys are "
+        "taken too. A key that is absent has its default."
     )
-    training: Training | None = Field(
-        None, description="What determines memory in a plain training run, instead of config."
+    training: Training | None = optional("What determines memory in a plain training run, instead of config.")
+    observed_tokens: ObservedTokens | None = optional(
+        "What the run really processed in the step that was logged."
     )
-    observed_tokens: ObservedTokens | None = Field(
-        None, description="What the run really processed in the step that was logged."
+    outcome: Outcome | None = optional(
+        "measured: a figure is given. fits: it ran, no figure. oom: it ran out of GPU memory. "
+        "Absent: to be estimated only."
     )
-    outcome: Outcome | None = Field(
-        None,
-        description="measured: a figure is given. fits: it ran, no figure. oom: it ran out of GPU memory. "
-        "Absent: to be estimated only.",
+    phase: Words | None = optional("Where the peak or the error occurred, if the source says so.")
+    oom_message: Words | None = optional("The numbers of the error.")
+    measured: CaseMeasured | None = optional("What was counted.")
+    confidence: Text | None = optional(
+        "How sure the settings are, not how exact the figure is: high, medium or low."
     )
-    phase: Words | None = Field(
-        None, description="Where the peak or the error occurred, if the source says so."
+    note: Words | None = optional("What to know before comparing.")
+    contested: Words | None = optional(
+        "Which other source contradicts the observation. It is shown and never scored as truth."
     )
-    oom_message: Words | None = Field(None, description="The numbers of the error.")
-    measured: CaseMeasured | None = Field(None, description="What was counted.")
-    confidence: Text | None = Field(
-        None, description="How sure the settings are, not how exact the figure is: high, medium or low."
+    not_scored: Words | None = optional(
+        "Why an estimate cannot be compared with the observation, where nothing contradicts it."
     )
-    note: Words | None = Field(None, description="What to know before comparing.")
-    contested: Words | None = Field(
-        None,
-        description="Which other source contradicts the observation. It is shown and never scored as truth.",
-    )
-    not_scored: Words | None = Field(
-        None,
-        description="Why an estimate cannot be compared with the observation, where nothing contradicts it.",
-    )
-    boundary: Text | None = Field(
-        None, description="The search for the largest batch that the case is a step of."
-    )
+    boundary: Text | None = optional("The search for the largest batch that the case is a step of.")
 
     @model_validator(mode="after")
     def _has_settings(self) -> Case:

@@ -9,14 +9,14 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from ...codes import Code, Origin
 from ...diagnostics import did_you_mean
-from .base import NamedRecord, Prose, Record, Text, no_todo, problem, some_distinct
+from .base import NamedRecord, Prose, Record, Text, no_todo, optional, problem, some_distinct
 
 
 class OtherReading(Record):
     """A further total that was seen for the same card."""
 
     memory_mib: int = Field(ge=1, le=100_000_000, description="Total in MiB (2^20 bytes).")
-    note: Prose | None = Field(None, description="Where or when it was seen.")
+    note: Prose | None = optional("Where or when it was seen.")
 
 
 class Gpu(NamedRecord):
@@ -34,14 +34,14 @@ class Gpu(NamedRecord):
         description="reading: seen in a driver's output. derived: taken from a card with the same memory. "
         "nominal: the product's figure, no reading known."
     )
-    cuda_total_gib: float | None = Field(
-        None, gt=0, le=100_000, description="Total that CUDA offers to a process, in GiB (2^30 bytes)."
+    cuda_total_gib: float | None = optional(
+        "Total that CUDA offers to a process, in GiB (2^30 bytes).", gt=0, le=100_000
     )
     aliases: tuple[Text, ...] = Field(
         (), description="Other spellings; case, spaces and hyphens do not matter."
     )
     other_readings: tuple[OtherReading, ...] = Field((), description="Other totals seen for the same card.")
-    note: Prose | None = Field(None, description="What a reader should know about these figures.")
+    note: Prose | None = optional("What a reader should know about these figures.")
 
 
 class GpuFile(Record):
@@ -76,7 +76,7 @@ class Variant(Record):
     phases: tuple[Phase, ...] = Field(description="Phases whose peak the key can change.")
     effect: Prose = Field(description="What the key does to memory.")
     host_memory: bool = Field(False, description="It costs or saves host memory.")
-    since: Text | None = Field(None, description="First release that has it.")
+    since: Text | None = optional("First release that has it.")
 
 
 class ConfigKey(NamedRecord):
@@ -93,8 +93,8 @@ class ConfigKey(NamedRecord):
     in_yaml: bool = Field(
         True, description="false: only a dataclass has the field; to be set with a plus before it."
     )
-    dataclass_default: Default = Field(
-        None, description="Default of the dataclass, where it differs from the composed configuration."
+    dataclass_default: Default = optional(
+        "Default of the dataclass, where it differs from the composed configuration."
     )
     phases: tuple[Phase, ...] = Field(
         description="Phases whose peak on the GPU the key can change; none: it changes no peak."
@@ -105,10 +105,10 @@ class ConfigKey(NamedRecord):
     status: Literal["active", "deprecated", "moved", "no-op", "no-op with trainer.use_v1"] = Field(
         description="deprecated: still accepted. moved: an old name. no-op: accepted, without effect."
     )
-    moved_to: Text | None = Field(None, description="The name to use instead.")
-    moved_from: Text | None = Field(None, description="The name that it had before.")
-    since: Text | None = Field(None, description="First release that has it; absent: older than v0.4.0.")
-    note: Prose | None = Field(None, description="What else to know.")
+    moved_to: Text | None = optional("The name to use instead.")
+    moved_from: Text | None = optional("The name that it had before.")
+    since: Text | None = optional("First release that has it; absent: older than v0.4.0.")
+    note: Prose | None = optional("What else to know.")
     default_changes: tuple[DefaultChange, ...] = Field((), description="Defaults over time, oldest first.")
     rows_ran_with: Mapping[str, Default] = Field(
         default_factory=dict, description="Defaults when the published rows were measured, by commit."
@@ -138,10 +138,10 @@ class Accuracy(NamedRecord):
     half_width: float = Field(
         ge=0, description="Median of half the width of a range over the computed value."
     )
-    low: float | None = Field(
-        None, gt=0, le=1, description="What a computed value is multiplied by for the lower end of its range."
+    low: float | None = optional(
+        "What a computed value is multiplied by for the lower end of its range.", gt=0, le=1
     )
-    high: float | None = Field(None, ge=1, description="The same for the upper end.")
+    high: float | None = optional("The same for the upper end.", ge=1)
 
 
 class AccuracyFile(Record):
@@ -181,8 +181,8 @@ class Suppression(Record):
     files: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] = Field(
         description="The files, seen from the data directory: runs/a.yaml."
     )
-    names: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] | None = Field(
-        None, description="The entries of these files that are meant; absent: all of them."
+    names: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] | None = optional(
+        "The entries of these files that are meant; absent: all of them."
     )
     reason: Annotated[Prose, AfterValidator(_reason)] = Field(
         description="Why the data are right as they are: a sentence."

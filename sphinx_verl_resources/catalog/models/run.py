@@ -18,16 +18,32 @@ from pydantic import (
 
 from ...diagnostics import suggest_or
 from ..names import SIZES, Engine, Kind, PageColumn, Tag, Train, sizes_hint
-from .base import SLUG, GitRef, IsoDate, Prose, Record, RepoPath, Text, Url, one_line, pattern, problem, slug
+from .base import (
+    SLUG,
+    GitRef,
+    IsoDate,
+    Prose,
+    Record,
+    RepoPath,
+    Text,
+    Url,
+    one_line,
+    optional,
+    pattern,
+    problem,
+    slug,
+)
 
 _DOTTED = pattern(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, without '+' or '++' before it")
 _VERSION = pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")
-LINES = pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or first and last line, such as 40-45")
+_LINES = pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or first and last line, such as 40-45")
 
 #: Characters of an id.
 MAX_ID_LENGTH = 80
 RunId = Annotated[str, StringConstraints(pattern=SLUG, max_length=MAX_ID_LENGTH)]
 NoteCode = Annotated[str, StringConstraints(pattern=SLUG, max_length=60)]
+Version = Annotated[str, StringConstraints(pattern=_VERSION)]
+Lines = Annotated[str, StringConstraints(pattern=_LINES)]
 SettingKey = Annotated[str, StringConstraints(pattern=_DOTTED, max_length=200)]
 
 
@@ -89,12 +105,9 @@ class Gpus(Record):
         description="Name or alias of an entry of gpus.yaml; null where the source does not name the GPU.",
         examples=["H100", "H800", "A100", "H20"],
     )
-    nodes: int | None = Field(None, ge=1, le=100_000, description="Number of machines the GPUs are in.")
-    memory_gb: float | None = Field(
-        None,
-        gt=0,
-        le=10_000,
-        description="Memory per GPU in GB as the source states it, where it names no type.",
+    nodes: int | None = optional("Number of machines the GPUs are in.", ge=1, le=100_000)
+    memory_gb: float | None = optional(
+        "Memory per GPU in GB as the source states it, where it names no type.", gt=0, le=10_000
     )
 
     def __str__(self) -> str:
@@ -109,9 +122,7 @@ class Infer(Record):
     """The rollout engine."""
 
     engine: Engine = Field(description="Rollout engine.")
-    version: Annotated[str, StringConstraints(pattern=_VERSION)] | None = Field(
-        None, description='Version of the engine, in quotes: "0.8.3".'
-    )
+    version: Version | None = optional('Version of the engine, in quotes: "0.8.3".')
 
     def __str__(self) -> str:
         return f"{self.engine}{self.version or ''}"
@@ -122,12 +133,10 @@ class Versions(Record):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    verl: Annotated[str, StringConstraints(pattern=_VERSION)] | None = Field(
-        None, description='Release of verl, or the commit where none: "0.8.0", "49b08e950", in quotes.'
+    verl: Version | None = optional(
+        'Release of verl, or the commit where none: "0.8.0", "49b08e950", in quotes.'
     )
-    torch: Annotated[str, StringConstraints(pattern=_VERSION)] | None = Field(
-        None, description='Release of PyTorch, in quotes: "2.6.0".'
-    )
+    torch: Version | None = optional('Release of PyTorch, in quotes: "2.6.0".')
 
     @model_validator(mode="after")
     def _says_something(self) -> Versions:
@@ -141,7 +150,7 @@ class Script(Record):
 
     ref: GitRef = Field(description="Commit of verl's repository that the link leads to.")
     path: RepoPath = Field(description="Path of the script in that commit.")
-    text: Text | None = Field(None, description="What the link shows; default: the file name.")
+    text: Text | None = optional("What the link shows; default: the file name.")
 
     def __str__(self) -> str:
         return self.text or self.path.rsplit("/", 1)[-1]
@@ -151,7 +160,7 @@ class Contributor(Record):
     """The person who reported the run."""
 
     name: Text = Field(description="Name or handle; never an e-mail address.")
-    url: Url | None = Field(None, description="A public profile.")
+    url: Url | None = optional("A public profile.")
 
     def __str__(self) -> str:
         return self.name
@@ -167,18 +176,14 @@ class Measured(Record):
 
     model_config = ConfigDict(json_schema_extra=_some_figure)
 
-    gib: float | None = Field(
-        None, gt=0, le=100_000, description="Peak GPU memory in GiB (2^30 bytes), per GPU."
-    )
+    gib: float | None = optional("Peak GPU memory in GiB (2^30 bytes), per GPU.", gt=0, le=100_000)
     counter: Literal["torch-max-allocated", "torch-max-reserved", "device", "not-stated"] = Field(
         "not-stated", description="What counted the memory."
     )
-    host_ram_gib: float | None = Field(None, gt=0, le=1_000_000, description="Host memory in GiB per node.")
-    step_seconds: float | None = Field(
-        None, gt=0, le=10_000_000, description="Mean time of one training step."
-    )
-    mfu: float | None = Field(None, gt=0, le=1, description="Model FLOPs utilisation, from 0 to 1.")
-    response_tokens: float | None = Field(None, gt=0, le=100_000_000, description="Mean response length.")
+    host_ram_gib: float | None = optional("Host memory in GiB per node.", gt=0, le=1_000_000)
+    step_seconds: float | None = optional("Mean time of one training step.", gt=0, le=10_000_000)
+    mfu: float | None = optional("Model FLOPs utilisation, from 0 to 1.", gt=0, le=1)
+    response_tokens: float | None = optional("Mean response length.", gt=0, le=100_000_000)
 
     @model_validator(mode="after")
     def _has_a_figure(self) -> Measured:
@@ -200,12 +205,10 @@ class Evidence(Record):
     kind: Literal["log", "metrics", "screenshot", "document", "script", "commit", "issue"] = Field(
         description="What is found there."
     )
-    url: Url | None = Field(None, description="The address, for anything outside verl's repository.")
-    ref: GitRef | None = Field(None, description="Commit of verl's repository.")
-    path: RepoPath | None = Field(None, description="File in that commit; absent: the commit itself.")
-    lines: Annotated[str, StringConstraints(pattern=LINES)] | None = Field(
-        None, description='Line, or first and last line, of that file, in quotes: "40-45".'
-    )
+    url: Url | None = optional("The address, for anything outside verl's repository.")
+    ref: GitRef | None = optional("Commit of verl's repository.")
+    path: RepoPath | None = optional("File in that commit; absent: the commit itself.")
+    lines: Lines | None = optional('Line, or first and last line, of that file, in quotes: "40-45".')
 
     @model_validator(mode="after")
     def _one_place(self) -> Evidence:
@@ -272,27 +275,20 @@ class Run(Record):
         description="Rollout engine; null where the source does not name it.",
         examples=[{"engine": "vllm", "version": "0.8.3"}],
     )
-    label: Text | None = Field(
-        None, description="What the Model column shows; default: the model's short name."
-    )
-    max_batch: int | None = Field(
-        None, ge=1, le=10_000_000, description="Largest batch that fits, in prompts per step."
-    )
-    script: Script | None = Field(None, description="The launch script.")
-    contributor: Contributor | None = Field(
-        None,
-        description="Who reported the run.",
-        examples=[{"name": "Jane Doe", "url": "https://github.com/janedoe"}],
+    label: Text | None = optional("What the Model column shows; default: the model's short name.")
+    max_batch: int | None = optional("Largest batch that fits, in prompts per step.", ge=1, le=10_000_000)
+    script: Script | None = optional("The launch script.")
+    contributor: Contributor | None = optional(
+        "Who reported the run.", examples=[{"name": "Jane Doe", "url": "https://github.com/janedoe"}]
     )
     kind: Kind = Field(
         "tested",
         description="tested: the contributor ran this row. measured: verl's sources report what such a run "
         "gave. stated: they claim or recommend it. script-default: only a script's defaults.",
     )
-    added: IsoDate | None = Field(None, description="Day on which the row came into the data.")
-    versions: Versions | None = Field(
-        None,
-        description="What the run was made with, besides the rollout engine.",
+    added: IsoDate | None = optional("Day on which the row came into the data.")
+    versions: Versions | None = optional(
+        "What the run was made with, besides the rollout engine.",
         examples=[{"verl": "0.8.0", "torch": "2.8.0"}],
     )
     settings: Mapping[SettingKey, SettingValue] = Field(
@@ -301,7 +297,7 @@ class Run(Record):
         examples=[{"data.train_batch_size": 1024, "actor_rollout_ref.rollout.n": 5}],
         json_schema_extra={"additionalProperties": False},
     )
-    measured: Measured | None = Field(None, description="What the run reported.")
+    measured: Measured | None = optional("What the run reported.")
     evidence: tuple[Evidence, ...] = Field((), description="Where the claim can be checked.")
     notes: tuple[Note, ...] = Field((), description="Remarks that the page shows under the table.")
 
