@@ -94,14 +94,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write the file although the run ran out of memory",
     )
-    told = parser.add_argument_group("what only you know", "TODO otherwise")
-    told.add_argument(
+    only = parser.add_argument_group("what only you know", "TODO otherwise")
+    only.add_argument(
         "--tag", choices=TAGS, help="MIN: the least that runs it, RECOMMENDED: the best throughput"
     )
-    told.add_argument("--evidence", metavar="URL", help="where the log can be read")
-    told.add_argument("--contributor", metavar="NAME", help="name or handle, never an e-mail address")
-    told.add_argument("--contributor-url", metavar="URL", help="a public profile")
-    told.add_argument("--kind", choices=KINDS, help="what the row rests on; default: tested")
+    only.add_argument("--evidence", metavar="URL", help="where the log can be read")
+    only.add_argument("--contributor", metavar="NAME", help="name or handle, never an e-mail address")
+    only.add_argument("--contributor-url", metavar="URL", help="a public profile")
+    only.add_argument("--kind", choices=KINDS, help="what the row rests on; default: tested")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -160,26 +160,26 @@ def _opened(name: str) -> BinaryIO:
             raise OSError("no such file" if not path.exists() else "not a regular file")
         return path.open("rb")
     except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{printable(name)}: {what.lower()}") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{printable(name)}: {reason.lower()}") from None
 
 
 def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]:
     """Return the reasons why there is no run to write."""
-    found = [problem for problem in sources.script.problems if problem.severity is Severity.ERROR]
+    reasons = [problem for problem in sources.script.problems if problem.severity is Severity.ERROR]
     log = sources.log
     if log and log.out_of_memory:
         message = "the run ran out of memory here"
         remedy = "a row is for what fits; --despite-out-of-memory writes it anyway"
         severity = Severity.WARNING if options.despite_out_of_memory else Severity.ERROR
-        found.append(Diagnostic(log.out_of_memory, Code.out_of_memory, message, remedy, severity))
+        reasons.append(Diagnostic(log.out_of_memory, Code.out_of_memory, message, remedy, severity))
     if log and not log.figures.steps and not log.settings:
         place = Location(log.shown, 1, 1)
         message = "neither a configuration nor the figures of a step are in this log"
         remedy = "give what verl prints to the console, from the first line on"
         severity = Severity.WARNING if sources.file else Severity.ERROR
-        found.append(Diagnostic(place, Code.file_empty, message, remedy, severity))
-    return found
+        reasons.append(Diagnostic(place, Code.file_empty, message, remedy, severity))
+    return reasons
 
 
 def _output(options: argparse.Namespace) -> Path:

@@ -86,9 +86,9 @@ def result_of_new(
 ) -> NewRun:
     """Return what there is to report about a new file."""
     todo = {
-        number: said.strip()
+        number: code.strip()
         for number, line in enumerate(text.splitlines(), 1)
-        if not line.startswith("#") and TODO in (said := line.partition("  # ")[0])
+        if not line.startswith("#") and TODO in (code := line.partition("  # ")[0])
     }
     computed, why = _estimate(fields, registries)
     return NewRun(shown, written, text, fields, todo, computed, why)

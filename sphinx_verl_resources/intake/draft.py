@@ -100,8 +100,8 @@ def draft_run(sources: Sources, user: UserInput, registries: Registries, today: 
     }
     fields["id"] = user.id or id_of(fields)
     known = {name: value for name, value in fields.items() if value}
-    said = {"tag": user.tag, "max_batch": user.max_batch}
-    remarks = {name: text for name, text in _REMARKS.items() if name in known and not said[name]}
+    given = {"tag": user.tag, "max_batch": user.max_batch}
+    remarks = {name: text for name, text in _REMARKS.items() if name in known and not given[name]}
     return Draft(known, remarks, drafter.problems)
 
 
@@ -148,10 +148,9 @@ class _Drafter:
         names = self.registries.architectures.names
         script = self.sources.script
         left_open = script.unresolved.get(_MODEL)
-        found = [self.user.model] if self.user.model else [
-            script.values.get(_MODEL), self.sources.printed.get(_MODEL), left_open
-        ]  # fmt: skip
-        paths = [path for path in found if isinstance(path, str) and path]
+        in_sources = (script.values.get(_MODEL), self.sources.printed.get(_MODEL), left_open)
+        paths = [path for path in in_sources if isinstance(path, str) and path]
+        paths = [self.user.model] if self.user.model else paths
         for path in paths:
             models = recorded_models(path, names)
             if len(models) == 1:
@@ -277,12 +276,12 @@ class _Drafter:
 
     def versions(self) -> dict[str, str]:
         """Return the versions of verl and torch that are known."""
-        found = {"verl": self.user.verl_version or self._log_versions.get("verl")}
-        if found["verl"] is None:
+        verl = self.user.verl_version or self._log_versions.get("verl")
+        if verl is None:
             message = "the version of verl is not known, and left out"
             self._open(message, "give it with --verl-version, a release or a commit")
-        found["torch"] = self._log_versions.get("torch")
-        return {package: version for package, version in found.items() if version}
+        versions = {"verl": verl, "torch": self._log_versions.get("torch")}
+        return {package: version for package, version in versions.items() if version}
 
     def batch(self) -> int | None:
         """Return the prompts per step."""

@@ -124,8 +124,8 @@ def read_metrics(text: str, *, whole: bool = True) -> MetricLine | None:
 
 def _number(text: str) -> float | None:
     """Return a figure that is neither negative nor absurdly large."""
-    found = _NUMBER.match(text.strip())
-    number = float(found[1]) if found else math.nan
+    match = _NUMBER.match(text.strip())
+    number = float(match[1]) if match else math.nan
     return number if 0 <= number < _ABSURD else None
 
 
@@ -168,19 +168,14 @@ class Figures:
 
 def measured_fields(figures: Figures) -> dict[str, Any]:
     """Return the figures as the field ``measured`` of a run; empty if there is none."""
-    found: dict[str, Any] = {}
-    for field_name, names, digits, counter in _MEASURED:
-        value = figures.figure(*names)
+    fields: dict[str, Any] = {}
+    for name, figure_names, digits, counter in _MEASURED:
+        value = figures.figure(*figure_names)
         rounded = round(value, digits) if value else 0
-        if (
-            value
-            and rounded
-            and value <= field_named(f"measured.{field_name}").most
-            and field_name not in found
-        ):
-            found[field_name] = int(rounded) if digits == 0 else rounded
-            found |= {"counter": counter} if counter else {}
-    return found
+        if value and rounded and value <= field_named(f"measured.{name}").most and name not in fields:
+            fields[name] = int(rounded) if digits == 0 else rounded
+            fields |= {"counter": counter} if counter else {}
+    return fields
 
 
 def versions_in(text: str) -> Iterator[tuple[str, str]]:
@@ -194,9 +189,9 @@ def versions_in(text: str) -> Iterator[tuple[str, str]]:
     if _ASKED.search(text):
         return
     for pattern in _VERSIONS:
-        for found in pattern.finditer(text):
-            package = found["package"].lower()
-            yield _PACKAGES.get(package, package), found["version"]
+        for match in pattern.finditer(text):
+            package = match["package"].lower()
+            yield _PACKAGES.get(package, package), match["version"]
 
 
 def gpu_in(text: str) -> str:
@@ -205,10 +200,10 @@ def gpu_in(text: str) -> str:
     >>> gpu_in("|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |")
     'H100 80GB HBM3'
     """
-    found = _GPU.search(text)
-    if not found or not _NEAR.search(text[max(0, found.start() - 60) : found.start()]):
+    match = _GPU.search(text)
+    if not match or not _NEAR.search(text[max(0, match.start() - 60) : match.start()]):
         return ""
-    return found["name"].replace("_", " ").removesuffix(".json").strip()
+    return match["name"].replace("_", " ").removesuffix(".json").strip()
 
 
 def is_out_of_memory(text: str) -> bool:

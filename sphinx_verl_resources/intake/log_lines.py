@@ -89,19 +89,19 @@ def pieces_of(
     >>> [(piece.text, piece.who, piece.line) for piece in pieces_of(log, [b"step:"], lambda: False)]
     [('step:1 - a:2', 'TaskRunner pid=7', 2)]
     """
-    place, rest, told = _Place(), b"", set[tuple[_Place, bytes]]()
+    place, rest, reported = _Place(), b"", set[tuple[_Place, bytes]]()
     for read in chain(blocks, [b""]):
         block = rest + read.replace(b"\0", b"")
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1 if read else len(block)
         if read and not end:
             rest = block
             if len(block) > BLOCK + MAX_LINE:  # of so long a piece only the beginning is kept
-                yield from _lost(block, place, weighty, told)
+                yield from _lost(block, place, weighty, reported)
                 rest = block[:MAX_LINE] + block[-_OVERLAP:]
             continue
         block, rest = block[:end], block[end:]
         for text, begin in _texts_of(block, place, words, wants_all):
-            yield from _lost(text, begin, weighty, told)
+            yield from _lost(text, begin, weighty, reported)
             if text.strip():
                 yield _piece(text, begin)
         place = place.behind(block)
@@ -136,12 +136,12 @@ def _texts_of(
 
 
 def _lost(
-    text: bytes, place: _Place, weighty: Sequence[bytes], told: set[tuple[_Place, bytes]]
+    text: bytes, place: _Place, weighty: Sequence[bytes], reported: set[tuple[_Place, bytes]]
 ) -> Iterator[Piece]:
     """Yield the words behind the part of a piece that is read, each once."""
     for word in weighty:
-        if text.find(word, MAX_LINE - len(word) + 1) >= 0 and (place, word) not in told:
-            told.add((place, word))
+        if text.find(word, MAX_LINE - len(word) + 1) >= 0 and (place, word) not in reported:
+            reported.add((place, word))
             yield Piece(word.decode(), "", place.line, place.column, whole=False, lost=True)
 
 

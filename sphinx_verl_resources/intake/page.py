@@ -238,44 +238,47 @@ class _Reader:
                 line, Code.page_row, message, "a run needs a tag, model, task, GPUs, backend and engine"
             )
             return None
+        record = self._record(fields, size, place)
+        if record is None:
+            return None
+        reported = {"tag"} if "kind" in fields else set()
+        if any(problem.code is Code.email_address for problem in problems):
+            reported.add("contributor")
+        for name in recorded.keys() & fields.keys() - reported:
+            self._report_spelling(name, recorded[name], record, place)
+        unknown = [problem.message for problem in problems if problem.code is Code.unknown_model]
+        remarks = {"model": one_line(unknown[0].partition(": ")[2])} if unknown else {}
+        return PageRun(place, fields, remarks, record)
+
+    def _record(self, fields: dict[str, Any], size: str, place: Location) -> Run | None:
+        """Complete the fields of a run file and return the run; None if the schema refuses it."""
         is_open = fields["model"] == TODO
         # A row with an open checkpoint is checked as if the label were one.
         model = fields["label"] if is_open else fields["model"]
-        gpus = fields["gpus"]
+        count, gpu = fields["gpus"]["count"], fields["gpus"]["type"]
         fields["size"] = size
-        fields["id"] = suggested_id(
-            model, fields["task"], gpus["count"], gpus["type"], fields["train"], self.ids
-        )
+        fields["id"] = suggested_id(model, fields["task"], count, gpu, fields["train"], self.ids)
         if self.known.added and fields.get("kind", "tested") == "tested":
             fields["added"] = self.known.added
         if not is_open and fields["label"] == model.rsplit("/", 1)[-1]:
             del fields["label"]
         content = run_text({**fields, "model": model}).encode("utf-8", "surrogatepass")
-        record, _, wrong = load(DataFile(Path(f"{fields['id']}.yaml"), self.shown, content), Run)
+        record, _, errors = load(DataFile(Path(f"{fields['id']}.yaml"), self.shown, content), Run)
         if record is None:
-            for problem in wrong:
-                message = f"the row is left out: {problem.message}"
-                self.problems.append(replace(problem, place=place, message=message))
+            for error in errors:
+                message = f"the row is left out: {error.message}"
+                self.problems.append(replace(error, place=place, message=message))
             return None
         self.ids.add(record.id)
-        told = {"tag"} if "kind" in fields else set()
-        if any(problem.code is Code.email_address for problem in problems):
-            told.add("contributor")
-        self._report_spellings(
-            record, place, {n: c for n, c in recorded.items() if n in fields.keys() - told}
-        )
-        unknown = [problem.message for problem in problems if problem.code is Code.unknown_model]
-        remarks = {"model": one_line(unknown[0].partition(": ")[2])} if unknown else {}
-        return PageRun(place, fields, remarks, record)
+        return record
 
-    def _report_spellings(self, record: Run, place: Location, cells: Mapping[str, Cell]) -> None:
-        """Report cells that a page built from the run shows in other characters than the typed ones."""
-        for name, cell in cells.items():
-            shown = every_field()[name].text(record)
-            if shown != cell.text:
-                message = f"{HEADINGS[name]}: {cell.text!r} is written as {shown!r}"
-                remedy = "correct the run file if that is not meant"
-                self.problems.append(Diagnostic(place, Code.page_mended, message, remedy, Severity.WARNING))
+    def _report_spelling(self, name: str, cell: Cell, record: Run, place: Location) -> None:
+        """Report a cell that a page built from the run shows in other characters."""
+        shown = every_field()[name].text(record)
+        if shown != cell.text:
+            message = f"{HEADINGS[name]}: {cell.text!r} is written as {shown!r}"
+            remedy = "correct the run file if that is not meant"
+            self.problems.append(Diagnostic(place, Code.page_mended, message, remedy, Severity.WARNING))
 
     def _fields(self, cells: Mapping[str, Cell], place: Location) -> tuple[dict[str, Any], list[Diagnostic]]:
         """Return the fields of a run file that the cells of a row fill, and the problems of the cells."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -98,29 +99,26 @@ def _checkpoint(label: str, known: Known, note: Note) -> str:
     names = known.architectures.names
     if label in known.models or label in names:
         return known.models.get(label, label)
+    option = f"--model {label}=CHECKPOINT"
     short = {name: name.rsplit("/", 1)[-1] for name in names}
-    for ending in ("", _VARIANT):
-        alike = {name for name, last in short.items() if fold(last) == fold(label + ending)}
-        if len(alike) == 1:
-            (model,) = alike
-            variant = f"{model}{_VARIANT}"
-            other = f"; there is {variant} too" if variant in known.architectures else ""
-            message = f"the model {label!r} is taken for the checkpoint {model}{other}"
-            remedy = (
-                f"see which one the script loads, and say so with --model {label}=CHECKPOINT if it is another"
-            )
-            note(Code.page_assumed, message, remedy)
-            return model
+    for text in (label, label + _VARIANT):
+        alike = sorted(name for name, last in short.items() if fold(last) == fold(text))
         if alike:
-            message = f"{label!r} may stand for any of {', '.join(sorted(alike))}"
             break
+    if len(alike) == 1:
+        model, variant = alike[0], f"{alike[0]}{_VARIANT}"
+        other = f"; there is {variant} too" if variant in known.architectures else ""
+        message = f"the model {label!r} is taken for the checkpoint {model}{other}"
+        remedy = f"see which one the script loads, and say so with {option} if it is another"
+        note(Code.page_assumed, message, remedy)
+        return model
+    if alike:
+        message = f"{label!r} may stand for any of {', '.join(alike)}"
     else:
         near = nearest(label, short.values())
         full = next((name for name in names if near and name.endswith(f"/{near}")), near)
         message = f"there is no checkpoint called {label!r}" + (f"; the nearest is {full}" if full else "")
-    remedy = (
-        f"'model' is left TODO; see which one the script loads, and say so with --model {label}=CHECKPOINT"
-    )
+    remedy = f"'model' is left TODO; see which one the script loads, and say so with {option}"
     note(Code.unknown_model, message, remedy, Severity.ERROR)
     return TODO
 
@@ -298,7 +296,7 @@ def aligned(cells: Sequence[Cell], columns: Sequence[str | None]) -> list[tuple[
             fit = _fit(cell, name)
             score, pairs = best[row][column]
             paired = (score + fit, [*pairs, (row, column)]) if fit else (-1, [])
-            line.append(max(best[row][column + 1], line[column], paired, key=lambda found: found[0]))
+            line.append(max(best[row][column + 1], line[column], paired, key=itemgetter(0)))
         best.append(line)
     return best[-1][-1][1]
 

@@ -45,9 +45,9 @@ def differences(page: Sequence[PageRun], runs: Iterable[Run], data: str) -> Iter
         shown, recorded = _cells(typed.record), _cells(run)
         for name in shown:
             if shown[name] != recorded[name]:
-                both = f"the page has {shown[name] or 'nothing'!r}, {run.id} {recorded[name] or 'nothing'!r}"
+                cells = f"the page has {shown[name] or 'nothing'!r}, {run.id} {recorded[name] or 'nothing'!r}"
                 yield Diagnostic(
-                    typed.place, Code.page_differs, f"{name}: {both}", "correct the one that is wrong"
+                    typed.place, Code.page_differs, f"{name}: {cells}", "correct the one that is wrong"
                 )
     for run in there.values():
         message = f"the page has no row like the run {run.id}, {_named(run)}"
@@ -59,7 +59,7 @@ def differences(page: Sequence[PageRun], runs: Iterable[Run], data: str) -> Iter
 
 def _paired(page: Sequence[PageRun], runs: Mapping[str, Run]) -> list[tuple[PageRun, Run | None]]:
     """Pair each row of a page with the run that is most like it, the most alike first."""
-    found: dict[int, Run] = {}
+    pairs: dict[int, Run] = {}
     free = dict(runs)
     recorded = [(run_id, _cells(run)) for run_id, run in runs.items()]
     scores = [
@@ -69,9 +69,9 @@ def _paired(page: Sequence[PageRun], runs: Mapping[str, Run]) -> list[tuple[Page
         if (score := _likeness(shown, cells))
     ]
     for _, index, run_id in sorted(scores):
-        if index not in found and run_id in free:
-            found[index] = free.pop(run_id)
-    return [(typed, found.get(index)) for index, typed in enumerate(page)]
+        if index not in pairs and run_id in free:
+            pairs[index] = free.pop(run_id)
+    return [(typed, pairs.get(index)) for index, typed in enumerate(page)]
 
 
 def _likeness(one: Mapping[str, str], other: Mapping[str, str]) -> int:

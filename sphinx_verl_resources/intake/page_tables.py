@@ -244,8 +244,8 @@ def _like(node: nodes.Node, other: nodes.Element) -> nodes.Element:
     return other
 
 
-def _without(kind: type[nodes.Node], found: Iterable[nodes.Node]) -> list[nodes.Node]:
-    return [node for node in found if not isinstance(node, kind)]
+def _without(kind: type[nodes.Node], children: Iterable[nodes.Node]) -> list[nodes.Node]:
+    return [node for node in children if not isinstance(node, kind)]
 
 
 class _CsvTable(CSVTable):

@@ -84,12 +84,12 @@ class PrintedConfig:
         text = "\n".join(self._lines)
         if not self.complete:
             text = text[: self._cut] + "}" * self._cut_depth
-        read = _literal(text)
-        if not isinstance(read, dict):
+        config = _literal(text)
+        if not isinstance(config, dict):
             raise ValueError("it is no dict of Python")
-        found = dict(leaves(read))
-        unread = [key for key, value in found.items() if _holds(value, _UNREAD)]
-        return {key: value for key, value in found.items() if key not in unread}, unread
+        values = dict(leaves(config))
+        unread = [key for key, value in values.items() if _holds(value, _UNREAD)]
+        return {key: value for key, value in values.items() if key not in unread}, unread
 
     def _follow(self, token: re.Match[str], before: int) -> bool:
         """Note a sign; return false if nothing is open behind it, or if it closes the wrong bracket."""
@@ -130,10 +130,10 @@ def _evaluated(text: str) -> Any:
         raise ValueError("it is no dict of Python") from None
 
 
-def _as_literal(found: re.Match[str]) -> str:
-    if found["text"] or (found["word"] or "").strip() in {"True", "False", "None"}:
-        return found[0]
-    return found["inner"] or repr(_UNREAD)
+def _as_literal(match: re.Match[str]) -> str:
+    if match["text"] or (match["word"] or "").strip() in {"True", "False", "None"}:
+        return match[0]
+    return match["inner"] or repr(_UNREAD)
 
 
 def _holds(value: Any, mark: str) -> bool:

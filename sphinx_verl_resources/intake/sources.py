@@ -105,8 +105,8 @@ class Sources:
 
     def place(self, *keys: str) -> Location:
         """Return the place of the first of the keys that the script sets; the script itself if none."""
-        found = (self.script.places[key] for key in keys if key in self.script.places)
-        return next(found, Location(self.shown, 1, 1) if self.shown else Location("command line"))
+        places = (self.script.places[key] for key in keys if key in self.script.places)
+        return next(places, Location(self.shown, 1, 1) if self.shown else Location("command line"))
 
     def problems(self) -> list[Diagnostic]:
         """Return the problems of both, without those of one that the other settles."""
@@ -124,14 +124,16 @@ class Sources:
 
     def _differences(self) -> list[Diagnostic]:
         """Return a warning for each setting that the script passes and the log prints otherwise."""
-        found = []
+        differences = []
         for key, value in self.script.values.items():
             if _is_publishable(key, value) and key in self.printed and not _same(value, self.printed[key]):
                 printed = self.printed[key]
                 message = f"{key} is {value!r} in the script and {printed!r} in the log; the script counts"
                 remedy = "give the script and the log of one run, or correct the file"
-                found.append(Diagnostic(self.place(key), Code.log_differs, message, remedy, Severity.WARNING))
-        return found
+                differences.append(
+                    Diagnostic(self.place(key), Code.log_differs, message, remedy, Severity.WARNING)
+                )
+        return differences
 
 
 def public_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
