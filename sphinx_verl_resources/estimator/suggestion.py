@@ -54,15 +54,17 @@ def suggestions(shape: Shape, settings: Settings, peak: float) -> Iterator[Sugge
 
 
 def _changes(shape: Shape, settings: Settings) -> Iterator[tuple[str, Settings]]:
-    actor, critic = settings.actor, settings.critic
-    for setting, changed in _role_changes(actor, ACTOR, f"{ACTOR}.fsdp_config", MODEL):
-        yield setting, replace(settings, actor=changed)
-    if critic:
-        for setting, changed in _role_changes(critic, "critic", "critic.fsdp", "critic.model"):
-            yield setting, replace(settings, critic=changed)
+    for setting, role in _role_changes(settings.actor, ACTOR, f"{ACTOR}.fsdp_config", MODEL):
+        yield setting, replace(settings, actor=role)
+    if settings.critic:
+        for setting, role in _role_changes(settings.critic, "critic", "critic.fsdp", "critic.model"):
+            yield setting, replace(settings, critic=role)
     yield from _rollout_changes(shape, settings)
-    yield from _logits_changes(settings)
-    yield from _smaller(settings)
+    if not settings.fused_kernels:
+        yield f"{MODEL}.use_fused_kernels=True", replace(settings, fused_kernels=True)
+    if not settings.entropy_chunk:
+        yield f"{ACTOR}.entropy_from_logits_with_chunking=True", replace(settings, entropy_chunk=2048)
+    yield from _smaller_micro_batches(settings)
 
 
 def _role_changes(role: Role, prefix: str, fsdp_prefix: str, model: str) -> Iterator[tuple[str, Role]]:
@@ -130,40 +132,32 @@ def _rollout_changes(shape: Shape, settings: Settings) -> Iterator[tuple[str, Se
         yield settings_, changed(layered_summon=True)
 
 
-def _logits_changes(settings: Settings) -> Iterator[tuple[str, Settings]]:
-    if not settings.fused_kernels:
-        yield f"{MODEL}.use_fused_kernels=True", replace(settings, fused_kernels=True)
-    if not settings.entropy_chunk:
-        yield f"{ACTOR}.entropy_from_logits_with_chunking=True", replace(settings, entropy_chunk=2048)
-
-
-def _smaller(settings: Settings) -> Iterator[tuple[str, Settings]]:
-    """Yield micro-batches of half the size."""
+def _smaller_micro_batches(settings: Settings) -> Iterator[tuple[str, Settings]]:
+    """Yield micro-batches of half the size, for each pass that has them."""
     actor, critic = settings.actor, settings.critic
-    names = "ppo_micro_batch_size_per_gpu", "ppo_max_token_len_per_gpu"
-    if found := _halved(f"{ACTOR}.{names[0]}", f"{ACTOR}.{names[1]}", actor.micro_batch, settings):
-        yield found[0], replace(settings, actor=replace(actor, micro_batch=found[1]))
-    for prefix, name, micro in (
-        (ROLLOUT, "old_micro_batch", settings.old_micro_batch),
-        (REFERENCE, "reference_micro_batch", settings.reference_micro_batch),
-    ):
-        keys = f"{prefix}.log_prob_micro_batch_size_per_gpu", f"{prefix}.log_prob_max_token_len_per_gpu"
-        if found := _halved(*keys, micro, settings):
-            yield found[0], replace(settings, **{name: found[1]})  # type: ignore[arg-type]
+    size, budget = "ppo_micro_batch_size_per_gpu", "ppo_max_token_len_per_gpu"
+    least = settings.lengths.limit / sequence_divisor(actor)
+    for setting, micro in _halved(f"{ACTOR}.", size, budget, actor.micro_batch, least):
+        yield setting, replace(settings, actor=replace(actor, micro_batch=micro))
+    names = "log_prob_micro_batch_size_per_gpu", "log_prob_max_token_len_per_gpu"
+    for setting, micro in _halved(f"{ROLLOUT}.", *names, settings.old_micro_batch, least):
+        yield setting, replace(settings, old_micro_batch=micro)
+    for setting, micro in _halved(f"{REFERENCE}.", *names, settings.reference_micro_batch, least):
+        yield setting, replace(settings, reference_micro_batch=micro)
     if critic:
-        one = behaviour(settings.version).one_critic_budget
-        budget = f"critic.{'ppo_infer_max_token_len_per_gpu' if one else names[1]}"
-        if found := _halved(f"critic.{names[0]}", budget, critic.micro_batch, settings):
-            yield found[0], replace(settings, critic=replace(critic, micro_batch=found[1]))
+        if behaviour(settings.version).one_critic_budget:
+            budget = "ppo_infer_max_token_len_per_gpu"
+        for setting, micro in _halved("critic.", size, budget, critic.micro_batch, least):
+            yield setting, replace(settings, critic=replace(critic, micro_batch=micro))
 
 
 def _halved(
-    size_key: str, budget_key: str, micro: MicroBatch, settings: Settings
-) -> tuple[str, MicroBatch] | None:
-    """Return half as large a micro-batch, if there is one."""
+    prefix: str, size: str, budget: str, micro: MicroBatch, least: float
+) -> Iterator[tuple[str, MicroBatch]]:
+    """Yield half as large a micro-batch if it holds a sequence, which takes ``least`` tokens on a GPU."""
     if micro.dynamic:
-        least = settings.lengths.limit / sequence_divisor(settings.actor)
         half = micro.tokens // 2
-        return (f"{budget_key}={half}", replace(micro, tokens=half)) if half >= least else None
-    half = (micro.sequences or 1) // 2
-    return (f"{size_key}={half}", replace(micro, sequences=half)) if half else None
+        if half >= least:
+            yield f"{prefix}{budget}={half}", replace(micro, tokens=half)
+    elif half := (micro.sequences or 1) // 2:
+        yield f"{prefix}{size}={half}", replace(micro, sequences=half)

@@ -168,7 +168,7 @@ def states_of(found):
         yield max((size_of(role.update(tokens=1.0, micro_batches=1)[2]) for role in stages), default=0)
 
 
-def without_carried(found):
+def without_accumulated(found):
     """The totals without gradients of earlier micro-batches, which larger micro-batches have fewer of."""
     keys = ("gradients", "undivided-gradients", "activations", "layer-inputs")
     dropped = {f"{prefix}{key}" for key in keys for prefix in ("", "critic-")}
@@ -188,7 +188,7 @@ def test_larger_micro_batches_never_lower_a_phase(request, small, more):
         f"{A}.megatron.pipeline_model_parallel_size": 1,
     }
     one, other = (
-        without_carried(asked(replace(request, config={**config, key: count})))
+        without_accumulated(asked(replace(request, config={**config, key: count})))
         for count in (small, small + more)
     )
     for name, total in one.items():
@@ -200,7 +200,7 @@ def test_longer_sequences_never_lower_a_phase(request, short, more):
     config = {**request.config, f"{A}.use_dynamic_bsz": False, f"{A}.ppo_micro_batch_size_per_gpu": 4}
     key = "data.max_response_length"
     one, other = (
-        without_carried(asked(replace(request, observed={}, config={**config, key: length})))
+        without_accumulated(asked(replace(request, observed={}, config={**config, key: length})))
         for length in (short, short + more)
     )
     for name, total in one.items():
@@ -254,7 +254,7 @@ def test_what_saves_memory_never_costs_any(key, request):
 
 
 @given(requests(config={f"{R}.free_cache_engine": True}))
-def test_relief_keeps_its_promise(request):
+def test_a_suggestion_keeps_its_promise(request):
     """Every change, written into the settings, gives a peak that is not above the promised one."""
     found = asked(request)
     for suggestion in found.suggestions:
