@@ -9,8 +9,9 @@ import pytest
 from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.original import analysis_problems
 from sphinx_verl_resources.catalog.cases import load_cases
-from sphinx_verl_resources.cli.data import load_all, load_registries, read_snapshot
+from sphinx_verl_resources.cli.data import load_registries, read_snapshot
 from sphinx_verl_resources.estimator.backtest import boundaries, score
+from sphinx_verl_resources.estimator.context import EstimatorContext
 
 EXAMPLE = "docs/examples/qwen2-5-7b-grpo-2xh100.yaml"
 
@@ -33,7 +34,7 @@ def test_messages(root, data, guide, name, mistake):
 def test_example_of_an_analysis(root, data):
     text = (root / "docs/examples/analysis.yaml").read_text("utf-8")
     data.write("analysis.yaml", text)
-    analysis = load_all([str(data.path)])[1]
+    analysis = EstimatorContext(read_snapshot([str(data.path)])).analysis
     assert analysis_problems(analysis) == ()
     assert analyse(analysis, "13B").batch_size == 64
     assert [step.name for step in analyse(analysis, "20B").steps][-1] == "paged-optimizer"

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compute, compare and print."""
     snapshot = data_snapshot(options.data)
-    facts, problems = registries_of(snapshot)
+    registries, problems = registries_of(snapshot)
     recorded = load_cases(snapshot.cases)
     asked = [with_marks(load_cases([read_file(name)]), recorded) for name in options.paths] or [recorded]
     problems += [problem for found in asked for problem in found.diagnostics]
@@ -71,11 +71,11 @@ def run(options: argparse.Namespace) -> int:
     if options.record:
         if broken or not cases:
             raise UsageError(f"{options.record}: not written, because of the cases above")
-        scores, accuracy = accuracy_of(cases, facts, _progress)
+        scores, accuracy = accuracy_of(cases, registries, _progress)
         write_result(Path(options.record), accuracy_text(accuracy))
     else:
-        scores = tuple(score(case, facts) for case in _progress(cases))
-    limits = boundaries(cases, facts)
+        scores = tuple(score(case, registries) for case in _progress(cases))
+    limits = boundaries(cases, registries)
     if options.format == "json":
         print(json.dumps(_plain(scores, broken, limits), indent=2))
     else:

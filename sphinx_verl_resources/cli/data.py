@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from ..catalog.analysis import Analysis
     from ..catalog.catalog import Catalog
     from ..catalog.files import Directory, Snapshot
     from ..diagnostics import Diagnostic
@@ -73,16 +72,6 @@ def load_paths(names: Sequence[str]) -> Catalog:
         UsageError: a path is no data directory.
     """
     return EstimatorContext(read_snapshot(names)).catalog
-
-
-def load_all(names: Sequence[str]) -> tuple[Catalog, Analysis]:
-    """Load the catalog, and the memory analysis with it.
-
-    Raises:
-        UsageError: a path is no data directory.
-    """
-    records = EstimatorContext(read_snapshot(names))
-    return records.catalog, records.analysis
 
 
 def load_registries(names: Sequence[str]) -> Registries:

@@ -68,9 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     own = parser.add_argument_group("a run of your own")
     own.add_argument(
         "--gpus",
-        metavar="N*CARD",
+        metavar="N*GPU",
         type=gpus_argument,
-        help="8*H100 for example; a card alone takes the number from trainer.nnodes and n_gpus_per_node",
+        help="8*H100 for example; a GPU alone takes the number from trainer.nnodes and n_gpus_per_node",
     )
     source = own.add_mutually_exclusive_group()
     source.add_argument("--script", metavar="FILE", help="launch script with the settings")
@@ -111,7 +111,7 @@ def _own_run(
         name = options.model or source or "run"
         return [Answer(name, None, str(error))], list(error.diagnostics), 2
     request = question.request
-    answer, problems = _ask(request.model, lambda: estimate(request, question.facts), question.place)
+    answer, problems = _ask(request.model, lambda: estimate(request, question.registries), question.place)
     return [answer], [*question.problems, *problems], 0
 
 

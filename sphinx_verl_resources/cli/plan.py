@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="overrides as verl takes them")
     parser.add_argument("--task", required=True, help=", ".join(TASKS))
-    parser.add_argument("--gpu", required=True, metavar="CARD", help="H100 for example")
+    parser.add_argument("--gpu", required=True, metavar="GPU", help="H100 for example")
     parser.add_argument(
         "--gpus", metavar="N", type=int, help="how many there are; default: find the smallest number"
     )
@@ -56,14 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan and print."""
-    facts, problems = registries_of(data_snapshot(options.data))
+    registries, problems = registries_of(data_snapshot(options.data))
     try:
-        question = _question(options, facts)
+        question = _question(options, registries)
     except NoAnswerError as error:
         return _without(options, [*problems, *error.diagnostics], 2)
     problems += question.problems
     try:
-        found = plan(question.request, question.facts)
+        found = plan(question.request, question.registries)
     except NoAnswerError as error:
         return _without(options, problems + question.placed(error.diagnostics), 1)
     problems += question.placed(found.estimate.warnings)
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if found.gpus and not _errors(problems) else 1
 
 
-def _question(options: argparse.Namespace, facts: Registries) -> Question:
+def _question(options: argparse.Namespace, registries: Registries) -> Question:
     base = task_settings(options.task)
     if base is None:
         message = f"unknown task {options.task[:80]!r}"
@@ -84,7 +84,7 @@ def _question(options: argparse.Namespace, facts: Registries) -> Question:
     if options.gpus is not None and not 1 <= options.gpus <= MOST_GPUS:
         message = f"expected a number of GPUs from 1 to {MOST_GPUS}, got {options.gpus}"
         raise refused(Code.wrong_value, message)
-    return read_question(options, facts, (options.gpus, options.gpu), base=base)
+    return read_question(options, registries, (options.gpus, options.gpu), base=base)
 
 
 def _task(name: str) -> str:

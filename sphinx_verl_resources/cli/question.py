@@ -37,14 +37,14 @@ class Question:
 
     Attributes:
         request: the question.
-        facts: the registries, a user's own architecture included.
+        registries: the registries, a user's own architecture included.
         places: where each setting stands.
         source: the file of settings; the command line where there is none.
         problems: what is wrong with the settings.
     """
 
     request: Request
-    facts: Registries
+    registries: Registries
     places: Mapping[str, Location] = field(default_factory=dict)
     source: Location = COMMAND_LINE
     problems: tuple[Diagnostic, ...] = ()
@@ -99,7 +99,7 @@ def gpus_argument(text: str) -> tuple[int | None, str | None]:
 
 def read_question(
     options: argparse.Namespace,
-    facts: Registries,
+    registries: Registries,
     gpus: tuple[int | None, str | None],
     *,
     source: str | None = None,
@@ -109,7 +109,7 @@ def read_question(
 
     Args:
         options: with ``model``, ``config``, ``verl_version`` and the overrides ``settings``.
-        facts: the registries.
+        registries: the registries.
         gpus: how many, and which.
         source: a launch script or a file of YAML with settings, that overrides go on top of.
         base: settings that both go on top of.
@@ -128,11 +128,11 @@ def read_question(
         raise NoAnswerError(*broken)
     values = {**(base or {}), **given.values, **own.values}
     count, gpu = gpus
-    if gpu is not None and facts.gpus.get(gpu) is None:
-        remedy = suggest_or(gpu, facts.gpus.names, "add it to gpus.yaml")
+    if gpu is not None and registries.gpus.get(gpu) is None:
+        remedy = suggest_or(gpu, registries.gpus.names, "add it to gpus.yaml")
         raise refused(Code.unknown_gpu, f"no GPU is recorded as {gpu[:200]!r}", remedy)
     try:
-        facts, model, found = _model(options, facts, values.get(_MODEL_PATH))
+        registries, model, found = _model(options, registries, values.get(_MODEL_PATH))
     except NoAnswerError as error:  # what is wrong with the text may be why
         raise NoAnswerError(*_still_open(given, own), *error.diagnostics) from None
     request = Request(
@@ -145,7 +145,7 @@ def read_question(
     )
     problems = (*_still_open(given, own), *own.problems, *found)
     place = Location(printable(source)) if source else COMMAND_LINE
-    return Question(request, facts, {**given.places, **own.places}, place, problems)
+    return Question(request, registries, {**given.places, **own.places}, place, problems)
 
 
 def refused(code: Code, message: str, remedy: str = "") -> NoAnswerError:
@@ -170,28 +170,28 @@ def _still_open(given: SettingsText, own: SettingsText) -> list[Diagnostic]:
 
 
 def _model(
-    options: argparse.Namespace, facts: Registries, path: Any
+    options: argparse.Namespace, registries: Registries, path: Any
 ) -> tuple[Registries, str, tuple[Diagnostic, ...]]:
     """Return the registries that know the model, its name, and what is wrong with its config.json.
 
     The path in the settings counts as a name only where it is one that is known.
     """
-    names = facts.architectures.names
+    names = registries.architectures.names
     if options.config:
         architecture, found = read_config_json(read_text(options.config), printable(options.config))
         if architecture is None:
             raise NoAnswerError(*found)
         name = options.model or (path if isinstance(path, str) and path else architecture.name)
-        return _knowing(facts, name, architecture), name, found
+        return _knowing(registries, name, architecture), name, found
     if options.model:
         name = options.model
-        if facts.architectures.get(name) is None:
+        if registries.architectures.get(name) is None:
             remedy = suggest_or(name, names, "give its config.json with --config")
             message = f"model: no architecture is recorded for {name[:200]!r}"
             raise refused(Code.unknown_model, message, remedy)
-        return facts, name, ()
-    if isinstance(path, str) and facts.architectures.get(path) is not None:
-        return facts, path, ()
+        return registries, name, ()
+    if isinstance(path, str) and registries.architectures.get(path) is not None:
+        return registries, path, ()
     message = "no model is named"
     if isinstance(path, str):
         message += f"; {path[:200]!r} in the settings is none that is recorded"
@@ -201,8 +201,8 @@ def _model(
     raise refused(Code.missing_key, message, remedy)
 
 
-def _knowing(facts: Registries, name: str, architecture: Architecture) -> Registries:
+def _knowing(registries: Registries, name: str, architecture: Architecture) -> Registries:
     """Return the registries with one more architecture, or another one under a name that is known."""
     changes = {"name": name, "hf_id": name, "aliases": (), "aliases_unverified": ()}
-    architectures = facts.architectures.with_entry(architecture.model_copy(update=changes))
-    return Registries(facts.gpus, architectures, facts.config_keys, facts.accuracy)
+    architectures = registries.architectures.with_entry(architecture.model_copy(update=changes))
+    return Registries(registries.gpus, architectures, registries.config_keys, registries.accuracy)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.cli.data import read_snapshot
+from sphinx_verl_resources.estimator.context import EstimatorContext
 
 
 @pytest.fixture(scope="session")
 def analysis():
-    return load_all([])[1]
+    return EstimatorContext(read_snapshot([])).analysis

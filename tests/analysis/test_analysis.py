@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.model_shape import find_shape
 from sphinx_verl_resources.catalog.names import SIZES
-from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.cli.data import read_snapshot
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.units import GB, gb
 from sphinx_verl_resources.views.memory import summary_rows, waterfall_rows
 
-_, ANALYSIS = load_all([])
+ANALYSIS = EstimatorContext(read_snapshot([])).analysis
 MODELS = [*ANALYSIS.specifications, *sorted({entry.hf_id for entry in ANALYSIS.architectures})]
 STEPS = list(ANALYSIS.steps)
 

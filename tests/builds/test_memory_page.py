@@ -10,7 +10,8 @@ import pytest
 
 from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.requirements import judge
-from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.cli.data import read_snapshot
+from sphinx_verl_resources.estimator.context import EstimatorContext
 
 #: Each builder, and the files of its output; ``{}`` is the name of a page.
 BUILDERS = [
@@ -105,7 +106,8 @@ def test_no_figure_is_typed(root):
 
 def test_what_the_prose_says():
     """Sentences of the page whose numbers the build does not put in."""
-    catalog, analysis = load_all([])
+    records = EstimatorContext(read_snapshot([]))
+    catalog, analysis = records.catalog, records.analysis
     for name in ("3B", "8B", "32B"):
         saved = {step.name: step.saved for step in analyse(analysis, name).steps}
         assert min(saved, key=saved.get) == "activation-offload" == list(analysis.priorities)[1]

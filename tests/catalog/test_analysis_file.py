@@ -7,7 +7,8 @@ import yaml
 
 from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.original import analysis_problems
-from sphinx_verl_resources.cli.data import load_all
+from sphinx_verl_resources.cli.data import read_snapshot
+from sphinx_verl_resources.estimator.context import EstimatorContext
 
 SPEC = "specifications:\n  - {name: 13B, parameters: 13000000000, hidden_size: 5120, layers: 40}\n"
 STEP = "steps:\n  - {{name: zero, label: Zero, components: [{}], {}, text: x}}\n"
@@ -27,7 +28,7 @@ def load(data, monkeypatch):
 
     def loaded(text, name="analysis.yaml"):
         data.write(name, text)
-        analysis = load_all(["data"])[1]
+        analysis = EstimatorContext(read_snapshot(["data"])).analysis
         return analysis, [str(problem) for problem in analysis_problems(analysis)]
 
     return loaded
