@@ -177,8 +177,8 @@ def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) 
     loc, kind = error["loc"], error["type"]
     if kind == "extra_forbidden":
         key = str(loc[-1])
-        hint = did_you_mean(key, _fields_at(model, loc[:-1]))
-        return Diagnostic(document.key_place(loc), Code.unknown_key, f"unknown key {key!r}", hint)
+        remedy = did_you_mean(key, _keys_at(model, loc[:-1]))
+        return Diagnostic(document.key_place(loc), Code.unknown_key, f"unknown key {key!r}", remedy)
     if kind == "missing":
         where = f" in {_dotted(loc[:-1])!r}" if loc[:-1] else ""
         message = f"the key {loc[-1]!r} is missing{where}"
@@ -186,29 +186,33 @@ def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) 
     name = _dotted(loc)
     subject = f"{name}: " if name else ""
     if kind in _EXPECTED:
-        got, hint = _got(error["input"], document.source(loc), kind)
+        got, remedy = _got(error["input"], document.source(loc), kind)
         if kind == "model_type":
-            hint = f"its keys are {', '.join(_fields_at(model, loc))}"
-            hint = "; ".join(filter(None, (hint, _example(model, loc))))
+            keys = f"its keys are {', '.join(_keys_at(model, loc))}"
+            remedy = "; ".join(filter(None, (keys, _example(_field_at(model, loc), loc))))
         message = f"{subject}expected {_EXPECTED[kind]}, got {got}"
-        return document.diagnostic(loc, Code.wrong_type, message, hint)
+        return document.diagnostic(loc, Code.wrong_type, message, remedy)
     if kind == "literal_error":
-        value = str(error["input"])
-        allowed = _literals(model, loc)
+        value, allowed = str(error["input"]), _literals(_field_at(model, loc))
         near = nearest(value, allowed)
-        hint = f"did you mean {near!r}? " if near else ""
-        hint += f"allowed: {', '.join(allowed)}"
-        return document.diagnostic(loc, Code.unknown_value, f"{subject}unknown value {value!r}", hint)
+        remedy = (f"did you mean {near!r}? " if near else "") + f"allowed: {', '.join(allowed)}"
+        return document.diagnostic(loc, Code.unknown_value, f"{subject}unknown value {value!r}", remedy)
     if kind in Code.__members__:
-        hint = error.get("ctx", {}).get("hint", "")
-        return document.diagnostic(loc, Code[kind], f"{subject}{error['msg']}", hint)
+        remedy = error.get("ctx", {}).get("hint", "")
+        return document.diagnostic(loc, Code[kind], f"{subject}{error['msg']}", remedy)
+    return _wrong_value(document, error, subject)
+
+
+def _wrong_value(document: Document, error: ErrorDetails, subject: str) -> Diagnostic:
+    """Return an error about a value that breaks a constraint."""
+    loc = error["loc"]
     place, value = document.place(loc), document.source(loc)
     if loc and loc[-1] == "[key]":  # a key of a mapping
         place, value = document.key_place(loc[:-1]), str(error["input"])
     message = f"{subject}{_constraint(error)}, got {value[:80]!r}"
     is_slug = error.get("ctx", {}).get("pattern") == SLUG
-    hint = f"write {slug(value)}" if is_slug and slug(value) else ""
-    return Diagnostic(place, Code.wrong_value, message, hint)
+    remedy = f"write {slug(value)}" if is_slug and slug(value) else ""
+    return Diagnostic(place, Code.wrong_value, message, remedy)
 
 
 def _got(value: Any, source: str, kind: str) -> tuple[str, str]:
@@ -258,44 +262,39 @@ def _dotted(loc: Iterable[str | int]) -> str:
     return printable(".".join(str(part) for part in loc if part != "[key]"))
 
 
-def _model_at(model: type[BaseModel], loc: Iterable[str | int]) -> type[BaseModel] | None:
+def _walk(model: type[BaseModel], loc: Loc) -> tuple[type[BaseModel] | None, FieldInfo | None]:
+    """Return the model and the field at a place, as far as there are any."""
     current: type[BaseModel] | None = model
+    field: FieldInfo | None = None
     for part in loc:
-        if isinstance(part, int) or current is None:
-            continue
-        field = current.model_fields.get(part)
-        current = next(iter(models_in(field.annotation)), None) if field else None
-    return current
+        if isinstance(part, str):
+            field = current.model_fields.get(part) if current else None
+            current = next(models_in(field.annotation), None) if field else None
+    return current, field
 
 
-def _fields_at(model: type[BaseModel], loc: Iterable[str | int]) -> list[str]:
-    owner = _model_at(model, loc)
-    return list(owner.model_fields) if owner else []
+def _keys_at(model: type[BaseModel], loc: Loc) -> list[str]:
+    current, _ = _walk(model, loc)
+    return list(current.model_fields) if current else []
 
 
 def _field_at(model: type[BaseModel], loc: Loc) -> FieldInfo | None:
-    names = [part for part in loc if isinstance(part, str)]
-    owner = _model_at(model, names[:-1])
-    return owner.model_fields.get(names[-1]) if owner and names else None
+    return _walk(model, loc)[1]
 
 
 def _describe(model: type[BaseModel], loc: Loc) -> str:
     """Return the meaning of a missing key, and its allowed values."""
     field = _field_at(model, loc)
     description = (field.description if field else None) or ""
-    allowed = ", ".join(_literals(model, loc))
-    parts = [description.rstrip("."), f"allowed: {allowed}" if allowed else "", _example(model, loc)]
+    allowed = ", ".join(_literals(field))
+    parts = [description.rstrip("."), f"allowed: {allowed}" if allowed else "", _example(field, loc)]
     return "; ".join(part for part in parts if part)
 
 
-def _example(model: type[BaseModel], loc: Loc) -> str:
-    field = _field_at(model, loc)
-    if not field or not field.examples:
-        return ""
-    return f"for example {on_one_line(str(loc[-1]), field.examples[0])}"
+def _example(field: FieldInfo | None, loc: Loc) -> str:
+    return f"for example {on_one_line(str(loc[-1]), field.examples[0])}" if field and field.examples else ""
 
 
-def _literals(model: type[BaseModel], loc: Loc) -> list[str]:
+def _literals(field: FieldInfo | None) -> list[str]:
     """Return the values that a Literal field accepts."""
-    field = _field_at(model, loc)
     return list(strings_in(field.annotation)) if field else []

@@ -1,20 +1,11 @@
-"""Fields by name, filters and orders."""
+"""Filters, orders and sections."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sphinx_verl_resources.catalog.fields import (
-    every_field,
-    field_named,
-    find_field,
-    natural,
-)
-from sphinx_verl_resources.catalog.names import PAGE_COLUMNS, PAGE_SIZES, SIZES
+from sphinx_verl_resources.catalog.names import PAGE_SIZES, SIZES
 from sphinx_verl_resources.catalog.selection import RunQuery, select_runs, sizes_to_show
-from sphinx_verl_resources.diagnostics import NoAnswerError
 
 
 def ids(data, **query):
@@ -84,35 +75,3 @@ def test_sections_are_those_of_the_page_and_every_other_with_a_run(data):
 def test_sizes_ascend():
     for sizes in (SIZES, PAGE_SIZES):
         assert sorted(sizes, key=lambda size: float(size[:-1])) == list(sizes)
-
-
-def test_every_named_field_has_a_text(data):
-    data.run("a")
-    run = data.load().runs["a"]
-    assert {name: every_field()[name].text(run) for name in PAGE_COLUMNS} == {
-        "tag": "MIN", "model": "Qwen2.5-7B-Instruct", "task": "GRPO", "gpus": "2*H100", "max_batch": "",
-        "train": "fsdp", "infer": "vllm0.8.3", "script": "not recorded", "contributor": "not recorded",
-    }  # fmt: skip
-    for field in every_field().values():
-        assert isinstance(field.text(run), str)
-
-
-def test_fields_go_by_name_and_by_heading():
-    assert [find_field(word).name for word in ("Resource", "MaxBatch", "link", "max-batch", "measured.gib")] == [
-        "gpus", "max_batch", "script", "max_batch", "measured.gib",
-    ]  # fmt: skip
-    assert field_named("settings.data.train_batch_size").heading == "data.train_batch_size"
-    with pytest.raises(NoAnswerError, match="did you mean 'model'"):
-        find_field("modle")
-
-
-@given(st.lists(st.text("a1.9*0 Z", max_size=8), min_size=3, max_size=3))
-def test_natural_keys_always_compare(texts):
-    low, middle, high = sorted(texts, key=natural)
-    assert natural(low) <= natural(middle) <= natural(high)
-    assert natural(low) <= natural(high)
-
-
-@given(st.integers(0, 10**12), st.integers(0, 10**12))
-def test_natural_order_of_counts(one, other):
-    assert (natural(f"{one}*H100") < natural(f"{other}*H100")) == (one < other)
