@@ -26,6 +26,7 @@ from sphinx_verl_resources.views.settings import nested_yaml, overrides
         ("0.10", "'a.b='\"'\"'0.10'\"'\"''"),
         ("a b", "'a.b='\"'\"'a b'\"'\"''"),
         ((1, "x", None), "'a.b=[1,x,null]'"),
+        (["q_proj", "v_proj"], "'a.b=[q_proj,v_proj]'"),
     ],
 )
 def test_overrides(value, text):
