@@ -36,7 +36,7 @@ _WEIGHTY = (
 )
 #: Workers with figures of their own.
 _MAX_WORKERS = 256
-_UNREAD_HINT = "look at the line, and add by hand what matters of it"
+_UNREAD_REMEDY = "look at the line, and add by hand what matters of it"
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class _Reader:
             message = (
                 f"{piece.text} stands here behind the first {MAX_LINE:,} bytes of a line, and was not read"
             )
-            self._warn(Location(self._shown, piece.line, piece.column), Code.unread, message, _UNREAD_HINT)
+            self._warn(Location(self._shown, piece.line, piece.column), Code.unread, message, _UNREAD_REMEDY)
             return
         if self._collecting:
             # Each of them counts how many lines of others there are.
@@ -143,9 +143,7 @@ class _Reader:
             self._warn(Location(self._shown, 1, 1), Code.several_runs, message, "give the log of one run")
         if self._lost:
             message = f"{self._lost} more lines could not be read"
-            self._problems.append(
-                self._warning(Location(self._shown, 1, 1), Code.unread, message, _UNREAD_HINT)
-            )
+            self._problems.append(_warning(Location(self._shown, 1, 1), Code.unread, message, _UNREAD_REMEDY))
         return LogText(
             self._shown,
             run.figures,
@@ -217,14 +215,14 @@ class _Reader:
             values, unread = config.values()
         except ValueError as error:
             message = f"the configuration that is printed here cannot be read: {error}"
-            self._warn(place, Code.unread, message, _UNREAD_HINT)
+            self._warn(place, Code.unread, message, _UNREAD_REMEDY)
             return {}
         if not config.complete:
             message = "the configuration that is printed here breaks off; what is complete of it is used"
             self._warn(place, Code.unread, message, "give the whole log")
         for key in unread:
             message = f"the value of {key} in the printed configuration cannot be read"
-            self._warn(place, Code.unread, message, _UNREAD_HINT)
+            self._warn(place, Code.unread, message, _UNREAD_REMEDY)
         return values
 
     def _agreed_versions(self) -> dict[str, str]:
@@ -248,13 +246,14 @@ class _Reader:
     def _unread(self, piece: Piece, name: str) -> None:
         column = piece.column + max(0, piece.text.find(name))
         message = f"{name} stands here and could not be read"
-        self._warn(Location(self._shown, piece.line, column), Code.unread, message, _UNREAD_HINT)
+        self._warn(Location(self._shown, piece.line, column), Code.unread, message, _UNREAD_REMEDY)
 
     def _warn(self, place: Location, code: Code, message: str, remedy: str) -> None:
         if len(self._problems) >= MAX_PROBLEMS:
             self._lost += 1
         else:
-            self._problems.append(self._warning(place, code, message, remedy))
+            self._problems.append(_warning(place, code, message, remedy))
 
-    def _warning(self, place: Location, code: Code, message: str, remedy: str) -> Diagnostic:
-        return Diagnostic(place, code, message, remedy, Severity.WARNING)
+
+def _warning(place: Location, code: Code, message: str, remedy: str) -> Diagnostic:
+    return Diagnostic(place, code, message, remedy, Severity.WARNING)
