@@ -159,13 +159,14 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
     try:
         return Document(text, shown, builder.build(text), builder.problems)
     except _RefusedError as refused:
-        return Document("", shown, problems=[*builder.problems, refused.problem])
+        last = refused.problem
     except yaml.MarkedYAMLError as error:
-        return Document("", shown, problems=[_syntax_problem(error, text, shown)])
+        last = _syntax_problem(error, text, shown)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's own scanner, at escapes such as "\U00110000".
         hint = "put text that holds a backslash in single quotes"
-        return unreadable(1, 1, Code.yaml_syntax, f"not valid YAML: {error}", hint)
+        last = Diagnostic(Location(shown, 1, 1), Code.yaml_syntax, f"not valid YAML: {error}", hint)
+    return Document("", shown, problems=[*builder.problems, last])
 
 
 def _forbidden_characters(text: str, shown: str) -> Iterator[Diagnostic]:

@@ -87,6 +87,13 @@ def test_syntax_errors_in_words(source, expected, loader, monkeypatch):
     assert problem.remedy
 
 
+@pytest.mark.parametrize("last", ["b: [", "b: &x 1", 'b: "\\U00110000"'])
+def test_problems_before_the_one_that_ends_the_reading_are_kept(last):
+    document = read_yaml(f"a: 1\na: 2\n{last}\n".encode())
+    assert document.problems[0].code.name == "duplicate_key"
+    assert len(document.problems) == 2
+
+
 def test_a_bomb_of_aliases_is_refused_at_the_first():
     lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
     lines += [f"{name}: &{name} [{', '.join(['*' + chr(ord(name) - 1)] * 9)}]" for name in "bcdefghi"]
