@@ -116,33 +116,94 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
         configured: the user's directories.
         missing: the place to report a directory at that does not exist.
     """
-    problems: list[Diagnostic] = []
+    reader = _Reader()
     own: dict[str, Directory] = {}
     for directory in configured:
         problem = _directory_problem(directory)
         if problem:
-            problems.append(Diagnostic(missing, Code.file_unreadable, *problem))
+            reader.problems.append(Diagnostic(missing, Code.file_unreadable, *problem))
         else:
             own.setdefault(os.path.realpath(directory.path), directory)
     has_own_runs = any(os.path.lexists(directory.path / RUNS) for directory in own.values())
-    reading = _Reading(problems)
-    directories = [*own.values()] if os.path.realpath(bundled.path) in own else [bundled, *own.values()]
     runs: list[DataFile] = []
     cases: list[DataFile] = []
     registries: dict[str, list[DataFile]] = {name: [] for name in REGISTRIES}
-    for directory in directories:
+    for directory in own.values() if os.path.realpath(bundled.path) in own else (bundled, *own.values()):
         for name, files in registries.items():
             if os.path.lexists(directory.path / name):
-                files.extend(_read(directory, name, reading))
-        cases.extend(_files_in(directory, CASES, "a file of cases is named <name>.yaml", reading))
-        if directory is bundled and has_own_runs:
-            continue
-        for name in _names_in(directory.path, directory.shown, reading.problems):
-            if name not in {*DATA_NAMES, EXCEPTIONS}:
-                problems.extend(_misplaced(directory, name))
-        runs.extend(_files_in(directory, RUNS, "a run file is named <id>.yaml", reading))
+                files += reader.read(directory, name)
+        cases += reader.read_folder(directory, CASES, "a file of cases is named <name>.yaml")
+        if directory is not bundled or not has_own_runs:
+            reader.check_names(directory)
+            runs += reader.read_folder(directory, RUNS, "a run file is named <id>.yaml")
     by_name = {name: tuple(files) for name, files in registries.items()}
-    return Snapshot(tuple(runs), by_name, tuple(problems), tuple(cases))
+    return Snapshot(tuple(runs), by_name, tuple(reader.problems), tuple(cases))
+
+
+class _Reader:
+    """Reads the files of one snapshot.
+
+    Attributes:
+        problems: directories and files that could not be read.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[Diagnostic] = []
+        self._bytes_left = MAX_TOTAL
+
+    def read(self, directory: Directory, name: str) -> Iterator[DataFile]:
+        """Yield one file of a data directory; nothing where it cannot be read."""
+        shown = directory.show(name)
+        if leads_out(directory, name):
+            self.problems.append(_outside(shown))
+            return
+        try:
+            file = read_data_file(directory.path / name, shown)
+        except OSError as error:
+            self.problems.append(_unreadable(shown, error))
+            return
+        if len(file.content) > self._bytes_left >= 0:
+            most = MAX_TOTAL >> 20
+            message = f"with this file the data are larger than {most} MiB; neither it nor any other is read"
+            self._note(shown, Code.file_too_large, message, "remove what is not used")
+        self._bytes_left -= len(file.content)
+        if self._bytes_left >= 0:
+            yield file
+
+    def read_folder(self, directory: Directory, folder: str, remedy: str) -> Iterator[DataFile]:
+        """Yield the YAML files of one folder; ``remedy`` says how others should be named."""
+        if leads_out(directory, folder):
+            self.problems.append(_outside(directory.show(folder)))
+            return
+        for name in self._names_in(directory.path / folder, directory.show(folder)):
+            if name.endswith(".yaml"):
+                yield from self.read(directory, f"{folder}/{name}")
+            elif name != "README.md":
+                self.problems.append(_unexpected(directory.show(f"{folder}/{name}"), "file", remedy))
+
+    def check_names(self, directory: Directory) -> None:
+        """Note what looks like data and is in a place that is not read."""
+        for name in self._names_in(directory.path, directory.shown):
+            if name not in {*DATA_NAMES, EXCEPTIONS}:
+                self.problems += _misplaced(directory, name)
+
+    def _names_in(self, folder: Path, shown: str) -> list[str]:
+        """Return the visible names in a folder, sorted; none where it does not exist."""
+        if not os.path.lexists(folder):
+            return []
+        try:
+            names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
+        except OSError as error:
+            self.problems.append(_unreadable(shown, error))
+            return []
+        if len(names) > MAX_FILES:
+            first = printable(names[MAX_FILES])
+            message = f"there are more than {MAX_FILES:,} files; from {first!r} on none is read"
+            self._note(shown, Code.file_too_large, message, "use several directories")
+        return names[:MAX_FILES]
+
+    def _note(self, shown: str, code: Code, message: str, remedy: str) -> None:
+        self.problems.append(Diagnostic(Location(shown), code, message, remedy))
 
 
 def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
@@ -159,33 +220,6 @@ def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
         near = nearest(Path(name).stem, stems)
         hint = f"did you mean {stems[near]!r}?" if near else f"a run belongs into the folder {RUNS!r}"
         yield _unexpected(directory.show(name), "file", hint)
-
-
-@dataclass
-class _Reading:
-    """The state of reading a snapshot.
-
-    Attributes:
-        problems: what was wrong so far.
-        left: bytes that may still be read.
-    """
-
-    problems: list[Diagnostic]
-    left: int = MAX_TOTAL
-
-
-def _files_in(directory: Directory, folder_name: str, remedy: str, reading: _Reading) -> Iterator[DataFile]:
-    """Yield the YAML files of one folder of a data directory; ``remedy`` says how others should be named."""
-    if leads_out(directory, folder_name):
-        reading.problems.append(_outside(directory.show(folder_name)))
-        return
-    folder = directory.path / folder_name
-    for name in _names_in(folder, directory.show(folder_name), reading.problems):
-        shown = directory.show(f"{folder_name}/{name}")
-        if name.endswith(".yaml"):
-            yield from _read(directory, f"{folder_name}/{name}", reading)
-        elif name != "README.md":
-            reading.problems.append(_unexpected(shown, "file", remedy))
 
 
 def leads_out(directory: Directory, name: str) -> bool:
@@ -224,23 +258,6 @@ def _directory_problem(directory: Directory) -> tuple[str, str] | None:
     return None
 
 
-def _names_in(folder: Path, shown: str, problems: list[Diagnostic]) -> list[str]:
-    """Return the visible names in a folder, sorted; none where it does not exist."""
-    if not os.path.lexists(folder):
-        return []
-    try:
-        names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
-    except OSError as error:
-        problems.append(_unreadable(shown, error))
-        return []
-    if len(names) > MAX_FILES:
-        message = (
-            f"there are more than {MAX_FILES:,} files; from {printable(names[MAX_FILES])!r} on none is read"
-        )
-        problems.append(Diagnostic(Location(shown), Code.file_too_large, message, "use several directories"))
-    return names[:MAX_FILES]
-
-
 def _unexpected(shown: str, what: str, remedy: str) -> Diagnostic:
     message = f"the {what} {shown.rsplit('/', 1)[-1]!r} is not read"
     return Diagnostic(Location(shown), Code.file_unexpected, message, remedy, Severity.WARNING)
@@ -256,29 +273,6 @@ def read_data_file(path: Path, shown: str) -> DataFile:
         raise OSError(errno.EINVAL, "not a regular file", shown)
     with path.open("rb") as stream:
         return DataFile(path, shown, stream.read(MAX_BYTES + 1))
-
-
-def _read(directory: Directory, name: str, reading: _Reading) -> Iterator[DataFile]:
-    """Yield one file of a data directory; nothing where it cannot be read."""
-    shown = directory.show(name)
-    if leads_out(directory, name):
-        reading.problems.append(_outside(shown))
-        return
-    try:
-        file = read_data_file(directory.path / name, shown)
-    except OSError as error:
-        reading.problems.append(_unreadable(shown, error))
-        return
-    if len(file.content) > reading.left >= 0:
-        message = (
-            f"with this file the data are larger than {MAX_TOTAL >> 20} MiB; neither it nor any other is read"
-        )
-        reading.problems.append(
-            Diagnostic(Location(shown), Code.file_too_large, message, "remove what is not used")
-        )
-    reading.left -= len(file.content)
-    if reading.left >= 0:
-        yield file
 
 
 def _unreadable(shown: str, error: OSError) -> Diagnostic:

@@ -99,12 +99,13 @@ def test_only_so_many_files(data, monkeypatch):
 def test_only_so_many_bytes(data, monkeypatch):
     size = data.run("a").stat().st_size
     bundled = sum(len(file.content) for file in bundled_files(data))
-    monkeypatch.setattr(files._Reading.__init__, "__defaults__", (bundled + 2 * size,))
+    monkeypatch.setattr(files, "MAX_TOTAL", bundled + 2 * size)
     for name in "bcd":
         data.run(name)
     assert list(data.load().runs) == ["a", "b"]
     (problem,) = data.problems()
-    assert problem.startswith("data/runs/c.yaml:1:1: ERROR: with this file the data are larger than 100 MiB")
+    most = f"{files.MAX_TOTAL >> 20} MiB"
+    assert problem.startswith(f"data/runs/c.yaml:1:1: ERROR: with this file the data are larger than {most}")
 
 
 def bundled_files(data):
