@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..catalog.cases import CaseEntry
     from ..catalog.files import DataFile
     from ..diagnostics import Diagnostic
-    from ..estimator.peaks import Peaks
+    from ..estimator.peaks import AnyEstimate
     from ..estimator.registries import Registries
 
 NAME = "estimate"
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
     """An estimate of one case, or the reason why there is none."""
 
     name: str
-    estimate: Peaks | None
+    estimate: AnyEstimate | None
     error: str = ""
 
 
@@ -117,7 +117,7 @@ def _own_run(
 
 def _ask(
     name: str,
-    ask: Callable[[], Peaks],
+    ask: Callable[[], AnyEstimate],
     place_of: Callable[[Diagnostic], Location],
 ) -> tuple[Answer, list[Diagnostic]]:
     """Ask the estimator; return the answer, and what is wrong with the settings at their places."""

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..catalog.models.case import Case
-    from .estimate import Estimate
-    from .peaks import Verdict
+    from .peaks import AnyEstimate, Verdict
     from .registries import Registries
     from .request import Request
-    from .training import TrainingEstimate
 
 #: The computed figure that an observed one is compared with.
 Figure = Literal["counter", "peak"]
@@ -59,7 +57,7 @@ class Score:
     """
 
     case: Case
-    estimate: Estimate | TrainingEstimate | None
+    estimate: AnyEstimate | None
     error: str
     group: str
     figure: Figure

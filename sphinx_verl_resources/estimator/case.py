@@ -6,17 +6,18 @@ import math
 from typing import TYPE_CHECKING
 
 from ..diagnostics import Code, NoAnswerError
-from .estimate import Estimate, estimate
+from .estimate import estimate
 from .planner import fitted
 from .request import Request, error_at
 from .roles import DATA_TYPES
-from .training import Training, TrainingEstimate, estimate_training
+from .training import Training, estimate_training
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on
 
 if TYPE_CHECKING:
     from ..catalog.models.case import Case
     from ..catalog.models.case import Training as TrainingRecord
     from ..catalog.models.run import Run
+    from .peaks import AnyEstimate
     from .registries import Registries
     from .versions import Version
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _EARLY: Version = (0, 2, 0)
 
 
-def estimate_case(case: Case, registries: Registries) -> Estimate | TrainingEstimate:
+def estimate_case(case: Case, registries: Registries) -> AnyEstimate:
     """Estimate one case.
 
     Raises:

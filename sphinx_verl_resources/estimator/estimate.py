@@ -13,7 +13,7 @@ from .allocations import allocate, fixed, size_of
 from .constants import HOST_BASE
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
 from .fsdp import offloads_activations
-from .peaks import LOGGED, OTHER, Peaks, range_of
+from .peaks import LOGGED, OTHER, AnyEstimate, range_of
 from .phases import phases_of, roles_of
 from .resolve import least, resolve
 from .suggestion import suggestions
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Estimate(Peaks):
+class Estimate(AnyEstimate):
     """The memory of a run of verl. Sizes are bytes per GPU, on the GPU that is fullest.
 
     Attributes:

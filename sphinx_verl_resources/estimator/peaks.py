@@ -46,8 +46,8 @@ def range_of(kind: str, registries: Registries) -> Range:
     return Range(kind, (found and found.low) or 0.0, (found and found.high) or 2.0)
 
 
-class Peaks:
-    """The base of estimates, of verl and of plain fine-tuning. Sizes are bytes on the fullest GPU.
+class AnyEstimate:
+    """The base of estimates: of runs of verl, and of plain fine-tuning. Sizes are bytes on the fullest GPU.
 
     Attributes:
         shape: of the model.

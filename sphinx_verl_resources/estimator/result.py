@@ -8,7 +8,7 @@ from ..units import GIB
 from .versions import version_text
 
 if TYPE_CHECKING:
-    from .peaks import Peaks
+    from .peaks import AnyEstimate
 
 #: The keys of a result, in order.
 FIELDS = (
@@ -34,7 +34,7 @@ FIELDS = (
 )
 
 
-def result_of(name: str, estimate: Peaks) -> dict[str, Any]:
+def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
     """Return an estimate under the names of ``FIELDS``.
 
     ``fits`` is None where the verdict is "unknown" or "tight".

@@ -19,7 +19,7 @@ from .constants import (
     LOSS_HIDDEN,
 )
 from .parameters import lora_parameters
-from .peaks import TRAINING, Peaks, range_of
+from .peaks import TRAINING, AnyEstimate, range_of
 from .phases import phase_of
 from .registries import capacity_of
 from .request import error_at
@@ -71,7 +71,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class TrainingEstimate(Peaks):
+class TrainingEstimate(AnyEstimate):
     """The memory of a fine-tuning run. Sizes are bytes per GPU."""
 
     shape: Shape

@@ -10,7 +10,7 @@ from .plain_table import plain_table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..estimator.peaks import Peaks
+    from ..estimator.peaks import AnyEstimate
     from ..estimator.phases import Phase
 
 _HEADINGS = ("Case", "Verdict", "Peak GiB", "Range", "GPU GiB", "Metric GiB", "Phase", "What helps most, GiB")
@@ -18,7 +18,7 @@ _HEADINGS = ("Case", "Verdict", "Peak GiB", "Range", "GPU GiB", "Metric GiB", "P
 _ALIGNED = ("left", "left", "right", "right", "right", "right", "left", "left")
 
 
-def estimates_text(named: Sequence[tuple[str, Peaks | None]]) -> str:
+def estimates_text(named: Sequence[tuple[str, AnyEstimate | None]]) -> str:
     """Return a row for each case, and all details of a single case.
 
     Args:
@@ -34,7 +34,7 @@ def estimates_text(named: Sequence[tuple[str, Peaks | None]]) -> str:
     return f"{table}\n\n{have} that the estimate ignores; --format json names them."
 
 
-def _row(name: str, estimate: Peaks | None) -> tuple[str, ...]:
+def _row(name: str, estimate: AnyEstimate | None) -> tuple[str, ...]:
     if estimate is None:
         return (name, "no estimate", *("",) * 6)
     return (
@@ -49,7 +49,7 @@ def _row(name: str, estimate: Peaks | None) -> tuple[str, ...]:
     )
 
 
-def suggestion_text(estimate: Peaks) -> str:
+def suggestion_text(estimate: AnyEstimate) -> str:
     """Return the setting that saves most and the GiB it saves; empty if none does."""
     suggestion = estimate.suggestion
     if suggestion is None:
@@ -59,7 +59,7 @@ def suggestion_text(estimate: Peaks) -> str:
     return f"{first}{dots} ({MINUS}{gib_number(suggestion.saves)})"
 
 
-def _details(estimate: Peaks) -> Iterator[str]:
+def _details(estimate: AnyEstimate) -> Iterator[str]:
     """Yield the phases, the components of the peak phase, host memory and ignored settings."""
     yield f"\n{phases_text(estimate)}"
     yield f"\n{estimate.peak_phase.label}:"
@@ -70,7 +70,7 @@ def _details(estimate: Peaks) -> Iterator[str]:
         yield f"Ignored: {text}"
 
 
-def phases_text(estimate: Peaks) -> str:
+def phases_text(estimate: AnyEstimate) -> str:
     """Return a row for each phase."""
     rows = []
     for phase in estimate.phases:

@@ -71,26 +71,27 @@ def _row(step: Saving) -> list[Cell]:
     ]
 
 
-def _sum_row(label: str, found: Estimate, saved: str, added: str) -> list[Cell]:
+def _sum_row(label: str, estimate: Estimate, saved: str, added: str) -> list[Cell]:
     cells = [
         Cell.of(label),
         Cell.number(saved),
-        Cell.number(gib_number(found.peak)),
-        Cell.of(_(found.peak_phase.label)),
+        Cell.number(gib_number(estimate.peak)),
+        Cell.of(_(estimate.peak_phase.label)),
         Cell.number(added),
-        Cell.of(_(VERDICTS[found.verdict])),
+        Cell.of(_(VERDICTS[estimate.verdict])),
     ]
     return bold(cells)
 
 
 def saving_note() -> nodes.paragraph:
     """Explain how to read the table."""
-    found = in_a_row(
-        _("The peak is a maximum over phases."),
-        _("A setting that saves nothing here lowers a phase that does not set the peak."),
-        _("Another order gives other numbers, and the same end."),
+    return legend(
+        in_a_row(
+            _("The peak is a maximum over phases."),
+            _("A setting that saves nothing here lowers a phase that does not set the peak."),
+            _("Another order gives other numbers, and the same end."),
+        )
     )
-    return legend(found)
 
 
 def savings_chart(sweep: SavingSteps, title: str) -> Drawing:
@@ -135,8 +136,7 @@ def _short(step: Saving) -> str:
 
 
 def _change(saves: float) -> str:
-    size = gib(abs(saves))
-    return f"{MINUS}{size}" if saves > 0 else f"+{size}" if saves < 0 else size
+    return signed(gib(abs(saves)), -saves) if saves else gib(0)
 
 
 def _saved(saves: float) -> str:
