@@ -1,1 +1,1 @@
-"""What a training run needs of each GPU, from verl's own settings. Pure functions; no files, no Sphinx."""
+"""The memory of a training run on each GPU, from verl's own settings. Pure functions; no files, no Sphinx."""

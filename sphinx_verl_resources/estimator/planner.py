@@ -274,7 +274,7 @@ def plan(request: Request, registries: Registries) -> Plan:
     if not tried:
         # Nothing could be estimated; give the reason for the number asked for, or for one node.
         estimate(fitted(replace(request, gpus=request.gpus or 8), registries), registries)
-        raise NoAnswerError
+        raise NoAnswerError.because("no layout leaves an estimate", "name other parallel sizes or GPUs")
     fits = [pair for pair in tried if pair[1].verdict == "fits"]
     chosen, found = fits[0] if fits else tried[-1]
     with_fsdp = None

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .versions import Behaviour
 
 _BACKENDS = ("fsdp", "fsdp2", "megatron")
-#: Where no GPU is named, its memory only decides how much the rollout engine takes.
+#: The memory of an unnamed GPU, which only decides how much the rollout engine takes.
 USUAL_CAPACITY = 79.1 * GIB
 #: verl's estimators of the advantage; the first needs a critic.
 ESTIMATORS = (
