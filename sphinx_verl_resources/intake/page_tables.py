@@ -189,7 +189,7 @@ def _unreadable(place: Location, code: Code, message: str, remedy: str) -> NoAns
 
 
 class _Dispatcher(CustomReSTDispatcher):
-    """Find a directive or a role for every name."""
+    """A dispatcher that has a directive and a role for every name."""
 
     def directive(self, directive_name: str, *context: Any) -> tuple[type[Directive], list[Any]]:
         found = _DIRECTIVES.get(directive_name.lower()) or super().directive(directive_name, *context)[0]
@@ -223,13 +223,12 @@ class _ListTable(_Unknown):
     """A ``list-table`` whose rows may differ in length."""
 
     def run(self) -> list[nodes.Node]:
-        content = _without(nodes.system_message, super().run())
-        lists = _without(nodes.comment, content)
+        lists = _without((nodes.system_message, nodes.comment), super().run())
         if [type(node) for node in lists] != [nodes.bullet_list]:
             raise self.error("The list-table holds something else than one list")
         body = nodes.tbody()
         for item in lists[0].children:
-            cells = _without(nodes.system_message, item.children)
+            cells = _without((nodes.system_message,), item.children)
             if len(cells) == 1 and isinstance(cells[0], nodes.bullet_list):
                 cells = [_like(cell, nodes.entry("", *cell.children)) for cell in cells[0].children]
             body += _like(item, nodes.row("", *cells))
@@ -244,8 +243,8 @@ def _like(node: nodes.Node, other: nodes.Element) -> nodes.Element:
     return other
 
 
-def _without(kind: type[nodes.Node], children: Iterable[nodes.Node]) -> list[nodes.Node]:
-    return [node for node in children if not isinstance(node, kind)]
+def _without(kinds: tuple[type[nodes.Node], ...], children: Iterable[nodes.Node]) -> list[nodes.Node]:
+    return [node for node in children if not isinstance(node, kinds)]
 
 
 class _CsvTable(CSVTable):
@@ -282,7 +281,7 @@ _DIRECTIVES: dict[str, type[Directive]] = {
 def _unknown_role(
     name: str, rawtext: str, text: str, *_: Any, **__: Any
 ) -> tuple[list[nodes.Node], list[Any]]:
-    """Read a role that docutils does not know as its text, without the target."""
+    """Return the text of a role that docutils does not know, without the target."""
     del name, rawtext
     shown, separator, target = unescape(text).rpartition(" <")
     return [nodes.inline("", shown if separator and target.endswith(">") else unescape(text))], []
