@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from .catalog import Catalog
-    from .files import DataFile, Snapshot
+    from .files import Snapshot
     from .models.architecture import Architecture
     from .models.base import NamedRecord
     from .models.registries import ConfigKey, Gpu
@@ -81,13 +81,11 @@ class Part:
     """One file, and the analysis from this file and those before it.
 
     Attributes:
-        file: the file.
-        document: for looking up places.
+        document: the file, for looking up places.
         entries: by section, in the order of the file; None for an entry that has errors.
         analysis: the state.
     """
 
-    file: DataFile
     document: Document
     entries: Mapping[str, tuple[Any, ...]]
     analysis: Analysis
@@ -110,7 +108,7 @@ def load_analysis(snapshot: Snapshot, catalog: Catalog) -> Analysis:
         }
         changes.update(assumptions=_assumptions(assumed), verl=_verl(document.data) or analysis.verl)
         analysis = replace(analysis, **changes)
-        part = Part(file, document, entries, analysis)
+        part = Part(document, entries, analysis)
         for section, listed in entries.items():
             names: list[tuple[str, ...]] = [(entry.name,) if entry else () for entry in listed]
             problems += repeated_names(document, section, names, str.casefold)

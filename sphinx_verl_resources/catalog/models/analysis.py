@@ -50,7 +50,7 @@ Number = Annotated[float, Field(gt=0, le=10**12)]
 
 
 class Assumptions(Record):
-    """What every figure of the analysis assumes."""
+    """The assumptions of every figure of the analysis."""
 
     precision: Text = Field(description="Number format of the bytes below, for people.")
     optimizer: Text = Field(description="Optimizer, for people.")
@@ -193,7 +193,7 @@ class PrintedFigure(Record):
 
 
 class Printed(NamedRecord):
-    """What was printed about one model."""
+    """The printed figures of one model."""
 
     name_fields = ("name",)
 
@@ -242,7 +242,7 @@ class Configuration(NamedRecord):
 
 
 class Priority(NamedRecord):
-    """How soon to take a step."""
+    """The priority of a step."""
 
     name_fields = ("name",)
 
@@ -253,7 +253,7 @@ class Priority(NamedRecord):
 
 
 class TradeOff(NamedRecord):
-    """What saving memory costs."""
+    """The cost of saving memory."""
 
     name_fields = ("name",)
 
@@ -318,7 +318,7 @@ class Source(Record):
 
 
 class Remark(NamedRecord):
-    """Where verl works differently from what the analysis says."""
+    """A remark on where verl works differently from the analysis."""
 
     name_fields = ("name",)
 

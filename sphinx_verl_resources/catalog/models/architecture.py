@@ -85,7 +85,7 @@ class Published(Record):
 
 
 class ConfigSource(Record):
-    """Where the facts were read."""
+    """The source of the facts."""
 
     repo: Text = Field(description="Repository, or the paper.")
     path: Text = Field(description="File, or the table.")

@@ -298,7 +298,7 @@ class Case(Record):
 
     @property
     def is_scored(self) -> bool:
-        """Whether an estimate is to be compared with what was observed."""
+        """Return whether an estimate is compared with the observation."""
         return self.outcome is not None and self.contested is None and self.not_scored is None
 
 

@@ -1,4 +1,4 @@
-"""What programs read: the recorded runs with what is computed of them, and what they refer to."""
+"""The file for programs: the recorded runs with their estimates, and the GPUs that they name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .run import Run
 
 
 class Computed(Record):
-    """What the estimator says of a run. Memory is per GPU, on the GPU that is fullest."""
+    """The estimate of a run. Memory is per GPU, on the GPU with the highest peak."""
 
     verdict: Literal["fits", "tight", "does not fit", "unknown"] = Field(
         description="fits: at the upper end of the range. does not fit: at neither end. tight: between them. "

@@ -303,5 +303,5 @@ class Run(Record):
 
     @property
     def short_name(self) -> str:
-        """What the Model column shows: the label, or the checkpoint without its owner."""
+        """The name in the Model column: the label, or the checkpoint without its owner."""
         return self.label or self.model.rsplit("/", 1)[-1]
