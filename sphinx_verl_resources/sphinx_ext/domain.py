@@ -66,9 +66,9 @@ class VerlDomain(Domain):
         "files": {},
         "written": {},
     }
-    #: Raise when ``initial_data`` or what lies in it takes another shape: a question or a diagnostic another
+    #: Raise when ``initial_data`` or what lies in it takes another shape: a query or a diagnostic another
     #: name, module or other fields. Sphinx then reads everything again. A fingerprint that is made otherwise
-    #: is no reason: a new version of the extension reads all its pages again anyway, see ``ExtensionUse``.
+    #: is no reason: a new version of the extension reads all its pages again anyway, see ``Extension``.
     data_version = 11
     object_types = {  # noqa: RUF012
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
@@ -92,7 +92,7 @@ class VerlDomain(Domain):
         settings = read_config(self.env.config)
         directories = [configured_directory(name, self.confdir) for name in settings.directories]
         snapshot = take_snapshot(bundled_directory(), directories, conf_place(self.confdir, "data"))
-        return BuildData(snapshot, settings, self.words)
+        return BuildData(snapshot, settings, self.words, self.shown, self._labels)
 
     @cached_property
     def _found(self) -> dict[Query[Any], Found]:
@@ -166,11 +166,12 @@ class VerlDomain(Domain):
         Raises:
             NoAnswerError: there is no answer; on this, too, the document depends.
         """
-        answer, self.uses.setdefault(self.env.docname, {})[query] = self._find(query)
-        if isinstance(answer, NoAnswerError):
+        found = self._find(query)
+        self.uses.setdefault(self.env.docname, {})[query] = found.fingerprint
+        if isinstance(found.answer, NoAnswerError):
             # Without the traceback of the first time.
-            raise answer.with_traceback(None)
-        return cast("Answer", answer)
+            raise found.answer.with_traceback(None)
+        return cast("Answer", found.answer)
 
     def outdated(self) -> set[str]:
         """Return the documents with an answer that has changed since they were read."""
@@ -216,9 +217,7 @@ class VerlDomain(Domain):
 
     def _place(self, query: Query[Any], docname: str) -> object:
         """Return where a link of a document leads."""
-        if isinstance(query, LinkQuery):
-            return query.place(self.records, self.shown, self._labels, docname)
-        return None
+        return query.place(self.records, docname) if isinstance(query, LinkQuery) else None
 
     # -- what stands beside pages
 

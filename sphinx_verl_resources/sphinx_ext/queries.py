@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
 from ..diagnostics import nearest
@@ -11,7 +11,6 @@ from ..estimator.context import EstimatorContext
 from ..i18n import N_
 from ..query import Answer, Query, digest
 from . import objects
-from .config import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,33 +25,35 @@ if TYPE_CHECKING:
 
 
 class BuildData(EstimatorContext):
-    """Everything that a page can ask about: the records, conf.py and the translations.
+    """Everything that a page can ask about: the records, conf.py, the translations and the other pages.
 
     Attributes:
         settings: the values of conf.py.
         words: a digest of the translations, see ``i18n.use_language``.
+        shown: the objects on the pages that have been read.
+        labels: the labels on these pages.
     """
 
-    def __init__(self, snapshot: Snapshot, settings: VerlConfig, words: str) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: VerlConfig,
+        words: str,
+        shown: objects.Objects,
+        labels: Mapping[str, object],
+    ) -> None:
         super().__init__(snapshot)
         self.settings = settings
         self.words = words
+        self.shown = shown
+        self.labels = labels
 
 
 class LinkQuery(Query[Answer]):
     """A query about something that the page links."""
 
-    def place(
-        self, data: BuildData, shown: objects.Objects, labels: Mapping[str, Any], docname: str
-    ) -> object:
-        """Return where a link of a page leads, which is known only when all pages have been read.
-
-        Args:
-            data: as for ``answer``.
-            shown: the objects on all pages.
-            labels: the labels on all pages.
-            docname: the page.
-        """
+    def place(self, data: BuildData, docname: str) -> object:
+        """Return where the link of a page leads, which is known only when all pages have been read."""
         raise NotImplementedError
 
 
@@ -78,11 +79,9 @@ class ConfigValue(LinkQuery[str]):
         """Return the value."""
         return str(getattr(data.settings, self.name))
 
-    def place(
-        self, data: BuildData, shown: objects.Objects, labels: Mapping[str, Any], docname: str
-    ) -> object:
+    def place(self, data: BuildData, docname: str) -> object:
         """Return what the value names, if it is a label."""
-        return labels.get(self.answer(data).lower()) if self.name in LABELS else None
+        return data.labels.get(self.answer(data).lower())
 
 
 class SelectedRuns(NamedTuple):
@@ -181,11 +180,9 @@ class ObjectName(LinkQuery["tuple[str | None, str | None]"]):
         recorded = objects.canonical(data.catalog, self.kind, self.name)
         return recorded, None if recorded else nearest(self.name, objects.names(data.catalog, self.kind))
 
-    def place(
-        self, data: BuildData, shown: objects.Objects, labels: Mapping[str, Any], docname: str
-    ) -> object:
+    def place(self, data: BuildData, docname: str) -> object:
         """Return the page and the place on it that the link leads to."""
-        return objects.find(shown, self.kind, self.target, docname)
+        return objects.find(data.shown, self.kind, self.target, docname)
 
 
 @dataclass(frozen=True)
