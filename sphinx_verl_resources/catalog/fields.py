@@ -140,6 +140,8 @@ class Field:
 
 def _under(run: Run, name: str) -> Any:
     """Return the value at a dotted name; of a list of records, the values of each."""
+    if "." not in name:
+        return getattr(run, name)
     value: Any = run
     for part in name.split("."):
         if isinstance(value, tuple):

@@ -156,9 +156,10 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
             text_parent += nodes.reference("", text, refuri=address) if address else nodes.Text(text)
         if cell.strong and cell.text:
             paragraph += text_parent
-        paragraph += cell.links
-        _add_marks(paragraph, cell.marks)
-        add_remarks(paragraph, cell.remarks)
+        if cell.links or cell.marks or cell.remarks:
+            paragraph += cell.links
+            _add_marks(paragraph, cell.marks)
+            add_remarks(paragraph, cell.remarks)
         entry += paragraph
         row += entry
     return row
