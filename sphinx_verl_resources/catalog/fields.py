@@ -48,7 +48,7 @@ def as_text(value: Any) -> str:
         return ", ".join(as_text(item) for item in value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={as_text(item)}" for key, item in value.items())
-    return str(value)
+    return str(value) if isinstance(value, int) else as_text(str(value))
 
 
 def is_numeric(value: Any) -> bool:
