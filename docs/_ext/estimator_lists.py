@@ -15,6 +15,7 @@ from sphinx_verl_resources.estimator.backtest import boundaries
 from sphinx_verl_resources.estimator.constants import CONSTANTS
 from sphinx_verl_resources.estimator.phases import LABELS
 from sphinx_verl_resources.estimator.planner import SAVING, TASKS
+from sphinx_verl_resources.estimator.reading import modelled_keys
 from sphinx_verl_resources.estimator.shape import (
     DENSE,
     EXPERTS,
@@ -23,7 +24,6 @@ from sphinx_verl_resources.estimator.shape import (
     QK_NORM,
     SYMBOLS,
 )
-from sphinx_verl_resources.estimator.support import modelled_keys
 from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, Behaviour, behaviour, version_text
 from sphinx_verl_resources.units import GIB, MIB, gib, percent, plain
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group
@@ -222,7 +222,7 @@ class Unmodelled(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         registries = load_registries([])
-        read = modelled_keys(CURRENT)
+        read = modelled_keys(CURRENT, registries)
         items = [
             nodes.list_item(
                 "", nodes.paragraph("", "", nodes.literal("", key.name), nodes.Text(f": {key.effect}"))

@@ -15,9 +15,9 @@ from .engine import sleeping_weights, vllm_pool_in_torch_peak
 from .fsdp import offloads_activations
 from .peaks import LOGGED, OTHER, AnyEstimate, range_of
 from .phases import phases_of, roles_of
-from .resolve import least, resolve
+from .reading import least
+from .resolve import resolve, unsupported_keys
 from .suggestion import suggestions
-from .support import unsupported_keys
 from .tokens import update_tokens
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError
 from .estimate import Estimate, estimate
+from .reading import USUAL_CAPACITY
 from .registries import capacity_of
-from .resolve import USUAL_CAPACITY
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .tokens import sequence_divisor
 

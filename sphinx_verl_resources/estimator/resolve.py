@@ -1,67 +1,91 @@
-"""From a request to resolved settings, with everything that is wrong with them."""
+"""From a request to settings that are checked: against the model, each other, and what estimates read."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
+import difflib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, NoAnswerError, Severity, suggest_or
-from ..units import GB, GIB
-from .checks import problems_of
-from .constants import DRIVER_RESERVE, TYPICAL_LENGTH
+from ..units import GIB
+from .engine import cache_tokens
+from .parameters import target_names, unknown_targets
 from .reader import Reader
-from .registries import capacity_of
-from .request import error_at
-from .roles import (
-    ACTOR,
-    MODEL,
-    REFERENCE,
-    ROLLOUT,
-    data_parallel,
-    micro_batch,
-    read_actor,
-    read_critic,
-    read_fsdp,
-    read_rollout,
-)
-from .settings import Lengths, MicroBatch, Settings
-from .support import misspelt_keys
+from .reading import modelled_keys, settings_of
+from .request import error_at, warning_at
+from .roles import ACTOR, ADAMS, MODEL, REFERENCE, ROLLOUT
+from .tokens import ranks_of
 from .versions import CURRENT, LAST, behaviour, version_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from ..catalog.models.registries import Gpu
+    from ..catalog.models.registries import ConfigKey
     from ..diagnostics import Diagnostic
     from .registries import Registries
     from .request import Request
-    from .settings import Backend, Fsdp, Role
+    from .settings import Megatron, Role, Settings
     from .shape import Shape
-    from .versions import Behaviour
 
-_BACKENDS = ("fsdp", "fsdp2", "megatron")
-#: The memory of an unnamed GPU, which only decides how much the rollout engine takes.
-USUAL_CAPACITY = 79.1 * GIB
-#: verl's estimators of the advantage; the first needs a critic.
-ESTIMATORS = (
-    "gae",
-    "gdpo",
-    "gpg",
-    "grpo",
-    "grpo_passk",
-    "grpo_vectorized",
-    "opo",
-    "optimal_token_baseline",
-    "reinforce_plus_plus",
-    "reinforce_plus_plus_baseline",
-    "remax",
-    "rloo",
-    "rloo_vectorized",
-    "tir_optimal_token_baseline",
+#: Keys that do not change memory, by section; each name is the beginning of one or more keys.
+_HARMLESS = {
+    "data": """
+        train_files val_files val_batch_size filter truncation seed shuffle prompt_key reward_fn_key
+        return_raw gen_batch_size image_key video_key custom_cls trust_remote_code tokenizer dataloader
+        apply_chat_template tool_config_path return_full_prompt""",
+    "algorithm": "gamma lam kl norm filter_groups",
+    "trainer": """
+        logger project_name experiment_name save_freq test_freq total val critic_warmup default resume log
+        rollout_data_dir device max del esi ray""",
+    "reward": "custom reward_manager",
+    "reward_model": "reward_manager",
+    "actor_rollout_ref": "hybrid_engine nccl_timeout",
+    ACTOR: "clip kl_loss loss policy_loss grad_clip shuffle profiler tis data_loader_seed",
+    f"{ACTOR}.optim": "lr weight_decay warmup clip_grad total min_lr betas num_cycles",
+    ROLLOUT: """
+        temperature top do_sample val_kwargs ignore_eos seed multi_turn agent disable_log_stats
+        over_sample_rate profiler trace""",
+    REFERENCE: "profiler",
+    MODEL: "lora_alpha trust_remote_code custom_chat external_lib tokenizer hf_config_path",
+    "critic": "cliprange grad_clip optim.lr model.tokenizer",
+}
+HARMLESS = (
+    *(f"{section}.{name}" for section, names in _HARMLESS.items() for name in names.split()),
+    "reward_manager",
+    "custom_reward_function",
+    "ray_kwargs",
+    "ray_init",
+    "global_profiler",
 )
-#: Backends of verl that have no formulas here.
-_OTHER_BACKENDS = ("fsdp_turbo", "veomni", "torchtitan")
+
+_TRANSFORMER = "megatron.override_transformer_config"
+#: Keys of which only some values are modelled: these, in small letters, and what is computed for the others.
+_PARTLY: Mapping[str, tuple[tuple[str, ...], str]] = {
+    **{
+        f"{role}.{key}": (("none", *values), instead)
+        for role in (ACTOR, "critic")
+        for key, values, instead in (
+            ("strategy", ("fsdp", "fsdp2", "megatron"), "computed as FSDP2"),
+            ("optim.optimizer", ADAMS, "computed as Adam"),
+            (f"{_TRANSFORMER}.recompute_granularity", ("full",), "computed as no recomputation"),
+            (f"{_TRANSFORMER}.recompute_method", ("uniform",), "computed as no recomputation"),
+        )
+    },
+    "model_engine": (("none", "dp", "megatron"), "computed as FSDP2"),
+    "trainer.v1.trainer_mode": (("none", "sync", "separate_async"), "computed as sync"),
+    f"{ROLLOUT}.name": (("none", "vllm", "sglang"), "computed as taking a share of the free memory"),
+}
+#: Ways to load the engine's weights that lead to the same peaks.
+_LOADING = frozenset({"auto", "dummy", "dummy_dtensor", "dummy_hf", "dummy_megatron", "hf", "safetensors"})
+#: Keys of older versions that change memory, and how.
+_OLD: Mapping[str, str] = {"reward_model.enable": "the reward model comes on top"}
+#: Keys that follow others: setting them to the same value changes nothing.
+_FOLLOWS: Mapping[str, str] = {
+    f"{ROLLOUT}.prompt_length": "data.max_prompt_length",
+    f"{ROLLOUT}.response_length": "data.max_response_length",
+    f"{REFERENCE}.strategy": f"{ACTOR}.strategy",
+    "critic.model.path": f"{MODEL}.path",
+}
 
 
 def resolve(request: Request, registries: Registries) -> tuple[Shape, Settings, tuple[Diagnostic, ...]]:
@@ -91,52 +115,6 @@ def resolve(request: Request, registries: Registries) -> tuple[Shape, Settings, 
     return shape, settings, tuple(dict.fromkeys(config.diagnostics))  # what is read twice is wrong once
 
 
-def settings_of(request: Request, registries: Registries, config: Reader) -> Settings:
-    """Return the settings; ``config`` collects what is wrong with them."""
-    traits = behaviour(request.version)
-    gpus, nodes = _gpus(request, config)
-    backend = _backend(request, config)
-    capacity = _capacity(request, registries, config)
-    actor = read_actor(config, backend, gpus)
-    critic = None
-    if _has_critic(request, config):
-        strategy = _strategy(config, "critic.strategy") or backend
-        critic = read_critic(config, strategy, gpus, request.version)
-    ranks = data_parallel(backend, actor.fsdp, actor.megatron, gpus)
-    reference = _reference_fsdp(config, gpus)
-    entropy = config.number(f"{ACTOR}.entropy_coeff", -1e9, 1e9) != 0
-    entropy = entropy or config.flag(f"{ACTOR}.calculate_entropy")
-    return Settings(
-        version=request.version,
-        gpus=gpus,
-        nodes=nodes,
-        capacity=capacity if capacity is not None else USUAL_CAPACITY,
-        capacity_known=capacity is not None,
-        sequences=config.whole("data.train_batch_size") * config.whole(f"{ROLLOUT}.n"),
-        lengths=_lengths(request, config),
-        unstated=_unstated(request, config, backend) if request.partial else frozenset(),
-        actor=actor,
-        critic=critic,
-        rollout=read_rollout(request, config, gpus),
-        reference=_has_reference(request, config, actor),
-        reference_fsdp=reference,
-        reference_bytes=_reference_bytes(config, reference, traits),
-        reference_offload=_reference_offload(config, actor),
-        old_log_prob=not config.flag("algorithm.rollout_correction.bypass_mode"),
-        old_micro_batch=_log_prob(config, ROLLOUT, ranks, actor.micro_batch),
-        reference_micro_batch=_log_prob(
-            config, REFERENCE, data_parallel(backend, reference, actor.megatron, gpus), actor.micro_batch
-        ),
-        computes_entropy=not _is_easyr1(request) and (entropy or traits.entropy_always),
-        entropy_chunk=_entropy_chunk(config, backend),
-        entropy_recomputed=_recomputes_entropy(config, backend),
-        compiled_entropy=_compiles(config),
-        fused_kernels=config.flag(f"{MODEL}.use_fused_kernels"),
-        entropy_free=_is_easyr1(request),
-        counter_leaves_pool_out=_is_easyr1(request) or not traits.engine_in_process,
-    )
-
-
 def _as_verl(request: Request) -> Mapping[str, Any]:
     """Translate a fork's own setting into verl's keys."""
     mode = str(request.config.get("easyr1.dtype", ""))
@@ -146,203 +124,178 @@ def _as_verl(request: Request) -> Mapping[str, Any]:
     return {**request.config, f"{ACTOR}.fsdp_config.model_dtype": "bf16", **optimizer}
 
 
-def _entropy_chunk(config: Reader, backend: Backend) -> int:
-    """Return the tokens of a chunk of the entropy, 0 for all at once; the engine's keys follow the actor."""
-    engine = f"{ACTOR}.{'megatron' if backend == 'megatron' else 'fsdp_config'}"
-    chunked = [config.flag(f"{part}.entropy_from_logits_with_chunking") for part in (ACTOR, engine)]
-    sizes = (f"{part}.entropy_from_logits_chunk_size" for part in (engine, ACTOR))
-    size = config.whole(config.first_set(*sizes))
-    return size if any(chunked) else 0
+def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
+    """Yield the problems of a model with its settings."""
+    actor, critic = settings.actor, settings.critic
+    yield from _heads(shape, settings)
+    for name, role in ((ACTOR, actor), ("critic", critic)):
+        if role and role.backend == "megatron":
+            yield from _stages(shape, role.megatron, f"{name}.megatron")
+            yield from _experts(shape, role.megatron, f"{name}.megatron")
+    yield from _micro_batch(settings, actor)
+    if actor.lora_rank and actor.targets != "all-linear":
+        yield from _targets(shape, actor)
+    if not settings.rollout.separate:
+        yield from _cache(shape, settings)
 
 
-def _recomputes_entropy(config: Reader, backend: Backend) -> bool:
-    asked = [config.flag(f"{part}.entropy_checkpointing") for part in (ACTOR, f"{ACTOR}.fsdp_config")]
-    return any(asked) and backend != "megatron"
-
-
-def _reference_fsdp(config: Reader, gpus: int) -> Fsdp:
-    """Read the reference policy's keys; its Ulysses size defaults to the older key of the actor."""
-    ulysses = config.first_set(*(f"{role}.ulysses_sequence_parallel_size" for role in (REFERENCE, ACTOR)))
-    return read_fsdp(config, f"{REFERENCE}.fsdp_config", gpus, ulysses)
-
-
-def _reference_bytes(config: Reader, reference: Fsdp, traits: Behaviour) -> int:
-    stated = config.is_set(f"{REFERENCE}.fsdp_config.model_dtype")
-    return reference.parameter_bytes if stated else traits.reference_bytes
-
-
-def _compiles(config: Reader) -> bool:
-    """Tell whether torch.compile is on: unless its older or newer key switches it off."""
-    keys = (f"{ACTOR}.use_torch_compile", f"{ACTOR}.fsdp_config.use_torch_compile")
-    return not any(config.is_set(key) and not config.flag(key) for key in keys)
-
-
-def _is_easyr1(request: Request) -> bool:
-    """Recognise EasyR1, which computes no entropy and subtracts the freed engine from PyTorch's counter."""
-    return request.framework.lower().startswith("easyr1")
-
-
-def _gpus(request: Request, config: Reader) -> tuple[int, int]:
-    """Return the number of GPUs and of nodes."""
-    nodes, each = config.whole("trainer.nnodes"), config.whole("trainer.n_gpus_per_node")
-    gpus = request.gpus
-    if gpus is None:
-        return nodes * each, nodes
-    if gpus < 1:
-        config.error("gpus", f"{gpus} GPUs are none", "name at least one")
-        return 1, 1
-    stated = [config.is_set(key) for key in ("trainer.nnodes", "trainer.n_gpus_per_node")]
-    if nodes * each == gpus:
-        return gpus, nodes
-    if all(stated):
-        message = f"{nodes} × {each} GPUs are not the {gpus} that are named; these are taken"
-        config.warning("trainer.n_gpus_per_node", message, "correct one of the two")
-    elif stated[0] and not gpus % nodes:
-        return gpus, nodes
-    elif stated[1] and not gpus % each:
-        return gpus, gpus // each
-    return gpus, math.ceil(gpus / 8)
-
-
-def _backend(request: Request, config: Reader) -> Backend:
-    """Return the training backend: by the strategy, the engine, the source, or keys of Megatron."""
-    named = _strategy(config, f"{ACTOR}.strategy")
-    engine = config.any("model_engine")
-    if engine not in (None, "dp", "megatron"):
-        return _other_backend(config, "model_engine")
-    of_megatron = engine == "megatron" or any(key.startswith(f"{ACTOR}.megatron.") for key in request.config)
-    if named:
-        return named
-    if engine != "megatron" and request.backend in _BACKENDS:
-        return request.backend  # type: ignore[return-value]
-    return "megatron" if of_megatron else "fsdp"
-
-
-def _strategy(config: Reader, key: str) -> Backend | None:
-    """Return the backend that a key names; None where it is not set."""
-    if not config.is_set(key):
-        return None
-    if config.any(key) in _OTHER_BACKENDS:
-        return _other_backend(config, key)
-    return config.choice(key, _BACKENDS)  # type: ignore[return-value]
-
-
-def _other_backend(config: Reader, key: str) -> Backend:
-    """Warn that the backend is not modelled, and return the one that is nearest to most others."""
-    message = f"the training backend {str(config.any(key))[:80]!r} is not modelled; FSDP2 is taken"
-    config.warning(key, message, "the states are the same, the rest may differ")
-    return "fsdp2"
-
-
-def _has_critic(request: Request, config: Reader) -> bool:
-    if config.is_set("critic.enable"):
-        return config.flag("critic.enable")
-    key = "algorithm.adv_estimator"
-    if config.is_set(key) or not request.task:
-        name = config.any(key)
-        if name not in ESTIMATORS:
-            hint = suggest_or(str(name), ESTIMATORS, "with gae there is a critic, with others none")
-            message = f"{str(name)[:80]!r} is no estimator that is known; no critic is assumed"
-            config.warning(key, message, hint, Code.unknown_value)
-        return bool(name == "gae")
-    return request.task.lower().startswith("ppo")
-
-
-def _has_reference(request: Request, config: Reader, actor: Role) -> bool:
-    """Tell whether a reference policy is loaded; with LoRA the actor without its adapters serves as one."""
-    asked = [config.flag(f"{ACTOR}.use_kl_loss"), config.flag("algorithm.use_kl_in_reward")]
-    return (any(asked) or behaviour(request.version).reference_resident) and not actor.lora_rank
-
-
-def _reference_offload(config: Reader, actor: Role) -> bool:
-    if actor.backend != "megatron":
-        return True
-    key = f"{REFERENCE}.megatron.param_offload"
-    return config.flag(key) if config.is_set(key) else actor.megatron.param_offload
-
-
-def _log_prob(config: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> MicroBatch:
-    """Return how a log-prob pass is cut; unset keys follow the actor."""
-    key = f"{prefix}.log_prob_use_dynamic_bsz"
-    dynamic = config.flag(key) if config.is_set(key) else otherwise.dynamic
-    budget_key = f"{prefix}.log_prob_max_token_len_per_gpu"
-    budget = config.whole(budget_key) if config.is_set(budget_key) else otherwise.tokens
-    found = micro_batch(config, prefix, "log_prob_micro_batch_size", ranks, dynamic, budget)
-    return found if found.sequences else MicroBatch(otherwise.sequences, dynamic, budget)
-
-
-def _capacity(request: Request, registries: Registries, config: Reader) -> float | None:
-    """Return what the GPU offers; for a nominal size alone, the least that any GPU of that size offers."""
-    gpu = _gpu_of(request, registries)
-    if gpu is not None:
-        return capacity_of(gpu)
-    if request.memory_gb is not None:
-        alike = [capacity_of(gpu) for gpu in registries.gpus if gpu.memory_gb == request.memory_gb]
-        return min(alike) if alike else max(0.0, request.memory_gb * GB - DRIVER_RESERVE.value)
-    if request.gpu is not None:
-        hint = suggest_or(request.gpu, registries.gpus.names, "add it to gpus.yaml, or give its memory")
-        config.warning("gpus", f"no GPU is recorded as {request.gpu[:200]!r}", hint, Code.unknown_gpu)
-    elif not request.partial:
-        hint = "name it, as in 8*H100"
-        message = (
-            "no GPU is named; whether it fits is not known, and the rollout budget is that of an 80 GB card"
-        )
-        config.warning("gpus", message, hint, Code.missing_key)
-    return None
-
-
-def _gpu_of(request: Request, registries: Registries) -> Gpu | None:
-    """Return the GPU by its name; one sold in several sizes, by name and size."""
-    if request.gpu is None:
-        return None
-    sized = registries.gpus.get(f"{request.gpu}-{request.memory_gb:g}GB") if request.memory_gb else None
-    return sized or registries.gpus.get(request.gpu)
-
-
-def _lengths(request: Request, config: Reader) -> Lengths:
-    longest = float(config.whole("data.max_prompt_length") + config.whole("data.max_response_length"))
-    seen = request.observed
-    prompts, responses = seen.get("prompt_length_mean"), seen.get("response_length_mean")
-    sequences = config.whole("data.train_batch_size") * config.whole(f"{ROLLOUT}.n")
-    mean = None
-    if seen.get("total_num_tokens"):
-        mean = seen["total_num_tokens"] / sequences
-    if prompts is not None and responses is not None:
-        # Where the two disagree, the counts belong to another number of sequences than the settings say.
-        mean = prompts + responses
-    if not mean or not math.isfinite(mean) or mean <= 0:
-        return Lengths(longest, longest, longest, known=False)
-    most = [seen.get("prompt_length_max"), seen.get("response_length_max")]
-    top = sum(item for item in most if item) if all(most) else longest
-    return Lengths(mean, max(mean, min(top, longest)), longest, known=True)
-
-
-def _unstated(request: Request, config: Reader, backend: Backend) -> frozenset[str]:
-    """Return what the quoted settings leave out and scripts often set."""
-    part = "megatron" if backend == "megatron" else "fsdp_config"
-    keys = {
-        "padding": [f"{MODEL}.use_remove_padding"],
-        "length": [f"{ROLLOUT}.max_model_len"],
-        "recompute": [f"{ACTOR}.megatron.override_transformer_config.recompute_granularity"],
-        "offload": [f"{ACTOR}.{part}.{name}_offload" for name in ("param", "optimizer")],
+def _heads(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
+    """Check sizes that divide the attention heads."""
+    ulysses = "fsdp_config.ulysses_sequence_parallel_size"
+    sizes = {
+        f"{ROLLOUT}.tensor_model_parallel_size": settings.rollout.tensor,
+        f"{ACTOR}.megatron.tensor_model_parallel_size": settings.actor.megatron.tensor,
+        f"{ACTOR}.{ulysses}": settings.actor.fsdp.ulysses,
+        f"{REFERENCE}.{ulysses}": settings.reference_fsdp.ulysses if settings.reference else 1,
     }
-    return frozenset(name for name, found in keys.items() if not any(config.is_set(key) for key in found))
+    if settings.critic:
+        sizes["critic.megatron.tensor_model_parallel_size"] = settings.critic.megatron.tensor
+        sizes["critic.fsdp.ulysses_sequence_parallel_size"] = settings.critic.fsdp.ulysses
+    for key, size in sizes.items():
+        if shape.heads % size:
+            message = f"it is {size}, which does not divide the model's {shape.heads} attention heads"
+            yield error_at(key, message, "choose a divisor")
 
 
-def least(settings: Settings) -> Settings:
-    """Return the settings at the low end of the range: the unknown is taken as favourably as possible.
+def _stages(shape: Shape, megatron: Megatron, prefix: str) -> Iterator[Diagnostic]:
+    """Check that every pipeline stage gets layers, and that there are enough."""
+    first, last = megatron.first_layers or 0, megatron.last_layers or 0
+    between = megatron.pipeline - bool(first) - bool(last)
+    left = shape.layers - first - last
+    if megatron.pipeline > 1 and (left < between or (not between and left)):
+        message = f"{shape.layers} layers cannot be shared out so among {megatron.pipeline} stages"
+        yield error_at(f"{prefix}.pipeline_model_parallel_size", message, "use fewer stages")
 
-    Unknown lengths are the shortest of real data; a key that a source does not quote may have been set.
+
+def _experts(shape: Shape, megatron: Megatron, prefix: str) -> Iterator[Diagnostic]:
+    moe = shape.architecture.moe
+    if moe and moe.num_experts % megatron.expert:
+        message = f"it is {megatron.expert}, which does not divide the model's {moe.num_experts} experts"
+        yield error_at(f"{prefix}.expert_model_parallel_size", message, "choose a divisor")
+
+
+def _targets(shape: Shape, actor: Role) -> Iterator[Diagnostic]:
+    """Check that the model has the targets of the adapters."""
+    for name in unknown_targets(shape.architecture, actor.targets):
+        message = f"no module of the model is called {name[:80]!r}; it gets no adapter"
+        known = ", ".join(target_names(shape.architecture))
+        yield warning_at(f"{MODEL}.target_modules", message, f"modules are called {known}")
+
+
+def _micro_batch(settings: Settings, actor: Role) -> Iterator[Diagnostic]:
+    micro, key = actor.micro_batch, f"{ACTOR}.ppo_micro_batch_size_per_gpu"
+    per_rank = max(1, actor.mini_batch // ranks_of(actor, settings.gpus))
+    if micro.dynamic:
+        return
+    if micro.sequences is None:
+        message = "nothing sets the micro-batch; one sequence is taken"
+        yield warning_at(key, message, "set it, or actor.use_dynamic_bsz", Code.missing_key)
+    elif micro.sequences > per_rank:
+        what = f"a micro-batch of {micro.sequences} sequences"
+        message = f"{what} is larger than the mini-batch of a GPU, {per_rank}"
+        yield warning_at(key, message, "the mini-batch is taken")
+
+
+def _cache(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
+    """Check that the KV cache holds one sequence; otherwise the engine does not start."""
+    rollout = settings.rollout
+    if rollout.engine != "vllm" or not settings.capacity_known:
+        return
+    room, needed = cache_tokens(shape, settings), float(rollout.model_length or settings.lengths.limit)
+    traits = behaviour(settings.version)
+    if not rollout.model_length and not traits.engine_in_process and "length" not in settings.unstated:
+        needed = float(shape.architecture.max_position_embeddings)  # the engine's default
+    if room < needed:
+        budget = settings.capacity * rollout.utilization / GIB
+        message = (
+            f"beside its weights the engine's {budget:.1f} GiB hold {room:,.0f} tokens, "
+            f"fewer than one sequence of {needed:,.0f}"
+        )
+        hint = "raise it or rollout.tensor_model_parallel_size, or set rollout.max_model_len"
+        yield warning_at(f"{ROLLOUT}.gpu_memory_utilization", message, hint)
+
+
+def is_harmless(key: str) -> bool:
+    """Tell whether a key is known not to change memory."""
+    return key.startswith(HARMLESS)
+
+
+def unsupported_keys(request: Request, settings: Settings, registries: Registries) -> tuple[str, ...]:
+    """Return the settings that may change memory and that no formula reads, each with a reason.
+
+    A key that verl records as changing memory appears whenever it is set to anything but its default, unless
+    the training backend does not read it.
     """
-    lengths, actor, open_ = settings.lengths, settings.actor, settings.unstated
-    if not lengths.known:
-        lengths = replace(lengths, mean=lengths.longest * TYPICAL_LENGTH.value, known=True)
-    if "recompute" in open_ and actor.backend == "megatron":
-        actor = replace(actor, megatron=replace(actor.megatron, recompute=True))
-    if "offload" in open_:
-        fsdp = replace(actor.fsdp, param_offload=True, optimizer_offload=True)
-        megatron = replace(actor.megatron, param_offload=True, optimizer_offload=True)
-        actor = replace(actor, fsdp=fsdp, megatron=megatron)
-    if "padding" in open_:
-        actor = replace(actor, remove_padding=True)
-    return replace(settings, lengths=lengths, actor=actor)
+    modelled = modelled_keys(request.version, registries)
+    ignored = []
+    for key, value in request.config.items():
+        if key in modelled:
+            values, instead = _PARTLY.get(key, ((), ""))
+            if values and str(value).lower() not in values:
+                ignored.append(f"{key}: {str(value)[:80]!r} is not modelled; {instead}")
+        elif not is_harmless(key):
+            known = registries.known_key(key)
+            if known is None and key in _OLD:
+                if value is not False:
+                    ignored.append(f"{key}: not modelled; {_OLD[key]}")
+            elif known is None:
+                ignored.append(f"{key}: not a key that is known to change memory")
+            elif known.status.startswith("no-op") and not _as_usual(key, value, request, registries):
+                ignored.append(f"{key}: verl ignores it")
+            elif _matters(known, settings) and not _as_usual(key, value, request, registries):
+                ignored.append(f"{key}: not modelled")
+    return tuple(ignored)
+
+
+def _matters(key: ConfigKey, settings: Settings) -> bool:
+    """Tell whether a key changes memory with the backend of its role."""
+    role = settings.critic if key.name.startswith("critic.") else settings.actor
+    if key.status.startswith("no-op") or not (key.phases or key.host_memory) or role is None:
+        return False
+    megatron = role.backend == "megatron"
+    if (".fsdp_config." if megatron else ".megatron.") in key.name or (megatron and ".fsdp." in key.name):
+        return False
+    named = key.backends or (role.backend,)
+    return role.backend in named or (role.backend == "fsdp2" and "fsdp" in named)
+
+
+def _as_usual(key: str, value: Any, request: Request, registries: Registries) -> bool:
+    """Tell whether a key is set to its default, or to the value of the key that it follows."""
+    defaults = registries.defaults(request.version)
+    if key == f"{ROLLOUT}.load_format" and isinstance(value, str) and value in _LOADING:
+        return True
+    if value == defaults.get(key) or (key == "critic.model.path" and value == request.model):
+        return True
+    other = _FOLLOWS.get(key)
+    if key.startswith(f"{REFERENCE}.megatron."):
+        other = ACTOR + key.removeprefix(REFERENCE)
+    if other is None:
+        return False
+    return bool(value == request.config.get(other, defaults.get(other)))
+
+
+def misspelt_keys(request: Request, registries: Registries) -> tuple[tuple[str, str], ...]:
+    """Return unknown keys that look like a known one, and the known one."""
+    modelled = modelled_keys(request.version, registries)
+    unknown = [
+        key
+        for key in request.config
+        if key not in modelled and key not in registries.config_keys and not is_harmless(str(key))
+    ]
+    return tuple((key, near) for key in unknown if (near := _nearest_key(key, registries)))
+
+
+@lru_cache(maxsize=4096)
+def _nearest_key(key: str, registries: Registries) -> str | None:
+    """Return a key of the same section with a similar name, or the same name in a similar section."""
+    parent, _, name = key.rpartition(".")
+    known = [item.rpartition(".") for item in registries.config_keys.names]
+    names = [other for above, _, other in known if above == parent]
+    found = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
+    if found:
+        return f"{parent}.{found[0]}"
+    if names:  # a known section, of which not every key is recorded
+        return None
+    parents = [above for above, _, other in known if other == name]
+    found = difflib.get_close_matches(parent, parents, n=1, cutoff=0.85)
+    return f"{found[0]}.{name}" if found else None

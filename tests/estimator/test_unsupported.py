@@ -8,10 +8,8 @@ import pytest
 
 from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.reader import Reader
-from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.resolve import settings_of
-from sphinx_verl_resources.estimator.support import is_harmless, modelled_keys
+from sphinx_verl_resources.estimator.reading import modelled_keys
+from sphinx_verl_resources.estimator.resolve import is_harmless
 from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, version_text
 
 KEYS = {key.name: key for key in load_registries([]).config_keys}
@@ -272,38 +270,28 @@ def test_nothing_that_changes_memory_is_called_harmless():
     ] == []
 
 
-class Spied(dict):
-    """Settings that note which keys are looked up."""
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.keys_read = set()
-
-    def __contains__(self, key):
-        self.keys_read.add(key)
-        return super().__contains__(key)
-
-
 @pytest.mark.parametrize("version", [version for _, version in RELEASES], ids=version_text)
-def test_the_table_of_modelled_keys_names_what_is_read(registries, version):
-    """Some keys are read with one backend only, or where another key is set."""
-    config = Spied()
-    precise = "optim.use_precision_aware_optimizer"
-    offload = "optim.override_optimizer_config.optimizer_cpu_offload"
-    for backend, critic, trainer, entropy in product(
-        ("fsdp", "megatron"), (True, None), (True, False), (0, 1)
-    ):
-        config.clear()
-        config |= {f"{A}.strategy": backend, f"{A}.entropy_coeff": entropy, "trainer.use_v1": trainer}
-        config |= {f"{role}.{key}": True for role in (A, "critic") for key in (precise, offload)}
-        config["critic.enable"] = critic
-        request = Request("", config, gpus=8, memory_gb=80, version=version)
-        settings_of(request, registries, Reader(config, registries.defaults(version)))
-    assert config.keys_read | {"actor_rollout_ref.model.path", "easyr1.dtype"} == modelled_keys(version)
+def test_modelled_keys_are_those_of_every_backend_in_a_version(registries, version):
+    keys = modelled_keys(version, registries)
+    assert keys >= {
+        "actor_rollout_ref.model.path",
+        "algorithm.adv_estimator",
+        "critic.megatron.tensor_model_parallel_size",
+        f"{A}.calculate_entropy",
+        f"{A}.fsdp_config.fsdp_size",
+        f"{A}.megatron.expert_tensor_parallel_size",
+        f"{A}.optim.exp_avg_dtype",
+        f"{A}.optim.override_optimizer_config.optimizer_offload_fraction",
+        f"{R}.checkpoint_engine.update_weights_bucket_megabytes",
+    }
+    assert ("critic.use_dynamic_bsz" in keys) == (version < (0, 8, 0))
+    assert ("critic.ppo_infer_max_token_len_per_gpu" in keys) == (version >= (0, 9, 0))
+    assert "critic.ppo_max_token_len_per_gpu" in keys
+    assert f"{A}.fsdp_config.forward_prefetch" not in keys
 
 
 def test_every_key_that_is_read_is_one_of_verls(registries):
-    unknown = {key for key in modelled_keys(CURRENT) if registries.known_key(key) is None}
+    unknown = {key for key in modelled_keys(CURRENT, registries) if registries.known_key(key) is None}
     others = {
         key for key in unknown if not key.startswith(("critic.fsdp.", "critic.megatron.", "critic.optim."))
     }
