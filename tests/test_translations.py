@@ -21,15 +21,7 @@ SHOWN = {"Text", "paragraph", "strong", "emphasis", "title", "term", "inline", "
          "table", "link_to", "link_if_any", "fill", "titled", "set_caption", "waterfall_chart",
          "phase_chart", "drawing", "savings_chart", "accuracy_plot"}  # fmt: skip
 #: Modules of ``views`` whose text is for terminals or for programs.
-FOR_TERMINALS = {
-    "backtest_text",
-    "estimate_text",
-    "plan_text",
-    "plain_table",
-    "problems",
-    "text_table",
-    "settings",
-}
+FOR_TERMINALS = {"plain_text", "problems", "settings"}
 
 
 @pytest.fixture(scope="module")

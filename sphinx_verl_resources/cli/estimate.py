@@ -15,7 +15,7 @@ from ..diagnostics import Code, Location, NoAnswerError, Severity
 from ..estimator.case import estimate_case, request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.result import failed, result_of
-from ..views.estimate_text import estimates_text
+from ..views.plain_text import estimates_text
 from .data import data_snapshot, registries_of
 from .files import add_result_options, read_file
 from .question import add_question_arguments, gpus_argument, placed, read_question

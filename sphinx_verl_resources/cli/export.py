@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..estimator.export import export_of
-from ..views.downloads import download_texts
+from ..views.exports import download_texts
 from ..views.file_names import CSV, JSON
 from .data import add_data_option, add_path_argument, data_snapshot, load_records
 from .files import replace_file, write_result

@@ -15,7 +15,7 @@ from ..diagnostics import NoAnswerError
 from ..estimator.case import request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.result import result_of
-from ..views.text_table import runs_text
+from ..views.exports import runs_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

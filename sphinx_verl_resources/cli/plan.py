@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import Code, Diagnostic, NoAnswerError, Severity, did_you_mean
 from ..estimator.planner import TASKS, layout_of, plan, task_settings
 from ..estimator.result import result_of
-from ..views.plan_text import plan_text
+from ..views.plain_text import plan_text
 from .data import data_snapshot, registries_of
 from .files import add_result_options
 from .question import Question, add_question_arguments, read_question, refused

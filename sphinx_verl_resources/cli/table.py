@@ -11,8 +11,8 @@ from ..catalog.selection import FILTERS, RunQuery, select_runs
 from ..diagnostics import NoAnswerError
 from ..estimator.questions import RunEstimate
 from ..views.estimate import run_texts
+from ..views.exports import FORMATS, runs_text
 from ..views.runs import COMPUTED, uncomputed_texts
-from ..views.text_table import FORMATS, runs_text
 from .data import add_data_option, add_path_argument, data_snapshot, load_records
 from .files import add_result_options
 from .terminal import UsageError, report

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..i18n import _
-from ..views.details import verl_details, verl_summary
+from ..views.blocks import verl_details, verl_summary
 from ..views.drawing import verl_chart
 from ..views.fit import TABLE_CLASS as FIT_CLASS
 from ..views.table import is_ours

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..units import MINUS
-from ..views.formulas import FORMULA_CLASS
+from ..views.blocks import FORMULA_CLASS
 from ..views.table import is_ours
 from .transforms import OnOurPages, RenderRuns
 

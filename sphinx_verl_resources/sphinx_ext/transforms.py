@@ -12,7 +12,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from ..catalog.names import row_id
 from ..diagnostics import Code
-from ..views.details import verl_details
+from ..views.blocks import verl_details
 from ..views.drawing import verl_chart
 from ..views.remarks import Numbering, verl_remarks
 from ..views.table import is_ours, verl_marks

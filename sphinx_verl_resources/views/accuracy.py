@@ -1,20 +1,25 @@
-"""Computed and observed memory: the errors by group, and every case."""
+"""Computed and observed memory: the errors by group, every case, and a plot."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from docutils import nodes
 
-from ..estimator.backtest import GROUPS
-from ..estimator.peaks import LOGGED
-from ..i18n import N_, _
-from ..units import gib_number, percent, plain, share
-from .sentences import in_a_row, legend, numbered_notes, recorded
+from ..breakdown import Category
+from ..estimator.backtest import EASYR1, GROUPS
+from ..estimator.peaks import LOGGED, OTHER, TRAINING
+from ..i18n import N_, _, plural
+from ..units import GIB, gib_number, percent, plain, share
+from .blocks import in_a_row, legend, numbered_notes, recorded
+from .drawing import BAR, FONT, LINE, PAINTS, WIDTH, Drawing, flowing, path, text
+from .estimate import VERDICT_WORDS
 from .table import PATH_CLASS, Cell, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ..catalog.models.case import Case
     from ..estimator.backtest import Score, Summary
@@ -22,13 +27,7 @@ if TYPE_CHECKING:
 TABLE_CLASS = "verl-accuracy"
 #: The outcomes of cases without a compared figure.
 _OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran")}
-#: Verdicts, and their agreement with the outcome.
-VERDICTS = {
-    "fits": N_("fits"),
-    "tight": N_("tight"),
-    "does not fit": N_("does not fit"),
-    "unknown": N_("unknown"),
-}
+#: The agreement of a verdict with the outcome.
 _AGREES = {True: N_("{verdict}: agrees"), False: N_("{verdict}: contradicts")}
 _INSIDE = {True: N_("yes"), False: N_("no"), None: ""}
 #: Characters of a source that has neither an address nor a repository.
@@ -167,7 +166,7 @@ def _inside(item: Score) -> str:
         return _("not estimated")
     if item.observed is not None:
         return _(_INSIDE[item.inside])
-    verdict = _(VERDICTS[item.verdict])
+    verdict = _(VERDICT_WORDS[item.verdict])
     return verdict if item.agrees is None else _(_AGREES[item.agrees]).format(verdict=verdict)
 
 
@@ -179,3 +178,137 @@ def _case(case: Case) -> list[tuple[str, str | None]]:
     text = source.text
     short = text if len(text) <= _LONGEST_SOURCE else f"{text[: _LONGEST_SOURCE - 1].rstrip()}…"
     return [(case.id, None), (short, None)]
+
+
+class Sign(NamedTuple):
+    """The sign of a group's points.
+
+    Attributes:
+        colour: of the points and of their ranges.
+        attributes: of the path; ``{}`` stands for the colour.
+        shape: path data after the ``M`` to the middle.
+    """
+
+    colour: str
+    attributes: str
+    shape: str
+
+    def path(self, middles: Iterable[str]) -> str:
+        """Draw the sign at each of the coordinates."""
+        attributes = self.attributes.format(self.colour)
+        return path([f"M{middle}{self.shape}" for middle in middles], attributes)
+
+
+_LINE = 'stroke="{}" stroke-width="8" stroke-linecap='
+SIGNS = {
+    TRAINING: Sign(PAINTS[Category.WEIGHTS].colour, f'{_LINE}"round"', "h0"),
+    LOGGED: Sign(PAINTS[Category.GRADIENTS].colour, f'{_LINE}"square"', "h0"),
+    EASYR1: Sign(PAINTS[Category.OPTIMIZER].colour, 'fill="{}"', "m0-7 7 12h-14z"),
+    OTHER: Sign(PAINTS[Category.ACTIVATIONS].colour, 'fill="{}"', "m0-7 6 7-6 7-6-7z"),
+}
+#: The edges of the axes.
+_LEFT, _RIGHT, _TOP, _BOTTOM = 42, WIDTH - 12, 28, 400
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The map from bytes to units of the drawing, the same on both axes."""
+
+    marks: tuple[float, ...]
+
+    def x(self, size: float) -> int:
+        return round(_LEFT + (_RIGHT - _LEFT) * self._share(size))
+
+    def y(self, size: float) -> int:
+        return round(_BOTTOM - (_BOTTOM - _TOP) * self._share(size))
+
+    def _share(self, size: float) -> float:
+        first, last = self.marks[0], self.marks[-1]
+        return min(1.0, max(0.0, math.log(size / GIB / first) / math.log(last / first)))
+
+
+def plotted(scores: Iterable[Score]) -> list[Score]:
+    """Return the cases of the plot and its table: those that count, with a computed and an observed value."""
+    return [item for item in scores if item.case.is_scored and item.deviation is not None and item.computed]
+
+
+def accuracy_plot(scores: Sequence[Score], title: str) -> Drawing:
+    """Draw a point for each case, with its range as an upright line; on the slope both values are equal.
+
+    Args:
+        scores: those of ``plotted``, at least one.
+        title: the name of the chart.
+    """
+    sizes = [size for item in scores for size in (item.computed, item.observed, item.low, item.high) if size]
+    scale = _Scale(log_marks(min(sizes) / GIB, max(sizes) / GIB))
+    groups = {group: [item for item in scores if item.group == group] for group in GROUPS}
+    parts = [*_axes(scale)]
+    for group, own in groups.items():
+        parts.append(path([_upright(item, scale) for item in own], f'stroke="{SIGNS[group].colour}"'))
+    for group, own in groups.items():
+        parts.append(SIGNS[group].path(_middle(item, scale) for item in own))
+    signs = _legend(group for group, own in groups.items() if own)
+    places, legend, height = flowing(_BOTTOM + 3 * LINE, [words for _sign, words in signs])
+    for (x, y), (sign, _words) in zip(places, signs, strict=True):
+        parts.append(f'<g transform="translate({x:g} {y:g})">{sign}</g>')
+    described = [
+        _("{part}: {cases}").format(part=_(GROUPS[group]), cases=_count(own))
+        for group, own in groups.items()
+        if own
+    ]
+    inside = sum(item.inside is True for item in scores) / len(scores)
+    described.append(_("{share} of the observed values inside the range").format(share=share(inside)))
+    return Drawing(title, _("; ").join(described), height, (*parts, legend))
+
+
+def log_marks(least: float, most: float) -> tuple[float, ...]:
+    """Return 1, 2 and 5 times powers of ten, from below the least value to above the largest.
+
+    >>> log_marks(3.2, 71)
+    (2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+    """
+    first, last = math.floor(math.log10(least)), math.ceil(math.log10(most))
+    every = [round(factor * 10.0**power, 12) for power in range(first, last + 1) for factor in (1, 2, 5)]
+    below = [mark for mark in every if mark <= least][-1:]
+    above = [mark for mark in every if mark >= most][:1]
+    marks = tuple(mark for mark in every if below[0] <= mark <= above[0])
+    return marks if len(marks) > 1 else (marks[0], 2 * marks[0])
+
+
+def _axes(scale: _Scale) -> Iterator[str]:
+    """Draw both axes with marks and titles, and the slope."""
+    ends = scale.marks[0] * GIB, scale.marks[-1] * GIB
+    lines = f"M{_LEFT} {_TOP}V{_BOTTOM}H{_RIGHT}"
+    for mark in scale.marks:
+        x, y = scale.x(mark * GIB), scale.y(mark * GIB)
+        lines += f"M{x} {_BOTTOM}v5M{_LEFT} {y}h-5"
+        yield text(x, _BOTTOM + LINE, plain(mark), anchor="middle")
+        yield text(_LEFT - 8, y + 5, plain(mark), anchor="end")
+    yield path(lines, 'fill="none" stroke="currentColor"')
+    slope = f"M{scale.x(ends[0])} {scale.y(ends[0])}L{scale.x(ends[1])} {scale.y(ends[1])}"
+    yield path(slope, 'stroke="currentColor" stroke-dasharray="6 4"')
+    yield text(0, FONT, _("Computed (GiB)"))
+    yield text(_RIGHT, _BOTTOM + 2 * LINE - 2, _("Observed (GiB)"), anchor="end")
+
+
+def _middle(item: Score, scale: _Scale) -> str:
+    return f"{scale.x(item.observed or 1)} {scale.y(item.computed or 1)}"
+
+
+def _upright(item: Score, scale: _Scale) -> str:
+    computed = item.computed or 1
+    low, high = (scale.y(size or computed) for size in (item.low, item.high))
+    return f"M{scale.x(item.observed or 1)} {high}V{low}"
+
+
+def _count(scores: Sequence[Score]) -> str:
+    return plural("{count} case", "{count} cases", len(scores)).format(count=len(scores))
+
+
+def _legend(groups: Iterable[str]) -> list[tuple[str, str]]:
+    """Return signs, drawn from (0, 0) on, and their meanings."""
+    middle = BAR // 2
+    points = [(SIGNS[group].path([f"{middle} {middle}"]), _(GROUPS[group])) for group in groups]
+    line = path(f"M{middle} 0v{BAR}", 'stroke="currentColor"')
+    slope = path(f"M0 {BAR}L{BAR} 0", 'stroke="currentColor" stroke-dasharray="6 4"')
+    return [*points, (line, _("Range of the computed value")), (slope, _("Computed as observed"))]

@@ -9,7 +9,7 @@ from docutils import nodes
 from ..catalog.fields import as_text
 from ..i18n import _
 from ..units import GB, gb, gb_number, plain
-from .sentences import in_a_row, recorded
+from .blocks import in_a_row, recorded
 from .settings import nested_yaml, overrides
 from .table import PATH_CLASS, Cell, add_remarks, table_group
 

@@ -1,4 +1,4 @@
-"""An estimate in words, as a table by phase, and as parts with their formulas."""
+"""An estimate in words, as tables, and as parts with their formulas; and tables of changed settings."""
 
 from __future__ import annotations
 
@@ -10,10 +10,21 @@ from ..breakdown import Category
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.phases import LABELS
 from ..i18n import N_, _
-from ..units import GIB, gib, gib_number
-from .formulas import component_formula, formula_item, formula_items, sum_formula
-from .sentences import NOTES_CLASS, fill, legend, notes_title, recorded, titled
-from .table import Cell, bold, table_group
+from ..units import GIB, MINUS, gib, gib_number, plain, signed
+from .blocks import (
+    NOTES_CLASS,
+    component_formula,
+    fill,
+    formula_item,
+    formula_items,
+    in_a_row,
+    legend,
+    notes_title,
+    recorded,
+    sum_formula,
+    titled,
+)
+from .table import PATH_CLASS, Cell, bold, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +33,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
     from ..estimator.suggestion import Suggestion
+    from ..estimator.sweeps import Longer, Saving, SavingSteps
 
 ANSWER_CLASS = "verl-answer"
 #: The counter of a recorded run, and the computed figure that is comparable with it.
@@ -33,7 +45,14 @@ _COUNTERS = {
     "device": N_("{size}: what is in use on the GPU, to be compared with the peak."),
     "not-stated": N_("{size}: counted in a way that is not stated."),
 }
-#: The verdict in a word, and its reason.
+#: The verdict in a table.
+VERDICT_WORDS = {
+    "fits": N_("fits"),
+    "tight": N_("tight"),
+    "does not fit": N_("does not fit"),
+    "unknown": N_("unknown"),
+}
+#: The verdict as a sentence, and its reason.
 VERDICTS = {
     "fits": (
         N_("Fits."),
@@ -190,3 +209,101 @@ def notes(estimate: Estimate) -> list[nodes.Node]:
     for key, text in found:
         items += nodes.list_item("", recorded("", nodes.literal("", key), nodes.Text(f": {text}")))
     return [notes_title(_("What the estimate leaves out or assumes:")), items] if found else []
+
+
+LENGTHS_CLASS = "verl-lengths"
+#: The categories that grow with the lengths.
+_GROWING = (Category.ACTIVATIONS, Category.LOGITS)
+
+
+def saving_rows(sweep: SavingSteps) -> nodes.tgroup:
+    """Make one row for each setting, between those of no setting and of all."""
+    rows = [_sum_row(_("None of these"), sweep.start, "", "")]
+    rows += map(_row, sweep.steps)
+    saved = sweep.start.peak - sweep.end.peak
+    added = sweep.end.host.total - sweep.start.host.total
+    rows.append(_sum_row(_("All of these"), sweep.end, _saved(saved), _added(added)))
+    headings = [
+        _("Setting"),
+        _("Saved on the GPU (GiB)"),
+        _("Peak after it (GiB)"),
+        _("Phase that sets it"),
+        _("Added on the host (GiB per node)"),
+        _("Verdict"),
+    ]
+    return table_group(headings, rows)
+
+
+def _row(step: Saving) -> list[Cell]:
+    return [
+        Cell([(step.setting, None)], classes=(PATH_CLASS,)),
+        Cell.number(_saved(step.saves)),
+        Cell.number(gib_number(step.peak)),
+        Cell.of(_(LABELS[step.peak_phase])),
+        Cell.number(_added(step.host)),
+        Cell.of(_(VERDICT_WORDS[step.verdict])),
+    ]
+
+
+def _sum_row(label: str, estimate: Estimate, saved: str, added: str) -> list[Cell]:
+    cells = [
+        Cell.of(label),
+        Cell.number(saved),
+        Cell.number(gib_number(estimate.peak)),
+        Cell.of(_(estimate.peak_phase.label)),
+        Cell.number(added),
+        Cell.of(_(VERDICT_WORDS[estimate.verdict])),
+    ]
+    return bold(cells)
+
+
+def saving_note() -> nodes.paragraph:
+    """Explain how to read the table."""
+    return legend(
+        in_a_row(
+            _("The peak is a maximum over phases."),
+            _("A setting that saves nothing here lowers a phase that does not set the peak."),
+            _("Another order gives other numbers, and the same end."),
+        )
+    )
+
+
+def _saved(saves: float) -> str:
+    return gib_number(saves) if saves >= 0 else f"{MINUS}{gib_number(-saves)}"
+
+
+def _added(size: float) -> str:
+    return signed(gib_number(abs(size)), size) if size else "0"
+
+
+def length_rows(rows: Sequence[Longer]) -> nodes.tgroup:
+    """Make one row for each limit; activations and logits are those of the phase with most of them."""
+    headings = [
+        _("Response (tokens)"),
+        _("Activations (GiB)"),
+        _("Logits (GiB)"),
+        _("Sequences in the KV cache"),
+        _("Peak (GiB)"),
+        _("Peak phase"),
+        _("On this GPU"),
+    ]
+    return table_group(headings, [_length_cells(row) for row in rows])
+
+
+def _length_cells(row: Longer) -> list[Cell]:
+    found = row.estimate
+    first = Cell.number(f"{row.response:,}")
+    if found is None:
+        return [first, *(Cell.of("") for column in range(5)), Cell.of(row.diagnostics[0].message)]
+    return [
+        first,
+        *(Cell.number(gib_number(_most(found, category))) for category in _GROWING),
+        Cell.number(plain(int(row.sequences)) if row.sequences < 1e6 else _("any number")),
+        Cell.number(gib_number(found.peak)),
+        Cell.of(_(found.peak_phase.label)),
+        Cell.of(_(VERDICT_WORDS[found.verdict])),
+    ]
+
+
+def _most(found: Estimate, category: Category) -> float:
+    return max(phase.sizes[category] for phase in found.phases)

@@ -8,8 +8,7 @@ from docutils import nodes
 
 from ..i18n import N_, _, plural
 from ..units import gib, plain
-from .details import details
-from .sentences import LEGEND_CLASS, in_a_row, legend, titled
+from .blocks import LEGEND_CLASS, details, in_a_row, legend, titled
 from .settings import flat_yaml
 from .table import Cell, table_group
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..estimator.fit import FitCell
-    from .details import verl_details
+    from .blocks import verl_details
 
 TABLE_CLASS = "verl-fit"
 #: Each kind of cell: its word in the table, the title of its meaning, and the meaning.

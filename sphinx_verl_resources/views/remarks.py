@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import _
-from .sentences import notes_title, numbered_notes, recorded
+from .blocks import notes_title, numbered_notes, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,9 +9,9 @@ from docutils import nodes
 from ..catalog.fields import every_field
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
+from .blocks import fill, listed, notes_title, titled
 from .estimate import answer
 from .runs import run_cell, run_title, status
-from .sentences import fill, listed, notes_title, titled
 from .settings import overrides
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from docutils import nodes
 from ..catalog.fields import NOT_RECORDED, as_text, field_named, is_numeric
 from ..catalog.names import row_id, run_class
 from ..i18n import N_, _
-from .sentences import fill, numbered_notes
+from .blocks import fill, numbered_notes
 from .table import PATH_CLASS, Cell, rows_of, table_group
 
 if TYPE_CHECKING:

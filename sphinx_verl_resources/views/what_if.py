@@ -13,10 +13,10 @@ from ..estimator.grid import VERDICTS
 from ..estimator.phases import LABELS
 from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _, plural
+from .blocks import fill
 from .drawing import PAINTS
 from .estimate import VERDICTS as SENTENCES
 from .file_names import FORM_CLASS, GRID_CLASS, grid_path
-from .sentences import fill
 from .settings import flat_yaml
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from sphinx_verl_resources.cli.data import read_snapshot
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.units import GB, gb
-from sphinx_verl_resources.views.memory import summary_rows, waterfall_rows
+from sphinx_verl_resources.views.analysis import summary_rows, waterfall_rows
 
 ANALYSIS = EstimatorContext(read_snapshot([])).analysis
 MODELS = [*ANALYSIS.specifications, *sorted({entry.hf_id for entry in ANALYSIS.architectures})]

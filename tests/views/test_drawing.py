@@ -19,7 +19,9 @@ from sphinx_verl_resources.estimator.planner import task_settings
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.sweeps import savings
 from sphinx_verl_resources.units import GIB
-from sphinx_verl_resources.views.accuracy_plot import SIGNS, accuracy_plot, log_marks, plotted
+from sphinx_verl_resources.views.accuracy import SIGNS, accuracy_plot, log_marks, plotted
+from sphinx_verl_resources.views.analysis import waterfall_chart
+from sphinx_verl_resources.views.charts import phase_chart, savings_chart
 from sphinx_verl_resources.views.drawing import (
     FONT,
     PAINTS,
@@ -32,9 +34,6 @@ from sphinx_verl_resources.views.drawing import (
     ticks,
     width_of,
 )  # fmt: skip
-from sphinx_verl_resources.views.phase_chart import phase_chart
-from sphinx_verl_resources.views.sweeps import savings_chart
-from sphinx_verl_resources.views.waterfall_chart import waterfall_chart
 
 FACTS = load_registries([])
 NASTY = "<b>&\"'</title>"

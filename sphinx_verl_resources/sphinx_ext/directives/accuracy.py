@@ -84,7 +84,7 @@ class VerlAccuracy(AnalysisDirective):
                 )
 
     def _plot(self, scores: Sequence[Score], *, with_table: bool) -> list[nodes.Node]:
-        from ...views.accuracy_plot import accuracy_plot, plotted
+        from ...views.accuracy import accuracy_plot, plotted
 
         shown = plotted(scores)
         caption = _("Computed against observed, case by case")

@@ -29,7 +29,7 @@ class VerlPublished(AnalysisDirective):
     def show(self) -> list[nodes.Node]:
         """Return tables, then causes."""
         from ...analysis.questions import Names, OriginalFigures
-        from ...views import original as render
+        from ...views import analysis as render
 
         answers = []
         for name in self.models(Names("printed")):
@@ -57,7 +57,7 @@ class VerlRequirements(AnalysisDirective):
     def show(self) -> list[nodes.Node]:
         """Return one table a model, what the columns are, and remarks."""
         from ...analysis.questions import Assumed, Names, Required
-        from ...views import original as render
+        from ...views import analysis as render
 
         answers = []
         for name in self.models(Names("requirements")):

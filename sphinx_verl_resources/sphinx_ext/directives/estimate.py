@@ -183,8 +183,8 @@ def _of_model(directive: SettingsDirective) -> Found | None:
 
 def _pieces(directive: SettingsDirective, found: Found, pieces: tuple[str, ...]) -> list[nodes.Node]:
     from ...views import estimate as render
-    from ...views.memory import TABLE_CLASS
-    from ...views.phase_chart import phase_chart
+    from ...views.analysis import TABLE_CLASS
+    from ...views.charts import phase_chart
 
     made: list[nodes.Node] = []
     estimate, measured = found.estimate, found.measured
@@ -213,8 +213,9 @@ def _pieces(directive: SettingsDirective, found: Found, pieces: tuple[str, ...])
 
 def _savings(directive: SettingsDirective, found: Found) -> list[nodes.Node]:
     """Return what each setting that saves memory buys: drawing, table, and how to read it."""
-    from ...views.memory import TABLE_CLASS
-    from ...views.sweeps import saving_note, saving_rows, savings_chart
+    from ...views.analysis import TABLE_CLASS
+    from ...views.charts import savings_chart
+    from ...views.estimate import saving_note, saving_rows
 
     steps = directive.ask(found.savings)
     caption = _("{what}: what each setting saves").format(what=found.title)

@@ -139,7 +139,7 @@ class VerlLengths(SettingsDirective):
         """Return the table, and what was computed."""
         from ...estimator.questions import Lengths, ModelEstimate
         from ...estimator.sweeps import RESPONSE
-        from ...views.sweeps import LENGTHS_CLASS, length_rows
+        from ...views.estimate import LENGTHS_CLASS, length_rows
 
         self.refuse_argument("name the checkpoint under :model:")
         with self.noted():

@@ -148,8 +148,8 @@ class VerlMemory(SettingsDirective):
                 raise NoAnswerError.because(message, "take it, or leave :gpus: out")
 
     def _pieces(self, outcome: Outcome, pieces: tuple[str, ...]) -> list[nodes.Node]:
-        from ...views import memory as render
-        from ...views.waterfall_chart import waterfall_chart
+        from ...views import analysis as render
+        from ...views.analysis import waterfall_chart
 
         subjects = [*ASSUMED_SUBJECTS] if "specification" in pieces else []
         if {"formulas", "table"}.intersection(pieces):
@@ -194,8 +194,8 @@ class VerlMemorySummary(AnalysisDirective):
     def show(self) -> list[nodes.Node]:
         """Return the table."""
         from ...analysis.questions import Memory, OwnModels
-        from ...views import memory as render
-        from ...views.sentences import legend
+        from ...views import analysis as render
+        from ...views.blocks import legend
 
         sizes = tuple(map(self.values.get, LIMITS))
         outcomes: list[Outcome] = []

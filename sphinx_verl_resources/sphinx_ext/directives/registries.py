@@ -89,7 +89,7 @@ class VerlDownloads(AnalysisDirective):
     def show(self) -> list[nodes.Node]:
         """Return the list; the files are kept for those who write them."""
         from ...estimator.questions import Exported
-        from ...views.downloads import download_list, download_texts
+        from ...views.exports import download_list, download_texts
 
         self.refuse_argument("leave it out")
         if self.problems:

@@ -13,8 +13,8 @@ from ...catalog.names import PAGE_COLUMNS, row_id, run_class, size_slug
 from ...catalog.selection import RunQuery
 from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
 from ...i18n import N_, _
+from ...views.blocks import fill, listed
 from ...views.runs import COMPUTED, TABLE_CLASS, run_about, run_title, templates_used, uncomputed_texts
-from ...views.sentences import fill, listed
 from ...views.table import one_cell
 from ..domain import VerlDomain
 from ..objects import RUN, SIZE, Target
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...catalog.catalog import BrokenRun
     from ...catalog.models.run import Run
     from ...estimator.estimate import Estimate
-    from ...views.details import verl_details
+    from ...views.blocks import verl_details
 
 
 class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
@@ -233,11 +233,11 @@ class VerlRuns(VerlDirective):
     def _details(self, run: Run) -> verl_details:
         """Return peak and capacity, status and evidence; folded: estimate, settings, and sources."""
         from ...estimator.questions import Capacity
-        from ...views import memory
+        from ...views import analysis as memory
         from ...views import run_details as render
-        from ...views.details import details
+        from ...views.blocks import details
+        from ...views.charts import phase_chart
         from ...views.estimate import phase_rows
-        from ...views.phase_chart import phase_chart
 
         self.ask(ConfigValue("edit_url"))
         settings = VerlDomain.of(self.env).settings

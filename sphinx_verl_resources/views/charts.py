@@ -1,4 +1,4 @@
-"""The chart of an estimate: a bar for each phase, beside the memory of the GPU."""
+"""Bar charts of estimates: memory by phase, and what settings save."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..breakdown import Category
 from ..i18n import N_, _
-from ..units import GIB, gib, gib_number
+from ..units import GIB, gib, gib_number, signed
 from .drawing import (
     BAR,
     FONT,
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
     from ..estimator.phases import Phase
+    from ..estimator.sweeps import Saving, SavingSteps
 
+#: The prefix of most keys, for which the chart has no room.
+_ROOT = "actor_rollout_ref."
 #: Only the first counter is comparable with the bars.
 _COUNTERS = {
     "device": N_("Measured: in use on the GPU"),
@@ -49,6 +52,30 @@ _COUNTERS = {
 _LETTER = 14
 #: The offsets of a bar in its row, and of its letters.
 _TOP, _BASE = FONT + 5, 12.5
+#: The paint of a sum, of what a step takes away, and of what a step adds.
+SUM = f'{thick("currentColor")} stroke-opacity="0.6"'
+TAKEN = f'{thick("currentColor")} stroke-opacity="0.6" stroke-dasharray="2 3"'
+ADDED = thick(PAINTS[Category.GRADIENTS].colour)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a waterfall.
+
+    Attributes:
+        label: its name.
+        value: its size, with the unit.
+        start, end: of its bar, in any unit; 0 is at the left.
+        paint: attributes of its bar.
+        bold: whether it is a sum.
+    """
+
+    label: str
+    value: str
+    start: float
+    end: float
+    paint: str
+    bold: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +129,7 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
     signs, legend, height = flowing(y + 2 * LINE, [*names, _range(estimate)])
     parts += _coloured(bars, dict(zip(used, signs, strict=False)), scale, capacity)
     if capacity:
-        parts.append(text_beside(capacity * scale, offered(capacity)))
+        parts.append(text_beside(capacity * scale, _offered(capacity)))
         parts.append(upright(capacity * scale, [line.top for line in bars]))
     low, high = estimate.low * scale, estimate.high * scale
     parts += [_whisker(low, high, line.top + BAR + 4) for line in bars if line.is_peak]
@@ -138,7 +165,7 @@ def _coloured(
     return [*painted, letters(lettered)]
 
 
-def offered(capacity: float) -> str:
+def _offered(capacity: float) -> str:
     """Name the line across the bars."""
     return _("The GPU offers {size}").format(size=gib(capacity))
 
@@ -147,10 +174,10 @@ def _heading(line: _Bar, capacity: float | None) -> tuple[float, str, str, bool]
     label = _(line.phase.label)
     if line.is_peak:
         label = _("{phase} (peak)").format(phase=label)
-    return line.y + FONT, label, with_excess(line.phase.total, capacity), line.is_peak
+    return line.y + FONT, label, _with_excess(line.phase.total, capacity), line.is_peak
 
 
-def with_excess(size: float, capacity: float | None) -> str:
+def _with_excess(size: float, capacity: float | None) -> str:
     """Write a size, and by how much it exceeds the capacity."""
     if not capacity or size <= capacity:
         return gib(size)
@@ -192,7 +219,68 @@ def _description(estimate: Estimate, measured: Measured | None) -> str:
     found.append(_("{phase} (peak phase)").format(phase=_(estimate.peak_phase.label)))
     found.append(_range(estimate))
     if estimate.capacity:
-        found.append(offered(estimate.capacity))
+        found.append(_offered(estimate.capacity))
     if measured and measured.gib:
         found.append(sized.format(part=_(_COUNTERS[measured.counter]), size=gib(measured.gib * GIB)))
     return _("; ").join(found)
+
+
+def savings_chart(sweep: SavingSteps, title: str) -> Drawing:
+    """Draw the peak after each setting, with the numbers of the table."""
+    capacity = sweep.start.capacity
+    lines = _saving_lines(sweep, capacity)
+    marks = ticks(max(*(line.end for line in lines), (capacity or 0.0) / GIB))
+    scale = WIDTH / marks[-1]
+    top = LINE if capacity else 0
+    parts: list[str | Hatched] = [*waterfall_lines(lines, scale, top)]
+    described = [_("{part} {size}").format(part=line.label, size=line.value) for line in lines]
+    if capacity:
+        label, x = _offered(capacity), capacity / GIB * scale
+        tops = [top + index * ROW + FONT + 5 for index in range(len(lines))]
+        over = [
+            bar(x, line.end * scale, at)
+            for line, at in zip(lines, tops, strict=True)
+            if line.bold and line.end * scale > x
+        ]
+        parts += [Hatched("".join(over))] if over else []
+        parts += [text_beside(x, label), upright(x, tops)]
+        described.append(label)
+    bottom = top + len(lines) * ROW + 2
+    parts.append(axis(bottom, marks, "GiB"))
+    return Drawing(title, _("; ").join(described), bottom + LINE + 5, tuple(parts))
+
+
+def _saving_lines(sweep: SavingSteps, capacity: float | None) -> list[Line]:
+    """Make the bars, in GiB as the axis."""
+    before = sweep.start.peak
+    made = [Line(_("None of these"), _with_excess(before, capacity), 0, before / GIB, SUM, True)]
+    for step in sweep.steps:
+        start, end = sorted((before / GIB, step.peak / GIB))
+        paint = TAKEN if step.saves >= 0 else ADDED
+        made.append(Line(_short_setting(step), _change(step.saves), start, end, paint))
+        before = step.peak
+    return [*made, Line(_("All of these"), _with_excess(before, capacity), 0, before / GIB, SUM, True)]
+
+
+def _short_setting(step: Saving) -> str:
+    return " ".join(setting.removeprefix(_ROOT) for setting in step.setting.split())
+
+
+def _change(saves: float) -> str:
+    return signed(gib(abs(saves)), -saves) if saves else gib(0)
+
+
+def waterfall_lines(lines: Sequence[Line], scale: float, top: float = 0) -> list[str]:
+    """Draw each line with its bar below it.
+
+    Args:
+        lines: from top to bottom.
+        scale: units of the drawing in a unit of the lines.
+        top: the upper edge of the first line.
+    """
+    made, shown = [], []
+    for index, line in enumerate(lines):
+        y = top + index * ROW
+        made.append(path(bar(line.start * scale, line.end * scale, y + FONT + 5), line.paint))
+        shown.append((y + FONT, line.label, line.value, line.bold))
+    return [*made, headings(shown)]
