@@ -16,7 +16,7 @@ from ..estimator.backtest import (
     summaries,
     verdict_shares,
 )
-from ..estimator.result import gib_value
+from ..estimator.export import gib_value
 from ..views.plain_text import backtest_text
 from .data import add_data_option, data_snapshot, registries_of
 from .files import add_result_options, read_file, write_result

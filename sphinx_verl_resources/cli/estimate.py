@@ -14,7 +14,7 @@ from ..catalog.yaml_data import printable, read_yaml
 from ..diagnostics import Code, Location, NoAnswerError, Severity
 from ..estimator.case import estimate_case, request_of_run
 from ..estimator.estimate import estimate
-from ..estimator.result import failed, result_of
+from ..estimator.export import failed, result_of
 from ..views.plain_text import estimates_text
 from .data import data_snapshot, registries_of
 from .files import add_result_options, read_file

@@ -14,7 +14,7 @@ from ..catalog.run_text import TODO
 from ..diagnostics import NoAnswerError
 from ..estimator.case import request_of_run
 from ..estimator.estimate import estimate
-from ..estimator.result import result_of
+from ..estimator.export import result_of
 from ..views.exports import runs_text
 
 if TYPE_CHECKING:

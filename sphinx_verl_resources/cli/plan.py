@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, NoAnswerError, Severity, did_you_mean
+from ..estimator.export import result_of
 from ..estimator.planner import TASKS, layout_of, plan, task_settings
-from ..estimator.result import result_of
 from ..views.plain_text import plan_text
 from .data import data_snapshot, registries_of
 from .files import add_result_options

@@ -13,23 +13,21 @@ from .allocations import allocate, fixed, size_of
 from .constants import HOST_BASE
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
 from .fsdp import offloads_activations
-from .peaks import LOGGED, OTHER, AnyEstimate, range_of
+from .peaks import LOGGED, OTHER, AnyEstimate, range_of, suggestions
 from .phases import phases_of, roles_of
 from .reading import least
 from .resolve import resolve, unsupported_keys
-from .suggestion import suggestions
-from .tokens import update_tokens
+from .settings import update_tokens
 
 if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
     from .allocations import Allocations
-    from .peaks import Range
+    from .peaks import Range, Suggestion
     from .phases import Phase
     from .registries import Registries
     from .request import Request
     from .settings import Role, Settings
     from .shape import Shape
-    from .suggestion import Suggestion
     from .versions import Version
 
 

@@ -11,7 +11,7 @@ from .estimate import Estimate, estimate
 from .reading import USUAL_CAPACITY
 from .registries import capacity_of
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
-from .tokens import sequence_divisor
+from .settings import sequence_divisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from .backtest import Score, Summary
     from .context import EstimatorContext
     from .estimate import Estimate
-    from .fit import FitCell
-    from .grid import Axes, GridCells
+    from .grid import Axes, FitCell, GridCells
     from .request import Request
     from .sweeps import Longer, SavingSteps
     from .versions import Version
@@ -208,7 +207,7 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
         """Compute each cell."""
-        from .fit import fit_table
+        from .grid import fit_table
 
         return fit_table(
             data,
@@ -255,7 +254,7 @@ class SizeModels(EstimatorQuery["tuple[tuple[str, str], ...]"]):
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[str, str], ...]:
         """Return size classes in ascending order, each with the name of a checkpoint."""
-        from .fit import size_models
+        from .grid import size_models
 
         found = size_models(data).items()
         return tuple((size, model) for size, model in found if not self.sizes or size in self.sizes)

@@ -10,22 +10,20 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import Code, suggest_or
 from ..units import GB, GIB
 from .constants import DRIVER_RESERVE, TYPICAL_LENGTH
-from .reader import Reader
 from .registries import capacity_of
-from .request import Request
+from .request import Reader, Request
 from .roles import (
     ACTOR,
     MODEL,
     REFERENCE,
     ROLLOUT,
-    data_parallel,
     micro_batch,
     read_actor,
     read_critic,
     read_fsdp,
     read_rollout,
 )
-from .settings import Lengths, MicroBatch, Settings
+from .settings import Lengths, MicroBatch, Settings, data_parallel
 from .versions import behaviour
 
 if TYPE_CHECKING:

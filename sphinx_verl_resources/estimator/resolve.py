@@ -10,11 +10,10 @@ from ..diagnostics import Code, NoAnswerError, Severity, suggest_or
 from ..units import GIB
 from .engine import cache_tokens
 from .parameters import target_names, unknown_targets
-from .reader import Reader
 from .reading import modelled_keys, settings_of
-from .request import error_at, warning_at
+from .request import Reader, error_at, warning_at
 from .roles import ACTOR, ADAMS, MODEL, REFERENCE, ROLLOUT
-from .tokens import ranks_of
+from .settings import ranks_of
 from .versions import CURRENT, LAST, behaviour, version_text
 
 if TYPE_CHECKING:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, suggest_or
-from .settings import Fsdp, Megatron, MicroBatch, Role, Rollout
+from .settings import Fsdp, Megatron, MicroBatch, Role, Rollout, data_parallel
 from .versions import behaviour
 
 if TYPE_CHECKING:
     from .parameters import Targets
-    from .reader import Reader
-    from .request import Request
+    from .request import Reader, Request
     from .settings import Backend
     from .versions import Behaviour, Version
 
@@ -188,13 +187,6 @@ def _moment_bytes(config: Reader, prefix: str) -> float:
 def _must_divide(config: Reader, key: str, size: int, what: str, product: str = "it") -> None:
     message = f"{product} is {size}, which does not divide {what}"
     config.error(key, message, "choose a divisor")
-
-
-def data_parallel(backend: Backend, fsdp: Fsdp, megatron: Megatron, gpus: int) -> int:
-    """Return the number of ranks that sequences are divided among."""
-    if backend == "megatron":
-        return max(1, gpus // (megatron.tensor * megatron.pipeline * megatron.context))
-    return max(1, gpus // fsdp.ulysses)
 
 
 def micro_batch(config: Reader, prefix: str, name: str, ranks: int, dynamic: bool, budget: int) -> MicroBatch:

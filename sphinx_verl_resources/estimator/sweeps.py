@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import NoAnswerError
 from .engine import cache_tokens
 from .estimate import Estimate, estimate
+from .peaks import lower_utilization
 from .planner import MEGATRON_SAVING, SAVING, fitted
 from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
-from .suggestion import lower_utilization
-from .tokens import sequence_divisor
+from .settings import sequence_divisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

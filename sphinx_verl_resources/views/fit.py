@@ -15,7 +15,7 @@ from .table import Cell, table_group
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..estimator.fit import FitCell
+    from ..estimator.grid import FitCell
     from .blocks import verl_details
 
 TABLE_CLASS = "verl-fit"

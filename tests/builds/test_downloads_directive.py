@@ -11,7 +11,7 @@ import pytest
 from sphinx_verl_resources import __version__
 from sphinx_verl_resources.catalog import catalog
 from sphinx_verl_resources.catalog.schema import schema_texts
-from sphinx_verl_resources.estimator.result import gib_value
+from sphinx_verl_resources.estimator.export import gib_value
 from sphinx_verl_resources.units import GIB
 
 NAMES = ["verl-resources.json", "verl-resources.schema.json", "verl-resources.csv"]

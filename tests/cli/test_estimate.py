@@ -17,7 +17,7 @@ from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import load_registries, read_snapshot
-from sphinx_verl_resources.estimator.result import FIELDS
+from sphinx_verl_resources.estimator.export import FIELDS
 
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"

@@ -21,7 +21,7 @@ from sphinx_verl_resources.cli.data import registries_of
 from sphinx_verl_resources.diagnostics import Code, Location
 from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.result import result_of
+from sphinx_verl_resources.estimator.export import result_of
 
 RUN = "python3 -m verl.trainer.main_ppo"
 GIVEN = ("--tag", "MIN", "--contributor", "Jane Doe", "--evidence", "https://example.org/run.log")

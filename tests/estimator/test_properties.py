@@ -13,9 +13,9 @@ from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import Location, NoAnswerError
 from sphinx_verl_resources.estimator.allocations import size_of
 from sphinx_verl_resources.estimator.estimate import estimate, host_memory
+from sphinx_verl_resources.estimator.export import result_of
 from sphinx_verl_resources.estimator.phases import phases_of, roles_of
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.result import result_of
 from sphinx_verl_resources.estimator.versions import RELEASES
 from sphinx_verl_resources.settings.overrides import read_overrides
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError, Severity
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.settings import Lengths, MicroBatch
-from sphinx_verl_resources.estimator.tokens import (
+from sphinx_verl_resources.estimator.settings import (
+    Lengths,
+    MicroBatch,
     fullest,
     micro_batches,
     old_tokens,
