@@ -1,13 +1,18 @@
-"""Questions to git about a checkout. None changes it, fetches, or starts another program."""
+"""Read commits and files of a verl checkout with git.
+
+Nothing is checked out, run, changed or fetched, and the repository's own configuration is not used.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from .catalog.links import is_fixed_ref
+from .diagnostics import nearest
 
 #: Seconds for one question; each takes some milliseconds.
 TIMEOUT = 30
@@ -87,3 +92,99 @@ def committed(file: Path) -> tuple[str, str]:
     if content.replace(b"\r\n", b"\n") != file.read_bytes().replace(b"\r\n", b"\n"):
         raise GitError("it differs from what is committed")
     return ref.decode().strip(), path
+
+
+#: Bytes of a file that are read; no launch script comes near.
+_MAX_BYTES = 1 << 20
+
+
+class RepositoryError(Exception):
+    """A checkout that cannot be asked."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A checkout; ``shown`` is what the user calls it."""
+
+    path: Path
+    shown: str
+    _commits: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
+    _paths: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def commit(self, ref: str) -> str | None:
+        """Return the full name of the commit of a commit, tag or branch; None where there is none."""
+        if ref not in self._commits:
+            # A clone has few of the branches of where it comes from, and may be ahead of those.
+            names = (ref,) if is_fixed_ref(ref) else (f"refs/remotes/origin/{ref}", ref)
+            self._commits[ref] = next(filter(None, map(self._resolved, names)), None)
+        return self._commits[ref]
+
+    def _resolved(self, name: str) -> str | None:
+        code, output = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return output.decode().strip() if code == 0 else None
+
+    @cached_property
+    def is_shallow(self) -> bool:
+        """Return whether the clone lacks commits on purpose."""
+        return self._ask("rev-parse", "--is-shallow-repository")[1].strip() == b"true"
+
+    def paths(self, commit: str) -> tuple[str, ...]:
+        """Return the paths of all files of a commit.
+
+        Raises:
+            RepositoryError: the clone lacks them.
+        """
+        if commit not in self._paths:
+            code, output = self._ask("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+            if code:
+                raise RepositoryError(f"{self.shown}: lacks the files of {commit[:12]}; fetch them")
+            names = output.decode("utf-8", "surrogateescape").split("\0")
+            self._paths[commit] = tuple(name for name in names if name)
+        return self._paths[commit]
+
+    def has(self, commit: str, path: str) -> bool:
+        """Return whether a commit has a file of this name."""
+        return path in self.paths(commit)
+
+    def nearest(self, commit: str, path: str) -> str | None:
+        """Return the file of a commit that is most likely meant: its name elsewhere, or a similar path."""
+        paths = self.paths(commit)
+        name = path.rsplit("/", 1)[-1]
+        same = [other for other in paths if other.rsplit("/", 1)[-1] == name]
+        beside = [other for other in paths if other.rpartition("/")[0] == path.rpartition("/")[0]]
+        return nearest(path, same) or next(iter(same), None) or nearest(path, beside) or nearest(path, paths)
+
+    def text(self, commit: str, path: str) -> str | None:
+        """Return the text of a file of a commit; None where the clone lacks it, or it is no text."""
+        code, output = self._ask("cat-file", "blob", f"{commit}:{path}")
+        if code or len(output) > _MAX_BYTES:
+            return None
+        try:
+            return output.decode()
+        except UnicodeDecodeError:
+            return None
+
+    def _ask(self, *arguments: str) -> tuple[int, bytes]:
+        try:
+            return ask_git(self.path, *arguments)
+        except GitError as error:
+            raise RepositoryError(f"{self.shown}: {error}, and --repo needs its answers") from None
+
+
+def open_repository(name: str, shown: str) -> Repository:
+    """Open the checkout at a path.
+
+    Raises:
+        RepositoryError: there is none, or git cannot be asked.
+    """
+    path = Path(name)
+    if not name:
+        raise RepositoryError("--repo is empty; it names a git checkout of verl")
+    if not path.is_dir():
+        raise RepositoryError(f"{shown}: no such directory; --repo names a git checkout of verl")
+    repository = Repository(path, shown)
+    if repository._ask("rev-parse", "--git-dir")[0]:
+        raise RepositoryError(
+            f"{shown}: no git checkout, or not one of yours; --repo names a checkout of verl"
+        )
+    return repository

@@ -11,9 +11,9 @@ from .. import __version__
 from ..catalog.files import REGISTRIES
 from ..catalog.yaml_data import printable
 from ..diagnostics import Severity, counted
+from ..git import RepositoryError, open_repository
 from ..lint.check import CheckResult, check_data
 from ..lint.repairs import repaired_files
-from ..lint.repository import RepositoryError, open_repository
 from ..views.problems import problems_github, problems_json, problems_sarif
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_check_context
 from .files import add_result_options, replace_file

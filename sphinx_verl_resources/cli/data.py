@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..catalog.catalog import Catalog
     from ..catalog.files import Directory, Snapshot
     from ..diagnostics import Diagnostic
-    from ..lint.repository import Repository
+    from ..git import Repository
 
 
 def add_path_argument(

@@ -15,8 +15,17 @@ from ..estimator.parameters import count_parameters
 from ..estimator.versions import CURRENT
 from ..git import GitError, committed
 from .log_facts import measured_fields
-from .recognize import ESTIMATOR, is_hub_name, nearest_model, recorded_gpu, recorded_models, task_of
-from .sources import is_private, public_settings, tells_of_a_machine
+from .sources import (
+    ESTIMATOR,
+    is_hub_name,
+    is_private,
+    nearest_model,
+    public_settings,
+    recorded_gpu,
+    recorded_models,
+    task_of,
+    tells_of_a_machine,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.yaml_data import MAX_PROBLEMS
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from . import log_facts
-from .log_facts import NAMES, STEP, Figures, read_metrics
+from .log_facts import NAMES, STEP, Figures, PrintedConfig, read_metrics
 from .log_lines import MAX_LINE, pieces_of
-from .printed_config import PrintedConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What single lines of a log say: the figures of a step, versions, the GPU, and failures.
+"""Read the facts in a log: the figures of a step, versions, the GPU, failures, and the printed configuration.
 
 verl prints a line of figures after each step: ``step:1 - perf/…:71.3 - …``. A version, a GPU or a failure
 counts only where the words cannot mean anything else.
@@ -6,15 +6,21 @@ counts only where the words cannot mean anything else.
 
 from __future__ import annotations
 
+import ast
 import math
 import re
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.fields import field_named
+from ..settings.result import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from .log_lines import Piece
+
 
 PEAK_ALLOCATED = "perf/max_memory_allocated_gb"
 PEAK_RESERVED = "perf/max_memory_reserved_gb"
@@ -209,3 +215,131 @@ def gpu_in(text: str) -> str:
 def is_out_of_memory(text: str) -> bool:
     """Tell whether the line reports that memory ran out."""
     return _OUT_OF_MEMORY.search(text) is not None
+
+
+#: Limits of one configuration; verl's has 600 lines and 8 levels.
+MAX_LINES, MAX_LENGTH, MAX_DEPTH = 20_000, 1 << 20, 40
+#: A configuration ends with so many lines of others in a row.
+MAX_FOREIGN = 5_000
+
+#: Python's texts, of a limited length, and the signs between them.
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.){0,4000}'|\"(?:[^\"\\]|\\.){0,4000}\"|[{}\[\](),]")
+#: Texts, and everything else that begins with a letter or an angle bracket.
+_ATOM = re.compile(
+    r"(?P<text>'(?:[^'\\]|\\.){0,4000}'|\"(?:[^\"\\]|\\.){0,4000}\")|"
+    r"(?P<number>np\.\w+\((?P<inner>[-+\d.eE]+)\))|"
+    r"(?P<word>(?<![\w.])[A-Za-z_<][^,{}\[\]():'\"\n]*(?:\([^()\n]*\)|[^,{}\[\]()\n]*>)?)"
+)
+_PAIRS = {"}": "{", "]": "[", ")": "("}
+#: The beginning of lines behind the first: indented, then something that Python prints.
+_CONTINUES = re.compile(r"\s+(?:['\"{}\[\](<]|-?[\d.]|None\b|True\b|False\b|nan\b|inf\b|np\.)|['\"}\]]")
+#: Stands for a value that is no Python literal.
+_UNREAD = "\0unread\0"
+
+
+class PrintedConfig:
+    """A configuration of one worker, read line by line.
+
+    Attributes:
+        who: the worker that prints it.
+        line: of its beginning.
+        column: of its beginning.
+        ended: whether it is complete or breaks off.
+    """
+
+    def __init__(self, who: str, line: int, column: int) -> None:
+        self.who, self.line, self.column = who, line, column
+        self.ended = False
+        self._lines: list[str] = []
+        self._length = 0
+        self._open: list[str] = []
+        self._cut, self._cut_depth = 0, 0
+        self._foreign = 0
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether every bracket is closed."""
+        return bool(self._lines) and not self._open
+
+    def add(self, piece: Piece) -> bool:
+        """Add a line; return false if it belongs to something else."""
+        if piece.who != self.who or (self._lines and not _CONTINUES.match(piece.text)):
+            self._foreign += 1
+            self.ended = self.ended or self._foreign > MAX_FOREIGN
+            return False
+        self._foreign = 0
+        end = len(piece.text)
+        for token in _TOKEN.finditer(piece.text):
+            if not self._follow(token, self._length):
+                end, self.ended = token.end(), True
+                break
+        self._lines.append(piece.text[:end])
+        self._length += end + 1
+        self.ended = self.ended or not piece.whole or self._is_too_much()
+        return True
+
+    def values(self) -> tuple[dict[str, Any], list[str]]:
+        """Return the settings under dotted keys, and the keys of values that could not be read.
+
+        Of a configuration that breaks off, complete entries count; a list that is not closed does not.
+
+        Raises:
+            ValueError: it is no dict of Python.
+        """
+        text = "\n".join(self._lines)
+        if not self.complete:
+            text = text[: self._cut] + "}" * self._cut_depth
+        config = _literal(text)
+        if not isinstance(config, dict):
+            raise ValueError("it is no dict of Python")
+        values = dict(leaves(config))
+        unread = [key for key, value in values.items() if _holds(value, _UNREAD)]
+        return {key: value for key, value in values.items() if key not in unread}, unread
+
+    def _follow(self, token: re.Match[str], before: int) -> bool:
+        """Note a sign; return false if nothing is open behind it, or if it closes the wrong bracket."""
+        sign = token[0]
+        if sign in "{[(":
+            self._open.append(sign)
+        elif sign in _PAIRS:
+            if not self._open or self._open.pop() != _PAIRS[sign]:
+                self._open = ["?"]  # never closed, so that only entries before it count
+                return False
+            self._remember(before + token.end())
+        elif sign == ",":
+            self._remember(before + token.start())
+        return bool(self._open)
+
+    def _remember(self, at: int) -> None:
+        """Note the place behind a complete entry, where only dicts are open."""
+        if all(sign == "{" for sign in self._open):
+            self._cut, self._cut_depth = at, len(self._open)
+
+    def _is_too_much(self) -> bool:
+        return len(self._lines) >= MAX_LINES or self._length > MAX_LENGTH or len(self._open) > MAX_DEPTH
+
+
+def _literal(text: str) -> Any:
+    try:
+        return _evaluated(text)
+    except ValueError:
+        return _evaluated(_ATOM.sub(_as_literal, text))
+
+
+def _evaluated(text: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in texts
+            return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ValueError("it is no dict of Python") from None
+
+
+def _as_literal(match: re.Match[str]) -> str:
+    if match["text"] or (match["word"] or "").strip() in {"True", "False", "None"}:
+        return match[0]
+    return match["inner"] or repr(_UNREAD)
+
+
+def _holds(value: Any, mark: str) -> bool:
+    return value == mark or (isinstance(value, tuple) and any(_holds(item, mark) for item in value))

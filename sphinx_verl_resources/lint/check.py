@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..catalog.models.registries import ExceptionsFile
 from ..catalog.validation import load
 from ..diagnostics import Code, Diagnostic, Location, Severity
-from . import data_rules, file_rules, registry_rules, run_rules
+from . import data_rules, file_rules, run_rules
 from .rule import Rule
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ EXCUSED_ERROR = Rule(Code.excused_error, Severity.ERROR, "data")
 RULES: tuple[Rule, ...] = (
     *(
         rule
-        for module in (file_rules, run_rules, registry_rules, data_rules)
+        for module in (file_rules, run_rules, data_rules)
         for rule in vars(module).values()
         if isinstance(rule, Rule)
     ),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from ..catalog.yaml_data import Document
     from ..estimator.estimate import Estimate
-    from .repository import Repository
+    from ..git import Repository
 
 
 Item = TypeVar("Item")

@@ -1,21 +1,137 @@
-"""Rules that compare runs with each other, and measured memory with estimated memory."""
+"""Rules about registries, and rules that compare runs with each other and with their estimates."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ..catalog.models.architecture import Architecture
+from ..catalog.models.base import NamedRecord
+from ..catalog.models.registries import Gpu
+from ..catalog.validation import valid_entries
 from ..diagnostics import Code
-from ..units import GIB, gib_number
+from ..estimator.parameters import count_parameters
+from ..units import GB, GIB, MIB, gb, gib_number
 from .rule import data_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..catalog.models.case import Case
     from ..catalog.models.run import Run
-    from ..diagnostics import Diagnostic
+    from ..diagnostics import Diagnostic, Location
     from ..estimator.estimate import Estimate
-    from .context import CheckContext, RunEntry
+    from .context import CheckContext, RunEntry, SourceFile
+
+
+Record = TypeVar("Record", bound=NamedRecord)
+
+#: The memory that drivers report, relative to the figure in the product's name: an 80 GB GPU may have
+#: 80 × 2^30 bytes, and less where it reserves some for error correction.
+_LEAST, _MOST = 0.92, 1.08
+
+
+@dataclass(frozen=True)
+class _Entry(Generic[Record]):
+    """An entry of a registry without errors, with its position."""
+
+    record: Record
+    source: SourceFile
+    kind: str
+    index: int
+
+    def place(self, *field: str) -> Location:
+        """Return the place of the entry or of one of its fields; the key is its name, for exceptions."""
+        return self.source.value_place(self.kind, self.index, *field, key=self.record.name)
+
+
+def _gpus(context: CheckContext) -> Iterator[_Entry[Gpu]]:
+    return _entries(context, "gpus", Gpu)
+
+
+def _models(context: CheckContext) -> Iterator[_Entry[Architecture]]:
+    return _entries(context, "architectures", Architecture)
+
+
+def _entries(context: CheckContext, kind: str, model: type[Record]) -> Iterator[_Entry[Record]]:
+    for source in context.of_kind(kind):
+        for index, record in enumerate(valid_entries(source.document, kind, model)):
+            if record is not None:
+                yield _Entry(record, source, kind, index)
+
+
+@data_rule(Code.unused_entry, "registry")
+def unused_entry(context: CheckContext) -> Iterator[Diagnostic]:
+    """Require a run or a case that uses the entry, unless the data hold neither runs nor cases."""
+    if not context.of_kind("run") and not context.of_kind("cases"):
+        return
+    users: list[Run | Case] = [*context.catalog.runs.values()]
+    users += [entry.case for entry in context.cases.by_id.values()]
+    models = {user.model for user in users}
+    models |= {item.model for item in context.analysis.specifications.values() if item.model}
+    gpus, architectures = context.catalog.gpus, context.catalog.architectures
+    used_gpus = {id(gpus.get(user.gpus.type)) for user in users if user.gpus.type}
+    used_models = {id(architectures.get(name)) for name in models}
+    remedy = "remove it, or say in exceptions.yaml what it is there for"
+    for gpu in _gpus(context):
+        if id(gpus.get(gpu.record.name)) not in used_gpus:
+            message = "no run and no case uses this GPU"
+            yield unused_entry.broken_at(gpu.place(), message, remedy)
+    for model in _models(context):
+        if id(architectures.get(model.record.hf_id)) not in used_models:
+            message = "no run and no case uses this model"
+            yield unused_entry.broken_at(model.place(), message, remedy)
+
+
+@data_rule(Code.gpu_memory, "registry")
+def gpu_memory(context: CheckContext) -> Iterator[Diagnostic]:
+    """Require figures of a GPU's memory that can belong to the same GPU."""
+    for entry in _gpus(context):
+        gpu, reported = entry.record, entry.record.memory_mib * MIB
+        if not _LEAST <= reported / (gpu.memory_gb * GB) <= _MOST:
+            message = f"memory_mib is {gb(reported)}, and the GPU is sold with {gpu.memory_gb} GB"
+            remedy = "memory_mib counts 2^20 bytes, as nvidia-smi prints them"
+            yield gpu_memory.broken_at(entry.place("memory_mib"), message, remedy)
+        if gpu.cuda_total_gib and gpu.cuda_total_gib * GIB > reported:
+            most = f"more than the {reported / GIB:.2f} GiB of the driver"
+            message = f"CUDA offers {gpu.cuda_total_gib:g} GiB, {most}"
+            yield gpu_memory.broken_at(entry.place("cuda_total_gib"), message, "correct one of the two")
+
+
+@data_rule(Code.incomplete_entry, "registry")
+def incomplete_entry(context: CheckContext) -> Iterator[Diagnostic]:
+    """Require the sources of an entry's figures."""
+    for gpu in _gpus(context):
+        if gpu.record.kind != "reading" and not gpu.record.note:
+            message = f"memory_mib is {gpu.record.kind}, and no note says from what"
+            remedy = "add note: which GPU or which document it is taken from"
+            yield incomplete_entry.broken_at(gpu.place("kind"), message, remedy)
+    for model in _models(context):
+        if not model.record.config_source:
+            message = "the source of the shape is missing"
+            remedy = "add config_source: [{repo: …, path: config.json}]"
+            yield incomplete_entry.broken_at(model.place(), message, remedy)
+        if model.record.verified and not model.record.published:
+            message = "it counts as verified, and no published count is given"
+            remedy = "add published, or verified: false"
+            yield incomplete_entry.broken_at(model.place("verified"), message, remedy)
+
+
+@data_rule(Code.parameter_count, "registry")
+def parameter_count(context: CheckContext) -> Iterator[Diagnostic]:
+    """Require the parameter count that follows from the recorded shape."""
+    for entry in _models(context):
+        model, counts = entry.record, count_parameters(entry.record)
+        for field, stated, counted in (
+            ("parameters", model.parameters, counts.total),
+            ("parameters_active", model.parameters_active, counts.active),
+        ):
+            if stated is not None and stated != counted:
+                message = f"{field} is {stated:,}, and the shape gives {counted:,}"
+                remedy = "compare the shape with config.json"
+                yield parameter_count.broken_at(entry.place(field), message, remedy)
+
 
 #: A note with one of these words explains the figure.
 _ABOUT_MEMORY = re.compile(r"memory|measured|computed|estimate|peak|\bgib\b|\bgb\b", re.IGNORECASE)

@@ -23,8 +23,8 @@ from .file_rules import schema_target
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ..git import Repository
     from .context import CheckContext, SourceFile
-    from .repository import Repository
 
     Path = tuple[str | int, ...]
     #: From a branch and a file to the commit that the branch is at, None if it does not have the file.

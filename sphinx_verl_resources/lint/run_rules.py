@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from ..catalog.models.run import Run
     from ..diagnostics import Diagnostic
+    from ..git import Repository
     from .context import CheckContext, RunEntry
-    from .repository import Repository
 
 _NODES, _EACH = "trainer.nnodes", "trainer.n_gpus_per_node"
 #: The keys that count the GPUs of an engine with its own GPUs, as verl and its recipes name them.

@@ -18,8 +18,14 @@ from sphinx_verl_resources.git import GitError, committed
 from sphinx_verl_resources.intake.draft import draft_run
 from sphinx_verl_resources.intake.log import read_log
 from sphinx_verl_resources.intake.log_lines import blocks_of
-from sphinx_verl_resources.intake.recognize import recorded_gpu, recorded_models, task_of
-from sphinx_verl_resources.intake.sources import Sources, UserInput, public_settings
+from sphinx_verl_resources.intake.sources import (
+    Sources,
+    UserInput,
+    public_settings,
+    recorded_gpu,
+    recorded_models,
+    task_of,
+)
 from sphinx_verl_resources.settings.read import read_script
 
 TODAY = date(2026, 11, 22)

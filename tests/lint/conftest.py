@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sphinx_verl_resources.catalog.files import REGISTRIES, Directory, bundled_directory, configured_directory
+from sphinx_verl_resources.git import Repository, open_repository
 from sphinx_verl_resources.lint.check import CheckResult, check_data
 from sphinx_verl_resources.lint.context import CheckContext
-from sphinx_verl_resources.lint.repository import Repository, open_repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable

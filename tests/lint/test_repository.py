@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.lint.repository import RepositoryError, open_repository
+from sphinx_verl_resources.git import RepositoryError, open_repository
 
 PATH = "examples/run_qwen2_5_7b_fsdp.sh"
 SCRIPT = """\
