@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import fields, is_dataclass
 
+import pytest
 from docutils import nodes
 
 from sphinx_verl_resources.analysis import questions as analysis_questions
@@ -105,3 +106,17 @@ def test_what_doctrees_keep(every_use):
                 found.setdefault(type(node).__name__, set()).update(ours)
     assert {name: " ".join(sorted(ours)) for name, ours in found.items()} == NODES
     assert extension.ENV_VERSION == ENV_VERSION
+
+
+@pytest.mark.slow
+def test_an_environment_with_names_that_are_gone_is_made_anew(every_use):
+    """Earlier versions pickled classes of modules that no longer exist."""
+    build = every_use.build()
+    environment = build.out.parent / "doctrees/environment.pickle"
+    assert environment.is_file()
+    environment.write_bytes(b"csphinx_verl_resources.render.marks\nverl_marks\n.")
+    for path in environment.parent.glob("*.doctree"):
+        path.write_bytes(environment.read_bytes())
+    again = every_use.build()
+    assert {"runs", "memory-8b"} <= again.read
+    assert again.warnings == []
