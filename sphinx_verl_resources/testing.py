@@ -32,8 +32,8 @@ def _problems(path: str | os.PathLike[str]) -> tuple[Diagnostic, ...]:
     """Return the problems that ``verl-resources check`` prints for a data directory."""
     import os
 
+    from .cli.command import UsageError
     from .cli.data import load_check_context
-    from .cli.terminal import UsageError
     from .lint.check import check_data
 
     try:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
 
+    from sphinx_verl_resources.cli.command import Command
+
 #: Whom each command is for, in the order of the page.
 GROUPS = {
     "contributors": ("new", "check", "completion"),
@@ -84,16 +86,16 @@ class Commands(Generated):
     required_arguments = 1
 
     def lines(self) -> Iterator[str]:
-        modules = {module.NAME: module for module in COMMANDS}
+        commands = {command.name: command for command in COMMANDS}
         parsers = build_parser()[1]
         for name in GROUPS[self.arguments[0]]:
-            yield from _command(modules[name], parsers[name])
+            yield from _command(commands[name], parsers[name])
 
 
-def _command(module: Any, parser: argparse.ArgumentParser) -> Iterator[str]:
-    said = help_of(module.EXAMPLES)
-    yield from (f".. _command-{module.NAME}:", "", module.NAME, "." * len(module.NAME), "")
-    yield from (f".. program:: {_PROGRAM} {module.NAME}", "", str(parser.description), "")
+def _command(command: Command, parser: argparse.ArgumentParser) -> Iterator[str]:
+    said = help_of(command.examples)
+    yield from (f".. _command-{command.name}:", "", command.name, "." * len(command.name), "")
+    yield from (f".. program:: {_PROGRAM} {command.name}", "", str(parser.description), "")
     yield from (".. code-block:: text", "")
     parser.formatter_class = partial(
         argparse.RawDescriptionHelpFormatter, width=80
@@ -106,10 +108,10 @@ def _command(module: Any, parser: argparse.ArgumentParser) -> Iterator[str]:
             yield from _option(action, parser)
     if said.examples:
         yield from ("Examples:", "", ".. code-block:: console", "")
-        for command, meaning in said.examples:
+        for example, meaning in said.examples:
             if meaning:
                 yield f"   # {meaning}"
-            yield f"   $ {command}"
+            yield f"   $ {example}"
         yield ""
     for paragraph in said.text:
         yield from (_plain(paragraph), "")

@@ -18,9 +18,9 @@ from ..estimator.backtest import (
 )
 from ..estimator.export import gib_value
 from ..views.plain_text import backtest_text
+from .command import Command, UsageError, add_result_options, report, show_progress
 from .data import add_data_option, data_snapshot, registries_of
-from .files import add_result_options, read_file, write_result
-from .terminal import UsageError, report, show_progress
+from .files import read_file, write_result
 
 if TYPE_CHECKING:
     import argparse
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from ..catalog.models.case import Case
     from ..estimator.backtest import Boundary, Score, Summary
 
-NAME = "backtest"
-HELP = "compare estimates with what was observed"
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   verl-resources backtest                        the recorded cases
   verl-resources backtest cases.yaml             cases of your own
@@ -46,7 +44,7 @@ Each problem is a line on standard error: path:line:col: LEVEL: message [code].
 Exit codes: 0 good, 1 a case is broken or a scored one has no estimate, 2 could not run."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument(
         "paths", nargs="*", metavar="CASES.yaml", help="files of cases; default: the recorded ones"
@@ -58,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_result_options(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     """Compute, compare and print."""
     snapshot = data_snapshot(options.data)
     registries, problems = registries_of(snapshot)
@@ -148,3 +146,6 @@ def _summary(found: Summary) -> dict[str, Any]:
 
 def _gib(size: float | None) -> float | None:
     return None if size is None else gib_value(size)
+
+
+BACKTEST = Command("backtest", "compare estimates with what was observed", _EXAMPLES, _add_arguments, _run)

@@ -15,9 +15,9 @@ from ..git import RepositoryError, open_repository
 from ..lint.check import CheckResult, check_data
 from ..lint.repairs import repaired_files
 from ..views.problems import problems_github, problems_json, problems_sarif
+from .command import Command, UsageError, add_result_options, report
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_check_context
-from .files import add_result_options, replace_file
-from .terminal import UsageError, report
+from .files import replace_file
 
 if TYPE_CHECKING:
     import argparse
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
     from ..lint.context import CheckContext
 
-NAME = "check"
-HELP = "check run files, registries and cases"
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   verl-resources check                     check ./data, or the data directory that one is in
   verl-resources check docs/data           check another directory
@@ -46,7 +44,7 @@ Exit codes: 0 no error, 1 errors found, 2 could not run. Warnings fail with --st
 FORMATS = ("text", "json", "github", "sarif")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_path_argument(parser, "data directory, or a file or folder in one", "where it exists")
     parser.add_argument(
@@ -65,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_result_options(parser, FORMATS)
 
 
-def run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     """Check and report."""
     try:
         context = _context(options)
@@ -169,3 +167,6 @@ def _is_under(shown: str, paths: Sequence[str]) -> bool:
 def _plain_path(path: Path) -> Path:
     """Return a path without ``.`` and ``..``, links left as they are."""
     return Path(os.path.normpath(path))
+
+
+CHECK = Command("check", "check run files, registries and cases", _EXAMPLES, _add_arguments, _run)

@@ -23,7 +23,7 @@ from ..diagnostics import Location, Severity
 from ..estimator.context import EstimatorContext
 from ..estimator.registries import Registries
 from ..lint.context import CheckContext
-from .terminal import UsageError, show_progress
+from .command import UsageError, show_progress
 
 if TYPE_CHECKING:
     import argparse

@@ -16,10 +16,10 @@ from ..estimator.case import estimate_case, request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.export import failed, result_of
 from ..views.plain_text import estimates_text
+from .command import Command, UsageError, add_result_options, report, show_progress
 from .data import data_snapshot, registries_of
-from .files import add_result_options, read_file
+from .files import read_file
 from .question import add_question_arguments, gpus_argument, placed, read_question
-from .terminal import UsageError, report, show_progress
 
 if TYPE_CHECKING:
     import argparse
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from ..estimator.peaks import AnyEstimate
     from ..estimator.registries import Registries
 
-NAME = "estimate"
-HELP = "estimate the GPU memory of cases and recorded runs, or of a run of your own"
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   verl-resources estimate cases.yaml                 every case of a file
   verl-resources estimate cases.yaml --format json   the same for programs
@@ -57,7 +55,7 @@ class Answer(NamedTuple):
     error: str = ""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument(
         "settings",
@@ -79,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_result_options(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     """Estimate and print."""
     registries, problems = registries_of(data_snapshot(options.data))
     is_own = any((options.model, options.gpus, options.script, options.file, options.config))
@@ -200,3 +198,12 @@ def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
     if problem.code is Code.unknown_key:
         return entry.document.key_place(("config", written))
     return entry.place("config", written)
+
+
+ESTIMATE = Command(
+    "estimate",
+    "estimate the GPU memory of cases and recorded runs, or of a run of your own",
+    _EXAMPLES,
+    _add_arguments,
+    _run,
+)

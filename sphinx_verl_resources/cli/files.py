@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING
 
 from ..catalog.files import read_data_file
 from ..catalog.yaml_data import MAX_BYTES, printable
-from .terminal import UsageError
+from .command import UsageError
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ..catalog.files import DataFile
-
-#: For people, and for programs.
-TEXT_OR_JSON = ("text", "json")
 
 
 def read_file(name: str) -> DataFile:
@@ -48,23 +44,6 @@ def read_text(name: str) -> str:
         return file.content.decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{file.shown}: not UTF-8 text, at byte {error.start}") from None
-
-
-def add_result_options(
-    parser: argparse.ArgumentParser, formats: Sequence[str] = TEXT_OR_JSON, default: str = "text"
-) -> None:
-    """Add ``--format`` and ``--output``."""
-    parser.add_argument(
-        "--format", choices=formats, default=default, help=f"how the result is printed; default: {default}"
-    )
-    parser.add_argument(
-        "--output",
-        dest="result_file",
-        metavar="FILE",
-        type=Path,
-        help="write the result to this file instead, whole or not at all; where the command could not run, "
-        "nothing is written",
-    )
 
 
 def write_result(path: Path, text: str) -> None:

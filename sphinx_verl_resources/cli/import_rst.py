@@ -26,9 +26,9 @@ from ..diagnostics import (
 from ..intake.page_columns import Known
 from ..intake.page_compare import differences, leftovers
 from ..views.problems import plain_problem
+from .command import Command, UsageError, report
 from .data import data_snapshot, default_paths, holds_data, read_snapshot, registries_of
 from .files import create_file, read_file, replace_file
-from .terminal import UsageError, report
 
 if TYPE_CHECKING:
     import argparse
@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     from ..catalog.files import Snapshot
     from ..intake.page import Page
 
-NAME = "import-rst"
-HELP = "write run files from a hand-typed page, or compare it with the data"
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   verl-resources import-rst device_tuning.rst --output data --dry-run
   verl-resources import-rst device_tuning.rst --output data --model Qwen2-70B=Qwen/Qwen2-72B-Instruct
@@ -56,7 +54,7 @@ Exit codes: 0 all understood, and with --check no difference; 1 otherwise, the r
 _OF_WRITING = frozenset({Code.unknown_model, Code.page_assumed})
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("page", metavar="PAGE.rst", help="the page, in reStructuredText")
     parser.add_argument("--output", metavar="DIR", help="data directory; run files go to DIR/runs")
@@ -76,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 
-def run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     """Read the page, then write or compare."""
     models = _models(options)
     snapshot = _snapshot(options)
@@ -213,3 +211,12 @@ def _finish(page: Page, summary: str, options: argparse.Namespace, written: Sequ
         warnings = counted(levels[Severity.WARNING], "warning")
         print(f"{page.shown}: {counted(page.rows, 'row')}, {summary}, {errors}, {warnings}")
     return 1 if levels[Severity.ERROR] else 0
+
+
+IMPORT_RST = Command(
+    "import-rst",
+    "write run files from a hand-typed page, or compare it with the data",
+    _EXAMPLES,
+    _add_arguments,
+    _run,
+)

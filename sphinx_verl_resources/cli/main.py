@@ -11,18 +11,25 @@ import io
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS
 from ..diagnostics import nearest
-from . import backtest, check, completion, estimate, export, import_rst, new, plan, schema, table
+from ..estimator.planner import TASKS
+from .backtest import BACKTEST
+from .check import CHECK
+from .command import COLOR_CHOICES, Command, UsageError, choose_color
+from .estimate import ESTIMATE
 from .files import write_result
-from .terminal import COLOR_CHOICES, UsageError, choose_color
+from .import_rst import IMPORT_RST
+from .new import NEW
+from .plan import PLAN
+from .print_data import EXPORT, SCHEMA, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (new, check, import_rst, table, export, estimate, plan, backtest, schema, completion)
 EXIT_CODES = "Exit codes: 0 good, 1 problems found or does not fit, 2 could not run."
 
 
@@ -64,25 +71,24 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    commands: dict[str, argparse.ArgumentParser] = {}
-    for module in COMMANDS:
-        command = commands[module.NAME] = subparsers.add_parser(
-            module.NAME,
-            help=module.HELP,
-            description=f"{module.HELP[0].upper()}{module.HELP[1:]}.",
-            epilog=module.EXAMPLES,
+    parsers: dict[str, argparse.ArgumentParser] = {}
+    for command in COMMANDS:
+        parsers[command.name] = subparser = subparsers.add_parser(
+            command.name,
+            help=command.help,
+            description=f"{command.help[0].upper()}{command.help[1:]}.",
+            epilog=command.examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        module.add_arguments(command)
-        command.add_argument(
+        command.add_arguments(subparser)
+        subparser.add_argument(
             "--color",
             choices=COLOR_CHOICES,
             default="auto",
             help="colours in messages; default: auto, on a terminal that NO_COLOR does not keep without",
         )
-        command.set_defaults(run=module.run)
-    commands[completion.NAME].set_defaults(parser=parser, commands=tuple(commands.values()))
-    return parser, commands
+        subparser.set_defaults(run=command.run)
+    return parser, parsers
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -128,3 +134,67 @@ def _write(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         raise UsageError(f"the output cannot be written: {error.strerror}") from None
+
+
+_COMPLETION_EXAMPLES = """\
+examples:
+  verl-resources completion bash > verl-resources.bash
+  verl-resources completion zsh > _verl-resources
+
+Source the first in ~/.bashrc; put the second into a folder of zsh's $fpath. It needs the library shtab:
+pip install 'sphinx-verl-resources[completion]'.
+
+Exit codes: 0 good, 2 could not run."""
+SHELLS = ("bash", "zsh", "tcsh")
+#: Options whose values are known, though others may stand there too.
+_WORDS: dict[str, tuple[str, ...]] = {
+    "size": SIZES, "tag": TAGS, "kind": KINDS, "train": TRAIN_BACKENDS, "infer": ENGINES,
+    "task": tuple(TASKS),
+}  # fmt: skip
+
+
+def _add_completion_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("shell", choices=SHELLS, help="whose language the script is in")
+
+
+def _print_completion(options: argparse.Namespace) -> int:
+    """Print the script."""
+    try:
+        import shtab
+    except ImportError:
+        raise UsageError(
+            "completion needs the library shtab, which is not installed; "
+            "pip install 'sphinx-verl-resources[completion]'"
+        ) from None
+    parser, commands = build_parser()
+    completed = {"file": shtab.FILE, "directory": shtab.DIRECTORY}
+    action: Any
+    for command in commands.values():
+        for action in command._actions:  # argparse has no other way, and shtab reads the same list
+            if action.choices is None and action.dest in _WORDS:
+                action.choices = _WORDS[action.dest]
+            elif kind := path_kind(action):
+                action.complete = completed[kind]
+    print(shtab.complete(parser, shell=options.shell))
+    return 0
+
+
+def path_kind(action: argparse.Action) -> str | None:
+    """Return ``directory`` or ``file`` for an argument that takes one, as its metavar tells."""
+    metavar = str(action.metavar or "")
+    if metavar == "DIR":
+        return "directory"
+    return "file" if re.search(r"FILE|PATH|\.(yaml|rst)\b", metavar) else None
+
+
+COMPLETION = Command(
+    "completion",
+    "print a script with which a shell completes commands, options and file names",
+    _COMPLETION_EXAMPLES,
+    _add_completion_arguments,
+    _print_completion,
+)
+
+#: In the order of the help text.
+COMMANDS = (NEW, CHECK, IMPORT_RST, TABLE, EXPORT, ESTIMATE, PLAN, BACKTEST, SCHEMA, COMPLETION)

@@ -1,4 +1,4 @@
-"""``verl-resources new``: write a run file from a launch script and a log."""
+"""``verl-resources new``: write a run file from a launch script and a log, and report what is in it."""
 
 from __future__ import annotations
 
@@ -6,40 +6,44 @@ import argparse
 import json
 import os
 import re
+import shlex
 from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..catalog.files import RUNS, DataFile, bundled_directory, configured_directory, leads_out, take_snapshot
+from ..catalog.links import Links
+from ..catalog.models.base import models_in
 from ..catalog.models.run import Run
-from ..catalog.names import ENGINES, KINDS, TAGS, TRAIN_BACKENDS
+from ..catalog.names import ENGINES, KINDS, PAGE_COLUMNS, TAGS, TRAIN_BACKENDS
 from ..catalog.run_names import ID_FORM, is_id
 from ..catalog.run_text import TODO, blank_text, run_text
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable
-from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
+from ..estimator.case import request_of_run
+from ..estimator.estimate import estimate
+from ..estimator.export import result_of
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
 from ..intake.sources import Sources, UserInput
 from ..settings.read import read_script
 from ..settings.unread import unread_settings
+from ..views.exports import runs_text
+from .command import Command, UsageError, progress, report
 from .data import default_paths, holds_data, registries_of
 from .files import create_file, read_text, replace_file
-from .new_report import report_text, result_of_new
 from .question import gpus_argument
-from .terminal import UsageError, progress, report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..estimator.registries import Registries
     from ..intake.draft import Draft
 
-NAME = "new"
-HELP = "write a run file from a launch script and its log, or a blank one"
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   verl-resources new --script run.sh --log run.log          what both tell; the rest is TODO
   verl-resources new --script run.sh --gpus H100 --tag MIN --contributor "Jane Doe" \\
@@ -53,8 +57,11 @@ the GPU are used. Paths, names of accounts and the like are left out and listed.
 Each problem is a line on standard error: path:line:col: LEVEL: message [code].
 Exit codes: 0 written (or printed), 1 script or log make no run, 2 could not run."""
 
+#: The counter that verl prints as ``perf/max_memory_allocated_gb``.
+_COUNTER = "torch-max-allocated"
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("--script", metavar="FILE", help="launch script of the run")
     parser.add_argument("--log", metavar="FILE", help="what verl printed; may have any size")
@@ -104,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only.add_argument("--kind", choices=KINDS, help="what the row rests on; default: tested")
 
 
-def run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     """Read, write and report."""
     has_sources = bool(options.script or options.log)
     if options.blank and has_sources:
@@ -128,8 +135,8 @@ def run(options: argparse.Namespace) -> int:
         return 1
     if not options.dry_run:
         _write(file, text, draft, options)
-    result = result_of_new(draft.fields, text, file.shown, registries, written=not options.dry_run)
-    print(json.dumps(result.plain(), indent=2) if options.format == "json" else report_text(result))
+    result = _report(draft.fields, text, file.shown, registries, written=not options.dry_run)
+    print(json.dumps(result, indent=2) if options.format == "json" else _report_text(result, draft.fields))
     return 0
 
 
@@ -245,6 +252,109 @@ def _write(file: DataFile, text: str, draft: Draft, options: argparse.Namespace)
         ) from None
 
 
+def _report(
+    fields: Mapping[str, Any], text: str, shown: str, registries: Registries, *, written: bool
+) -> dict[str, Any]:
+    """Return what there is to report about a new file, for programs."""
+    todo = [
+        {"line": number, "text": code.strip()}
+        for number, line in enumerate(text.splitlines(), 1)
+        if not line.startswith("#") and TODO in (code := line.partition("  # ")[0])
+    ]
+    computed, reason = _estimate(fields, registries)
+    measured = fields.get("measured", {})
+    peak = measured.get("gib") if measured.get("counter") == _COUNTER else None
+    difference = computed["logged_max_allocated_gib"] / peak - 1 if peak and computed else None
+    return {
+        "path": shown,
+        "written": written,
+        "id": fields["id"],
+        "text": text,
+        "todo": todo,
+        "estimate": computed,
+        "no_estimate": reason or None,
+        "measured_gib": peak,
+        "difference": None if difference is None else round(difference, 4),
+        "next": f"verl-resources check {shlex.quote(shown)}",
+    }
+
+
+def _report_text(new: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
+    """Return the report as text."""
+    parts = [f"wrote {new['path']}" if new["written"] else new["text"].rstrip("\n")]
+    parts.append(runs_text([_unchecked_run(fields)], PAGE_COLUMNS, Links(), "plain"))
+    parts.append("\n".join(_estimate_lines(new)))
+    if new["todo"]:
+        lines = [f"  {new['path']}:{item['line']}: {item['text']}" for item in new["todo"]]
+        parts.append("\n".join(["still to be filled in:", *lines]))
+    if new["written"]:
+        parts.append(f"next: {new['next']}")
+    return "\n\n".join(parts)
+
+
+def _estimate_lines(new: Mapping[str, Any]) -> list[str]:
+    found, measured = new["estimate"], new["measured_gib"]
+    if found is None:
+        return [f"no estimate: {new['no_estimate']}"]
+    capacity = f" of {found['capacity_gib']:.1f} GiB" if found["capacity_gib"] else ""
+    lines = [
+        f"estimate: {found['peak_gib']:.1f} GiB{capacity} per GPU at the peak, in the phase "
+        f"{found['binding_phase']} (range {found['low_gib']:.1f} to {found['high_gib']:.1f} GiB; "
+        f"{found['verdict']})"
+    ]
+    computed = found["logged_max_allocated_gib"]
+    ends = f"range {found['logged_low_gib']:.1f} to {found['logged_high_gib']:.1f} GiB"
+    if not measured:
+        lines.append(f"perf/max_memory_allocated_gb: computed {computed:.1f} GiB ({ends}), not measured")
+        return lines
+    inside = found["logged_low_gib"] <= measured <= found["logged_high_gib"]
+    difference = computed / measured - 1
+    off = f"{abs(difference):.1%} {'more' if difference > 0 else 'less'}".replace("%", " %")
+    lines.append(
+        f"perf/max_memory_allocated_gb: measured {measured:.1f} GiB, "
+        f"{'within' if inside else 'OUTSIDE'} the {ends}; computed {computed:.1f} GiB, {off}"
+    )
+    if not inside:
+        lines.append("  is it the log of this script? If so, a note in the file can say why it differs")
+    return lines
+
+
+def _estimate(fields: Mapping[str, Any], registries: Registries) -> tuple[dict[str, Any] | None, str]:
+    """Return an estimate as plain values, or the reason why there is none."""
+    missing = [name for name in ("model", "task", "train") if fields[name] == TODO]
+    missing += ["gpus.count"] if fields["gpus"]["count"] == TODO else []
+    if missing:
+        return None, f"{', '.join(missing)} not known"
+    gpus, infer = fields["gpus"], fields["infer"]
+    known = {
+        **fields,
+        "gpus": {**gpus, "type": None if gpus["type"] == TODO else gpus["type"]},
+        "infer": None if infer["engine"] == TODO else infer,
+    }
+    try:
+        found = estimate(request_of_run(_unchecked_run(known), registries), registries)
+        return result_of(fields["id"], found), ""
+    except NoAnswerError as error:
+        return None, str(error)
+
+
+def _unchecked_run(fields: Mapping[str, Any]) -> Run:
+    """Return a run of any fields, without checks: a TODO is text wherever it stands.
+
+    >>> _unchecked_run({"id": "a", "gpus": {"count": 2, "type": "TODO"}}).gpus.type
+    'TODO'
+    """
+    made: dict[str, Any] = {"settings": {}, "infer": None, "evidence": ()}
+    for name, value in fields.items():
+        made[name] = value
+        for model in models_in(Run.model_fields[name].annotation):
+            if isinstance(value, list):
+                made[name] = tuple(model.model_construct(**item) for item in value)
+            elif value is not None:
+                made[name] = model.model_construct(**value)
+    return Run.model_construct(**made)
+
+
 def _id(text: str) -> str:
     if not is_id(text):
         raise argparse.ArgumentTypeError(f"{text[:80]!r} is no id; an id has {ID_FORM}")
@@ -255,3 +365,12 @@ def _number(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,6}", text):
         raise argparse.ArgumentTypeError(f"expected a number of prompts, got {text[:80]!r}")
     return int(text)
+
+
+NEW = Command(
+    "new",
+    "write a run file from a launch script and its log, or a blank one",
+    _EXAMPLES,
+    _add_arguments,
+    _run,
+)

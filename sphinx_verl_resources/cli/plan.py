@@ -9,10 +9,9 @@ from ..diagnostics import Code, Diagnostic, NoAnswerError, Severity, did_you_mea
 from ..estimator.export import result_of
 from ..estimator.planner import TASKS, layout_of, plan, task_settings
 from ..views.plain_text import plan_text
+from .command import Command, add_result_options, report
 from .data import data_snapshot, registries_of
-from .files import add_result_options
 from .question import Question, add_question_arguments, read_question, refused
-from .terminal import report
 
 if TYPE_CHECKING:
     import argparse
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
     from ..estimator.planner import Plan
     from ..estimator.registries import Registries
 
-NAME = "plan"
-HELP = "find the smallest number of GPUs that a model fits on, or the largest micro-batch"
-EXAMPLES = f"""\
+_EXAMPLES = f"""\
 examples:
   verl-resources plan --model Qwen/Qwen2.5-7B --task GRPO --gpu H100
   verl-resources plan --model Qwen/Qwen2.5-7B --task GRPO --gpu H100 --gpus 4 data.max_response_length=8192
@@ -42,7 +39,7 @@ _FIGURES = (
 )  # fmt: skip
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="overrides as verl takes them")
     parser.add_argument("--task", required=True, help=", ".join(TASKS))
@@ -54,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_result_options(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     """Plan and print."""
     registries, problems = registries_of(data_snapshot(options.data))
     try:
@@ -127,3 +124,12 @@ def _without(options: argparse.Namespace, problems: list[Diagnostic], code: int)
 
 def _errors(problems: list[Diagnostic]) -> list[Diagnostic]:
     return [problem for problem in problems if problem.severity is Severity.ERROR]
+
+
+PLAN = Command(
+    "plan",
+    "find the smallest number of GPUs that a model fits on, or the largest micro-batch",
+    _EXAMPLES,
+    _add_arguments,
+    _run,
+)

@@ -9,8 +9,7 @@ import subprocess
 import pytest
 
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.completion import SHELLS, takes_directory, takes_file
-from sphinx_verl_resources.cli.main import build_parser
+from sphinx_verl_resources.cli.main import SHELLS, build_parser, path_kind
 
 #: Calls the function that bash calls, with the words typed so far; prints what it offers.
 ASK = """\
@@ -110,7 +109,7 @@ def test_every_path_is_completed():
         for action in parser._actions:
             words = f"{action.dest} {action.metavar}".lower()
             if any(word in words for word in ("path", "file", "dir", "output", "record", "script")):
-                assert takes_file(action) or takes_directory(action), (name, action)
+                assert path_kind(action), (name, action)
 
 
 def test_without_the_library(monkeypatch, capsys):

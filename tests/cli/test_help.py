@@ -24,9 +24,9 @@ sys.modules[_spec.name] = command_line  # where its dataclass looks its names up
 _spec.loader.exec_module(command_line)
 
 EXAMPLES = [
-    pytest.param(module.NAME, command, id=command)
-    for module in COMMANDS
-    for command, _meaning in command_line.help_of(module.EXAMPLES).examples
+    pytest.param(command.name, example, id=example)
+    for command in COMMANDS
+    for example, _meaning in command_line.help_of(command.examples).examples
 ]
 CASE = {
     "id": "a",
@@ -129,24 +129,24 @@ def test_examples(scratch, capsys, needs, name, command):
         assert new
 
 
-@pytest.mark.parametrize("module", COMMANDS, ids=lambda module: module.NAME)
-def test_every_help_has_purpose_examples_and_exit_codes(module, capsys):
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_help_has_purpose_examples_and_exit_codes(command, capsys):
     with pytest.raises(SystemExit) as exit_:
-        main([module.NAME, "--help"])
+        main([command.name, "--help"])
     assert exit_.value.code == 0
     text = capsys.readouterr().out
-    said = command_line.help_of(module.EXAMPLES)
+    said = command_line.help_of(command.examples)
     assert len(said.examples) >= 2
     assert re.fullmatch(r"0 .*\b2 could not run\.( .*)?", said.exit_codes)
-    assert module.HELP[0].islower()
-    assert "\n" not in module.HELP
-    assert not module.HELP.endswith(".")
-    assert f"examples:\n  verl-resources {module.NAME}" in text
+    assert command.help[0].islower()
+    assert "\n" not in command.help
+    assert not command.help.endswith(".")
+    assert f"examples:\n  verl-resources {command.name}" in text
 
 
-@pytest.mark.parametrize("module", COMMANDS, ids=lambda module: module.NAME)
-def test_every_option_is_explained(module):
-    for action in build_parser()[1][module.NAME]._actions:
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_option_is_explained(command):
+    for action in build_parser()[1][command.name]._actions:
         assert action.help, action
         assert not action.help.endswith("."), action
         if action.nargs != 0:
@@ -176,7 +176,7 @@ def test_alone_it_prints_help(capsys):
     assert exit_.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert all(f"\n    {module.NAME}" in err for module in COMMANDS)
+    assert all(f"\n    {command.name}" in err for command in COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -221,16 +221,16 @@ def test_the_reference_has_every_command_and_option(project, root, monkeypatch):
     built = project.build()
     assert built.warnings == []
     soup = built.soup()
-    for module in COMMANDS:
-        section = soup.find(id=f"command-{module.NAME}")
+    for command in COMMANDS:
+        section = soup.find(id=f"command-{command.name}")
         section = section if section.name == "section" else section.find_parent("section")
         terms = " ".join(term.get_text() for term in section.select("dt"))
-        for action in build_parser()[1][module.NAME]._actions:
+        for action in build_parser()[1][command.name]._actions:
             for option in action.option_strings:
-                assert option in terms or option in {"-h", "--help"}, (module.NAME, option)
+                assert option in terms or option in {"-h", "--help"}, (command.name, option)
         code = section.get_text()
-        for command, _meaning in command_line.help_of(module.EXAMPLES).examples:
-            assert f"$ {command}" in code
+        for example, _meaning in command_line.help_of(command.examples).examples:
+            assert f"$ {example}" in code
         assert "Exit codes: 0 " in code
 
 

@@ -30,7 +30,7 @@ SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwe
 def test_every_command_has_its_line():
     from sphinx_verl_resources.cli.main import COMMANDS
 
-    assert {module.NAME for module in COMMANDS} == set(LINES)
+    assert {command.name for command in COMMANDS} == set(LINES)
 
 
 @pytest.mark.parametrize("name", LINES)

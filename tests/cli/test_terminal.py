@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from sphinx_verl_resources.cli import main, terminal
+from sphinx_verl_resources.cli import command, main
 from sphinx_verl_resources.diagnostics import Code, Diagnostic, Location, Severity
 
 PROBLEMS = [
@@ -35,7 +35,7 @@ def errors(monkeypatch):
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(terminal, "_choice", "auto")
+    monkeypatch.setattr(command, "_choice", "auto")
 
     def make(*, tty: bool) -> Stream:
         stream = Stream(tty=tty)
@@ -68,15 +68,15 @@ def test_who_gets_colour(errors, monkeypatch, tty, choice, environment, colored)
     stream = errors(tty=tty)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    terminal.choose_color(choice)
-    terminal.report(PROBLEMS)
+    command.choose_color(choice)
+    command.report(PROBLEMS)
     assert ("\x1b" in stream.getvalue()) is colored
     assert plain(stream.getvalue()).splitlines() == [str(problem) for problem in PROBLEMS]
 
 
 def test_levels_have_their_colours_and_codes_stand_back(errors):
     stream = errors(tty=True)
-    terminal.report(PROBLEMS)
+    command.report(PROBLEMS)
     first, second = stream.getvalue().splitlines()
     assert "a.yaml:3:6: \x1b[31mERROR\x1b[0m: tag" in first
     assert first.endswith("\x1b[2m[verl.unknown_value]\x1b[0m")
@@ -86,10 +86,10 @@ def test_levels_have_their_colours_and_codes_stand_back(errors):
 def test_nobody_there(monkeypatch):
     closed = io.StringIO()
     closed.close()
-    assert terminal.wants_color(closed, "auto", {}) is False
-    assert terminal.wants_color(None, "auto", {}) is False
+    assert command.wants_color(closed, "auto", {}) is False
+    assert command.wants_color(None, "auto", {}) is False
     monkeypatch.setattr(sys, "stderr", None)
-    assert list(terminal.progress([1, 2], 2, "things")) == [1, 2]
+    assert list(command.progress([1, 2], 2, "things")) == [1, 2]
 
 
 def test_the_command_takes_color(data, monkeypatch, capsys):
@@ -135,25 +135,25 @@ def ticking(step):
 
 def test_progress_is_one_line_that_goes_away(errors):
     stream = errors(tty=True)
-    assert list(terminal.progress("abc", 3, "cases", clock=ticking(0.6))) == ["a", "b", "c"]
+    assert list(command.progress("abc", 3, "cases", clock=ticking(0.6))) == ["a", "b", "c"]
     assert stream.getvalue() == "\r\x1b[Kcases: 1 of 3\r\x1b[Kcases: 2 of 3\r\x1b[K"
 
 
 def test_quick_work_shows_nothing(errors):
     stream = errors(tty=True)
-    assert list(terminal.progress("abc", 3, "cases", clock=ticking(0.1))) == ["a", "b", "c"]
+    assert list(command.progress("abc", 3, "cases", clock=ticking(0.1))) == ["a", "b", "c"]
     assert stream.getvalue() == ""
 
 
 def test_nothing_of_it_in_a_pipe(errors):
     stream = errors(tty=False)
-    assert list(terminal.progress("abc", 3, "cases", clock=ticking(5))) == ["a", "b", "c"]
+    assert list(command.progress("abc", 3, "cases", clock=ticking(5))) == ["a", "b", "c"]
     assert stream.getvalue() == ""
 
 
 def test_signs_are_not_written_more_often_than_can_be_read(errors):
     stream = errors(tty=True)
-    assert len(list(terminal.progress(range(2000), None, "lines", clock=ticking(0.001)))) == 2000
+    assert len(list(command.progress(range(2000), None, "lines", clock=ticking(0.001)))) == 2000
     written = stream.getvalue().count("lines: ")
     assert 8 <= written <= 11  # one second of the two
 
@@ -161,7 +161,7 @@ def test_signs_are_not_written_more_often_than_can_be_read(errors):
 @pytest.mark.parametrize("stops", ["leaves", "fails"])
 def test_the_line_goes_away_where_the_work_ends_early(errors, stops):
     stream = errors(tty=True)
-    work = terminal.progress(range(9), 9, "cases", clock=ticking(3))
+    work = command.progress(range(9), 9, "cases", clock=ticking(3))
     if stops == "leaves":
         for _item in work:
             break
@@ -173,7 +173,7 @@ def test_the_line_goes_away_where_the_work_ends_early(errors, stops):
             raise OSError
 
         with pytest.raises(OSError):  # noqa: PT011
-            list(terminal.progress(failing(), 9, "cases", clock=ticking(3)))
+            list(command.progress(failing(), 9, "cases", clock=ticking(3)))
         work.close()
     assert stream.getvalue().endswith("\r\x1b[K")
 
@@ -181,7 +181,7 @@ def test_the_line_goes_away_where_the_work_ends_early(errors, stops):
 def test_the_line_fits(errors, monkeypatch):
     stream = errors(tty=True)
     monkeypatch.setenv("COLUMNS", "20")
-    list(terminal.progress([1], 1, "a\x1b[2Jb" * 30, clock=ticking(3)))
+    list(command.progress([1], 1, "a\x1b[2Jb" * 30, clock=ticking(3)))
     shown = stream.getvalue().removeprefix("\r\x1b[K").removesuffix("\r\x1b[K")
     assert len(shown) == 19
     assert shown.isprintable()
@@ -198,7 +198,7 @@ def test_what_can_take_long_is_watched(words, errors, data, monkeypatch):
     )
     monkeypatch.chdir(data.path.parent)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    monkeypatch.setattr(terminal, "PATIENCE", 0)
+    monkeypatch.setattr(command, "PATIENCE", 0)
     stream = errors(tty=True)
     main([*words, "--color", "never"])
     assert re.search(r"\r\x1b\[K(cases|run files): 0 of 1\r\x1b\[K", stream.getvalue())
@@ -208,7 +208,7 @@ def test_a_long_log_is_watched_and_can_be_left(errors, data, monkeypatch):
     log = data.path.parent / "run.log"
     log.write_bytes(b"step:1 - perf/max_memory_allocated_gb:71.3\n" + b"nothing\n" * (1 << 19))
     monkeypatch.chdir(data.path.parent)
-    monkeypatch.setattr(terminal, "PATIENCE", 0)
+    monkeypatch.setattr(command, "PATIENCE", 0)
     stream = errors(tty=True)
     main(["new", "--log", "run.log", "--id", "x", "--dry-run", "--color", "never"])
     assert "\r\x1b[KMiB of the log: 0 of 5\r\x1b[K" in stream.getvalue()

@@ -1,4 +1,4 @@
-"""What a command tells people on standard error: problems, progress, and why it cannot run."""
+"""Define what every command has: a description, options for its result, and reports on standard error."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import shutil
 import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ..diagnostics import Severity, one_line
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
@@ -29,8 +32,44 @@ Item = TypeVar("Item")
 _choice = "auto"
 
 
+@dataclass(frozen=True)
+class Command:
+    """A command of ``verl-resources``.
+
+    Attributes:
+        name: the word that calls it.
+        help: its purpose, in the list of commands.
+        examples: the end of its help text, with the exit codes.
+        add_arguments: adds its arguments to a parser.
+        run: does the work and returns the exit code.
+    """
+
+    name: str
+    help: str
+    examples: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
 class UsageError(Exception):
     """A reason why the command cannot run, on one line; it ends with exit code 2."""
+
+
+def add_result_options(
+    parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json"), default: str = "text"
+) -> None:
+    """Add ``--format`` and ``--output``."""
+    parser.add_argument(
+        "--format", choices=formats, default=default, help=f"how the result is printed; default: {default}"
+    )
+    parser.add_argument(
+        "--output",
+        dest="result_file",
+        metavar="FILE",
+        type=Path,
+        help="write the result to this file instead, whole or not at all; where the command could not run, "
+        "nothing is written",
+    )
 
 
 def choose_color(choice: str) -> None:

@@ -1,25 +1,31 @@
-"""``verl-resources table``: the recorded runs as text."""
+"""The commands that print what is recorded: ``table``, ``export`` and ``schema``."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from .. import __version__
 from ..catalog import selection
 from ..catalog.links import Links
 from ..catalog.names import PAGE_COLUMNS, SIZES
+from ..catalog.schema import MODELS, schema_texts
 from ..catalog.selection import FILTERS, RunQuery, select_runs
+from ..catalog.yaml_data import printable
 from ..diagnostics import NoAnswerError
+from ..estimator.export import export_of
 from ..estimator.questions import RunEstimate
 from ..views.estimate import run_texts
-from ..views.exports import FORMATS, runs_text
+from ..views.exports import FORMATS, download_texts, runs_text
+from ..views.file_names import CSV, JSON
 from ..views.runs import COMPUTED, uncomputed_texts
+from .command import Command, UsageError, add_result_options, report
 from .data import add_data_option, add_path_argument, data_snapshot, load_records
-from .files import add_result_options
-from .terminal import UsageError, report
+from .files import replace_file, write_result
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
@@ -27,9 +33,7 @@ if TYPE_CHECKING:
 
 Words = TypeVar("Words")
 
-NAME = "table"
-HELP = "print recorded runs as a table"
-EXAMPLES = """\
+_TABLE_EXAMPLES = """\
 examples:
   verl-resources table --size 7B
   verl-resources table --gpu H100,H800 --train fsdp --sort=-gpus,model
@@ -44,7 +48,7 @@ equals sign: --sort=-added.
 Each problem is a line on standard error: path:line:col: LEVEL: message [code].
 Exit codes: 0 good, 1 the data have errors and the table lacks those runs, 2 could not run."""
 #: What the filters are set to.
-_VALUES = {
+_FILTER_VALUES = {
     "tag": "MIN or RECOMMENDED",
     "task": "GRPO-LoRA for example",
     "gpu": "H100 for example, by any of its names",
@@ -55,14 +59,16 @@ _VALUES = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_path_argument(parser)
     add_data_option(parser)
     chosen = parser.add_argument_group("which runs")
     chosen.add_argument("--size", action="append", metavar="SIZE,...", help=f"size class: {', '.join(SIZES)}")
     for name in FILTERS:
-        chosen.add_argument(f"--{name}", action="append", metavar=f"{name.upper()},...", help=_VALUES[name])
+        chosen.add_argument(
+            f"--{name}", action="append", metavar=f"{name.upper()},...", help=_FILTER_VALUES[name]
+        )
     shown = parser.add_argument_group("how they are shown")
     shown.add_argument("--columns", metavar="FIELD,...", help="fields to show; default: those of the page")
     shown.add_argument(
@@ -74,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_result_options(parser, FORMATS, "plain")
 
 
-def run(options: argparse.Namespace) -> int:
+def _print_table(options: argparse.Namespace) -> int:
     """Print the table; problems of the data go to standard error."""
     columns = _words(options, "columns", lambda text: selection.columns(text, COMPUTED)) or PAGE_COLUMNS
     context, problems = load_records(data_snapshot([*options.paths, *(options.data or ())]))
@@ -124,3 +130,112 @@ def _computed(context: EstimatorContext, run: Run) -> dict[str, str]:
         return run_texts(RunEstimate(run.id).answer(context))
     except NoAnswerError:
         return uncomputed_texts(run)
+
+
+TABLE = Command(
+    "table", "print recorded runs as a table", _TABLE_EXAMPLES, _add_table_arguments, _print_table
+)
+
+
+_EXPORT_EXAMPLES = f"""\
+examples:
+  verl-resources export                          print JSON
+  verl-resources export --format csv             print a table for spreadsheets
+  verl-resources export --output runs.csv        write one file
+  verl-resources export docs/data --output out/  write all of them into a folder
+
+The files are those that pages with the directive verl-downloads offer, byte for byte: {JSON},
+its schema and {CSV}.
+
+Each problem is a line on standard error: path:line:col: LEVEL: message [code].
+Exit codes: 0 good, 1 the data have errors and the export lacks those runs, 2 could not run."""
+_FILES = {"json": JSON, "csv": CSV}
+
+
+def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add_path_argument(parser)
+    add_data_option(parser)
+    parser.add_argument(
+        "--format",
+        choices=tuple(_FILES),
+        help="default: by the name of the file, else json; a folder gets all",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE or DIR",
+        help="write to this file, or to a folder, which ends with a slash or is there already",
+    )
+
+
+def _print_export(options: argparse.Namespace) -> int:
+    """Print or write."""
+    context, problems = load_records(data_snapshot([*options.paths, *(options.data or ())]))
+    bad = report(problems)
+    texts = download_texts(export_of(context, __version__))
+    if options.output is None:
+        print(texts[_FILES[options.format or "json"]], end="")
+    else:
+        _write_export(options.output, options.format, texts)
+    return int(bad)
+
+
+def _write_export(output: str, form: str | None, texts: Mapping[str, str]) -> None:
+    """Write one file, or a folder of them, which is made if need be."""
+    path = Path(output)
+    if not output.endswith("/") and not path.is_dir():
+        by_name = "csv" if path.suffix.lower() == ".csv" else "json"
+        write_result(path, texts[_FILES[form or by_name]])
+        return
+    for name, text in texts.items():
+        if form is None or name == _FILES[form]:
+            replace_file(path / name, text)
+
+
+EXPORT = Command(
+    "export",
+    "write every recorded run, with what is computed of it, for programs and spreadsheets",
+    _EXPORT_EXAMPLES,
+    _add_export_arguments,
+    _print_export,
+)
+
+
+_SCHEMA_EXAMPLES = """\
+examples:
+  verl-resources schema run                    print the schema of a run file
+  verl-resources schema --output data/schema   write all of them
+
+Exit codes: 0 good, 2 could not run."""
+
+
+def _add_schema_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    kinds = sorted(MODELS)
+    which = f"which kind of file: {', '.join(kinds)}; default: run, and with --output all"
+    parser.add_argument("kind", metavar="KIND", nargs="?", choices=kinds, help=which)
+    parser.add_argument("--output", metavar="DIR", type=Path, help="write to this directory instead")
+
+
+def _print_schema(options: argparse.Namespace) -> int:
+    """Print one schema, or write one or all."""
+    texts = schema_texts()
+    if options.output is None:
+        print(texts[options.kind or "run"], end="")
+        return 0
+    if options.output.exists() and not options.output.is_dir():
+        raise UsageError(f"{printable(str(options.output))}: is no directory; name a folder")
+    if options.kind:
+        texts = {options.kind: texts[options.kind]}
+    for kind, text in texts.items():
+        replace_file(options.output / f"{kind}.json", text)
+    return 0
+
+
+SCHEMA = Command(
+    "schema",
+    "write the JSON Schemas of the data files",
+    _SCHEMA_EXAMPLES,
+    _add_schema_arguments,
+    _print_schema,
+)
