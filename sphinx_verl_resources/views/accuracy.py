@@ -16,7 +16,7 @@ from ..units import GIB, gib_number, percent, plain, share
 from .blocks import in_a_row, legend, numbered_notes, recorded
 from .drawing import BAR, FONT, LINE, PAINTS, WIDTH, Drawing, flowing, path, text
 from .estimate import VERDICT_WORDS
-from .table import PATH_CLASS, Cell, table_group
+from .table import PATH_CLASS, Cell, column_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,21 +36,15 @@ _LONGEST_SOURCE = 40
 
 def summary_rows(summaries: Iterable[Summary]) -> nodes.tgroup:
     """Make one row per group."""
-    rows = []
-    for item in summaries:
-        numbers = [plain(item.cases), *map(share, (item.mean, item.median, item.worst, item.inside))]
-        numbers.append(f"±{share(item.half_width)}")
-        rows.append([Cell.of(_(GROUPS[item.group])), *map(Cell.number, numbers)])
-    headings = [
-        _("Compared with"),
-        _("Cases (n)"),
-        _("Mean error"),
-        _("Median error"),
-        _("Worst error"),
-        _("Inside the range"),
-        _("Half width of the range"),
-    ]
-    return table_group(headings, rows)
+    return column_table(summaries, [
+        (_("Compared with"), lambda item: Cell.of(_(GROUPS[item.group]))),
+        (_("Cases (n)"), lambda item: Cell.number(plain(item.cases))),
+        (_("Mean error"), lambda item: Cell.number(share(item.mean))),
+        (_("Median error"), lambda item: Cell.number(share(item.median))),
+        (_("Worst error"), lambda item: Cell.number(share(item.worst))),
+        (_("Inside the range"), lambda item: Cell.number(share(item.inside))),
+        (_("Half width of the range"), lambda item: Cell.number(f"±{share(item.half_width)}")),
+    ])  # fmt: skip
 
 
 def verdict_sentence(shares: Mapping[str, tuple[int, int]]) -> nodes.paragraph:
@@ -78,34 +72,21 @@ def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> 
         scores: the cases.
         marks: by the reason for which a case does not count, the mark and the id of that reason.
     """
-    rows = []
-    for item in scores:
-        case = item.case
-        note = reason(item)
-        computed, low, high = _computed(item)
-        rows.append([
-            Cell(_case(case), classes=(PATH_CLASS,)),
-            Cell.of(case.model.rpartition("/")[2]),
-            Cell.of(_gpus(case)),
-            Cell.of(_compared(item)),
-            Cell.number(gib_number(computed) if computed else ""),
-            Cell.of(_range(low, high) if computed else ""),
-            Cell.number(gib_number(item.observed)) if item.observed else Cell.of(_outcome(item)),
-            Cell.number(_error(item)),
-            Cell([(_inside(item), None)], marks=[marks[note]] if note else ()),
-        ])  # fmt: skip
-    headings = [
-        _("Case and source"),
-        _("Model"),
-        _("GPUs"),
-        _("Compared"),
-        _("Computed (GiB)"),
-        _("Range (GiB)"),
-        _("Observed (GiB)"),
-        _("Error"),
-        _("Inside, or verdict"),
-    ]
-    return table_group(headings, rows)
+
+    def judged(item: Score) -> Cell:
+        return Cell([(_inside(item), None)], marks=[marks[note]] if (note := reason(item)) else ())
+
+    return column_table(scores, [
+        (_("Case and source"), lambda item: Cell(_case(item.case), classes=(PATH_CLASS,))),
+        (_("Model"), lambda item: Cell.of(item.case.model.rpartition("/")[2])),
+        (_("GPUs"), lambda item: Cell.of(_gpus(item.case))),
+        (_("Compared"), lambda item: Cell.of(_compared(item))),
+        (_("Computed (GiB)"), lambda item: Cell.number(_computed(item)[0])),
+        (_("Range (GiB)"), lambda item: Cell.of(_computed(item)[1])),
+        (_("Observed (GiB)"), _observed),
+        (_("Error"), lambda item: Cell.number(_error(item))),
+        (_("Inside, or verdict"), judged),
+    ])  # fmt: skip
 
 
 def reason(item: Score) -> str:
@@ -132,20 +113,22 @@ def _compared(item: Score) -> str:
     return _("verl's metric") if item.group == LOGGED else _("PyTorch's counter")
 
 
-def _range(low: float, high: float) -> str:
-    return _("{low} to {high}").format(low=gib_number(low), high=gib_number(high))
-
-
-def _computed(item: Score) -> tuple[float, float, float]:
-    """Return the compared figure and its range; the peak if there is no figure, zeros without an estimate."""
+def _computed(item: Score) -> tuple[str, str]:
+    """Return the compared figure, or else the peak, and its range; empty texts without an estimate."""
     if item.computed is not None and item.low is not None and item.high is not None:
-        return item.computed, item.low, item.high
-    estimate = item.estimate
-    return (estimate.peak, estimate.low, estimate.high) if estimate else (0.0, 0.0, 0.0)
+        figure, low, high = item.computed, item.low, item.high
+    elif item.estimate:
+        figure, low, high = item.estimate.peak, item.estimate.low, item.estimate.high
+    else:
+        return "", ""
+    return gib_number(figure), _("{low} to {high}").format(low=gib_number(low), high=gib_number(high))
 
 
-def _outcome(item: Score) -> str:
-    return _(_OUTCOMES.get(item.case.outcome or "", ""))
+def _observed(item: Score) -> Cell:
+    """Return the observed figure, or else the outcome."""
+    if item.observed:
+        return Cell.number(gib_number(item.observed))
+    return Cell.of(_(_OUTCOMES.get(item.case.outcome or "", "")))
 
 
 def _error(item: Score) -> str:

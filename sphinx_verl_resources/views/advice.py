@@ -11,7 +11,7 @@ from ..i18n import _
 from ..units import GB, gb, gb_number, plain
 from .blocks import in_a_row, recorded
 from .settings import nested_yaml, overrides
-from .table import PATH_CLASS, Cell, add_remarks, table_group
+from .table import PATH_CLASS, Cell, add_remarks, column_table, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,15 +47,17 @@ def settings_rows(
     marks: Mapping[str, Sequence[str]],
 ) -> nodes.tgroup:
     """Make one row per key, with verl's default and the key's effect."""
-    rows = []
-    for (name, value), key in zip(settings.items(), keys, strict=True):
-        rows.append([
-            Cell([(name, None)], remarks=marks.get(name, ()), classes=(PATH_CLASS,)),
-            Cell.of(as_text(value)),
-            Cell.of(as_text(key.default) if key else _("not known")),
-            Cell.of(" ".join(key.effect.split()) if key else _("not known")),
-        ])  # fmt: skip
-    return table_group([_("Key"), _("Advised"), _("verl's default"), _("What it does to memory")], rows)
+    unknown = _("not known")
+    return column_table(zip(settings.items(), keys, strict=True), [
+        (_("Key"), lambda row: Cell.path(row[0][0], remarks=marks.get(row[0][0], ()))),
+        (_("Advised"), lambda row: Cell.of(as_text(row[0][1]))),
+        (_("verl's default"), lambda row: Cell.of(as_text(row[1].default) if row[1] else unknown)),
+        (_("What it does to memory"), lambda row: Cell.of(_one_line(row[1].effect) if row[1] else unknown)),
+    ])  # fmt: skip
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
@@ -126,11 +128,11 @@ def priority_rows(
 
 def trade_off_rows(items: Iterable[TradeOff], marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
     """Make one row per change."""
-    rows = [
-        [Cell.of(item.change, marks.get(item.name, ())), Cell.of(item.gain), Cell.of(item.cost)]
-        for item in items
-    ]
-    return table_group([_("Change"), _("Makes smaller"), _("Costs")], rows)
+    return column_table(items, [
+        (_("Change"), lambda item: Cell.of(item.change, marks.get(item.name, ()))),
+        (_("Makes smaller"), lambda item: Cell.of(item.gain)),
+        (_("Costs"), lambda item: Cell.of(item.cost)),
+    ])  # fmt: skip
 
 
 def command_list(commands: Iterable[Command], marks: Mapping[str, Sequence[str]]) -> list[nodes.Element]:

@@ -23,7 +23,7 @@ from .blocks import (
 )
 from .charts import SUM, TAKEN, Line, waterfall_lines
 from .drawing import PAINTS, ROW, WIDTH, Drawing, thick
-from .table import Cell, bold, table_group
+from .table import Cell, bold, column_table, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -216,19 +216,24 @@ def original_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str])
         comparisons: the figures.
         anchors: the id of each cause's explanation on the page, by code.
     """
-    rows = []
-    for item in comparisons:
+
+    def cause(item: Comparison) -> Cell:
         causes = [(code, anchors[code]) for code in item.causes if code in anchors]
         carried = [(code, anchors[code]) for code in item.carried if code in anchors]
         between = [(_("; carried in"), "")] if causes and carried else []
-        rows.append([
-            Cell.of(_figure(item)),
-            Cell.number(gb_number(item.computed) if item.is_size else plain(round(item.computed))),
-            Cell.number(plain(item.original)),
-            Cell.number("" if item.agrees else item.difference),
-            Cell([(_word(item), None)], [*causes, *between, *carried]),
-        ])  # fmt: skip
-    return table_group([_("Figure"), _("By the formula"), _("Printed"), _("Difference"), _("Cause")], rows)
+        return Cell([(_word(item), None)], [*causes, *between, *carried])
+
+    return column_table(comparisons, [
+        (_("Figure"), lambda item: Cell.of(_figure(item))),
+        (_("By the formula"), lambda item: Cell.number(_computed(item))),
+        (_("Printed"), lambda item: Cell.number(plain(item.original))),
+        (_("Difference"), lambda item: Cell.number("" if item.agrees else item.difference)),
+        (_("Cause"), cause),
+    ])  # fmt: skip
+
+
+def _computed(item: Comparison) -> str:
+    return gb_number(item.computed) if item.is_size else plain(round(item.computed))
 
 
 def _figure(item: Comparison) -> str:
@@ -261,27 +266,36 @@ def cause_list(causes: Iterable[Cause], targets: Mapping[str, nodes.target]) -> 
 
 def requirement_rows(claims: Iterable[JudgedClaim], marks: Sequence[str]) -> nodes.tgroup:
     """Make one row per claim and GPU; ``marks`` go to the heading of the computed figures."""
-    rows = []
-    for item in claims:
-        gpu = item.gpu
-        for unknown in item.unknown:
-            gpu = _("{card}; there is no {unknown}").format(card=gpu, unknown=unknown)
-        rows.append([
-            Cell.of(_(_LEVELS[item.level])),
-            Cell.of(item.claim),
-            Cell.of(gpu),
-            Cell.number(gb_number(item.limit)),
-            Cell.number(gb_number(item.per_gpu)),
-            Cell.number(_("none") if item.smallest is None else plain(item.smallest)),
-            Cell.number(plain(item.pooled)),
-            Cell([(_judgement(item), None)], strong=item.judgement in {"too few", "never fits"}),
-            Cell.of(listed([_(DERIVATIONS[name]) for name in item.follows]) or _("none of these")),
-        ])  # fmt: skip
-    headings: list[str | Cell] = [
-        _("List"), _("Printed claim"), _("Card"), _("Limit (GB)"), Cell.of(_("Per GPU (GB)"), marks),
-        _("GPUs by the chain"), _("GPUs by the pool"), _("Verdict"), _("Same number by"),
-    ]  # fmt: skip
-    return table_group(headings, rows)
+    return column_table(claims, [
+        (_("List"), lambda item: Cell.of(_(_LEVELS[item.level]))),
+        (_("Printed claim"), lambda item: Cell.of(item.claim)),
+        (_("Card"), lambda item: Cell.of(_claimed_gpu(item))),
+        (_("Limit (GB)"), lambda item: Cell.number(gb_number(item.limit))),
+        (Cell.of(_("Per GPU (GB)"), marks), lambda item: Cell.number(gb_number(item.per_gpu))),
+        (_("GPUs by the chain"), lambda item: Cell.number(_power_of_two(item))),
+        (_("GPUs by the pool"), lambda item: Cell.number(plain(item.pooled))),
+        (_("Verdict"), _judged),
+        (_("Same number by"), _derived),
+    ])  # fmt: skip
+
+
+def _power_of_two(item: JudgedClaim) -> str:
+    return _("none") if item.smallest is None else plain(item.smallest)
+
+
+def _claimed_gpu(item: JudgedClaim) -> str:
+    gpu = item.gpu
+    for unknown in item.unknown:
+        gpu = _("{card}; there is no {unknown}").format(card=gpu, unknown=unknown)
+    return gpu
+
+
+def _judged(item: JudgedClaim) -> Cell:
+    return Cell([(_judgement(item), None)], strong=item.judgement in {"too few", "never fits"})
+
+
+def _derived(item: JudgedClaim) -> Cell:
+    return Cell.of(listed([_(DERIVATIONS[name]) for name in item.follows]) or _("none of these"))
 
 
 def requirement_legend(share: float) -> nodes.paragraph:

@@ -24,7 +24,7 @@ from .blocks import (
     sum_formula,
     titled,
 )
-from .table import PATH_CLASS, Cell, bold, table_group
+from .table import Cell, bold, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ..estimator.sweeps import Longer, Saving, SavingSteps
 
 ANSWER_CLASS = "verl-answer"
+LENGTHS_CLASS = "verl-lengths"
+#: The categories that grow with the lengths.
+_GROWING = (Category.ACTIVATIONS, Category.LOGITS)
 #: The counter of a recorded run, and the computed figure that is comparable with it.
 _COUNTERS = {
     "torch-max-allocated": N_(
@@ -211,18 +214,20 @@ def notes(estimate: Estimate) -> list[nodes.Node]:
     return [notes_title(_("What the estimate leaves out or assumes:")), items] if found else []
 
 
-LENGTHS_CLASS = "verl-lengths"
-#: The categories that grow with the lengths.
-_GROWING = (Category.ACTIVATIONS, Category.LOGITS)
-
-
 def saving_rows(sweep: SavingSteps) -> nodes.tgroup:
     """Make one row for each setting, between those of no setting and of all."""
-    rows = [_sum_row(_("None of these"), sweep.start, "", "")]
-    rows += map(_row, sweep.steps)
-    saved = sweep.start.peak - sweep.end.peak
-    added = sweep.end.host.total - sweep.start.host.total
-    rows.append(_sum_row(_("All of these"), sweep.end, _saved(saved), _added(added)))
+    start, end = sweep.start, sweep.end
+    saved, added = _saved(start.peak - end.peak), _added(end.host.total - start.host.total)
+    rows = [
+        bold(_saving_row(Cell.of(_("None of these")), "", start, start.peak_phase.label, "")),
+        *(
+            _saving_row(
+                Cell.path(step.setting), _saved(step.saves), step, LABELS[step.peak_phase], _added(step.host)
+            )
+            for step in sweep.steps
+        ),
+        bold(_saving_row(Cell.of(_("All of these")), saved, end, end.peak_phase.label, added)),
+    ]
     headings = [
         _("Setting"),
         _("Saved on the GPU (GiB)"),
@@ -234,27 +239,15 @@ def saving_rows(sweep: SavingSteps) -> nodes.tgroup:
     return table_group(headings, rows)
 
 
-def _row(step: Saving) -> list[Cell]:
+def _saving_row(setting: Cell, saved: str, after: Saving | Estimate, phase: str, added: str) -> list[Cell]:
     return [
-        Cell([(step.setting, None)], classes=(PATH_CLASS,)),
-        Cell.number(_saved(step.saves)),
-        Cell.number(gib_number(step.peak)),
-        Cell.of(_(LABELS[step.peak_phase])),
-        Cell.number(_added(step.host)),
-        Cell.of(_(VERDICT_WORDS[step.verdict])),
-    ]
-
-
-def _sum_row(label: str, estimate: Estimate, saved: str, added: str) -> list[Cell]:
-    cells = [
-        Cell.of(label),
+        setting,
         Cell.number(saved),
-        Cell.number(gib_number(estimate.peak)),
-        Cell.of(_(estimate.peak_phase.label)),
+        Cell.number(gib_number(after.peak)),
+        Cell.of(_(phase)),
         Cell.number(added),
-        Cell.of(_(VERDICT_WORDS[estimate.verdict])),
+        Cell.of(_(VERDICT_WORDS[after.verdict])),
     ]
-    return bold(cells)
 
 
 def saving_note() -> nodes.paragraph:

@@ -8,7 +8,7 @@ from docutils import nodes
 
 from ..i18n import N_, _
 from ..units import GIB, MIB, gib_number, plain
-from .table import PATH_CLASS, Cell, table_group
+from .table import PATH_CLASS, Cell, column_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,59 +40,43 @@ def model_anchor(model: Architecture) -> str:
 
 def gpu_rows(gpus: Iterable[Gpu]) -> nodes.tgroup:
     """Return a table with a row for each GPU."""
-    rows = []
-    for gpu in gpus:
-        cuda = gib_number(gpu.cuda_total_gib * GIB) if gpu.cuda_total_gib else ""
-        rows.append([
-            Cell([(gpu.name, None)], anchor=gpu_anchor(gpu)),
-            Cell.of(_VENDORS[gpu.vendor]),
-            Cell.number(plain(gpu.memory_gb)),
-            Cell.number(gib_number(gpu.memory_mib * MIB)),
-            Cell.number(cuda),
-            Cell.of(_(_KNOWN_FROM[gpu.kind])),
-            Cell.of(", ".join(gpu.aliases)),
-        ])  # fmt: skip
-    headings = [
-        _("GPU"),
-        _("Vendor"),
-        _("Sold with (GB)"),
-        _("Memory (GiB)"),
-        _("For CUDA (GiB)"),
-        _("Memory known from"),
-        _("Also called"),
-    ]
-    return table_group(headings, rows)
+    return column_table(gpus, [
+        (_("GPU"), lambda gpu: Cell([(gpu.name, None)], anchor=gpu_anchor(gpu))),
+        (_("Vendor"), lambda gpu: Cell.of(_VENDORS[gpu.vendor])),
+        (_("Sold with (GB)"), lambda gpu: Cell.number(plain(gpu.memory_gb))),
+        (_("Memory (GiB)"), lambda gpu: Cell.number(gib_number(gpu.memory_mib * MIB))),
+        (_("For CUDA (GiB)"), lambda gpu: Cell.number(_cuda_memory(gpu))),
+        (_("Memory known from"), lambda gpu: Cell.of(_(_KNOWN_FROM[gpu.kind]))),
+        (_("Also called"), lambda gpu: Cell.of(", ".join(gpu.aliases))),
+    ])  # fmt: skip
+
+
+def _cuda_memory(gpu: Gpu) -> str:
+    return gib_number(gpu.cuda_total_gib * GIB) if gpu.cuda_total_gib else ""
 
 
 def model_rows(models: Iterable[Architecture]) -> nodes.tgroup:
     """Return a table with a row for each shape; its last column lists the checkpoints that share it."""
-    rows = []
-    for model in models:
-        heads = f"{plain(model.num_attention_heads)}/{plain(model.num_key_value_heads)}"
-        same = [*model.aliases, *model.aliases_unverified]
-        rows.append([
-            Cell([(model.hf_id, CHECKPOINTS.format(model.hf_id))], anchor=model_anchor(model),
-                 classes=(PATH_CLASS,)),
-            Cell.number(_billions(model.parameters)),
-            Cell.number(_billions(model.parameters_active) if model.parameters_active else ""),
-            Cell.number(plain(model.num_hidden_layers)),
-            Cell.number(plain(model.hidden_size)),
-            Cell.number(heads),
-            Cell.number(plain(model.vocab_size)),
-            Cell([(name, None) for name in same], classes=(PATH_CLASS,)),
-        ])  # fmt: skip
-    headings = [
-        _("Model"),
-        _("Parameters (billion)"),
-        _("Active (billion)"),
-        _("Layers"),
-        _("Hidden size"),
-        _("Heads (query/key)"),
-        _("Vocabulary"),
-        _("Same shape"),
-    ]
-    return table_group(headings, rows)
+    return column_table(models, [
+        (_("Model"), _checkpoint),
+        (_("Parameters (billion)"), lambda model: Cell.number(_billions(model.parameters))),
+        (_("Active (billion)"), lambda model: Cell.number(_billions(model.parameters_active))),
+        (_("Layers"), lambda model: Cell.number(plain(model.num_hidden_layers))),
+        (_("Hidden size"), lambda model: Cell.number(plain(model.hidden_size))),
+        (_("Heads (query/key)"), _heads),
+        (_("Vocabulary"), lambda model: Cell.number(plain(model.vocab_size))),
+        (_("Same shape"), lambda model: Cell.path(*model.aliases, *model.aliases_unverified)),
+    ])  # fmt: skip
 
 
-def _billions(parameters: int) -> str:
-    return f"{parameters / 1e9:,.2f}"
+def _checkpoint(model: Architecture) -> Cell:
+    address = CHECKPOINTS.format(model.hf_id)
+    return Cell([(model.hf_id, address)], anchor=model_anchor(model), classes=(PATH_CLASS,))
+
+
+def _heads(model: Architecture) -> Cell:
+    return Cell.number(f"{plain(model.num_attention_heads)}/{plain(model.num_key_value_heads)}")
+
+
+def _billions(parameters: int | None) -> str:
+    return f"{parameters / 1e9:,.2f}" if parameters else ""

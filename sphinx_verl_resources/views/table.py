@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from docutils import nodes
 from docutils.utils import column_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+T = TypeVar("T")
 #: The least and the largest width of a column in characters; a page has 80 to 200.
 MIN_WIDTH, MAX_WIDTH = 4, 60
 #: A cell with a long name, which may break over lines.
@@ -53,6 +54,11 @@ class Cell:
     def of(cls, text: str, remarks: Sequence[str] = ()) -> Cell:
         """Make a cell of plain text."""
         return cls([(text, None)], remarks=remarks)
+
+    @classmethod
+    def path(cls, *names: str, remarks: Sequence[str] = ()) -> Cell:
+        """Make a cell with long names."""
+        return cls([(name, None) for name in names], remarks=remarks, classes=(PATH_CLASS,))
 
     @classmethod
     def number(cls, text: str) -> Cell:
@@ -117,6 +123,19 @@ def table_group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]]) 
     body.extend(_row(cells) for cells in rows)
     group += body
     return group
+
+
+def column_table(
+    items: Iterable[T], columns: Iterable[tuple[str | Cell, Callable[[T], Cell]]]
+) -> nodes.tgroup:
+    """Make the inside of a table with one row per item.
+
+    Args:
+        items: of the rows.
+        columns: for each its heading, and what makes its cell of an item.
+    """
+    headings, makers = zip(*columns, strict=True)
+    return table_group(headings, [[make(item) for make in makers] for item in items])
 
 
 def rows_of(group: nodes.tgroup) -> list[nodes.row]:
