@@ -96,7 +96,7 @@ def _list_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def _linked(cell: Cell) -> str:
     """Return a cell as reStructuredText with its links, so that a pasted page keeps them."""
-    if not any(address for _, address in cell.pieces):
+    if not any(address for _text, address in cell.pieces):
         return _escape(cell.text)
     return ", ".join(_link(text, address) if address else _escape(text) for text, address in cell.pieces)
 
