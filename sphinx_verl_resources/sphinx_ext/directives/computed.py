@@ -85,7 +85,8 @@ class AnalysisDirective(VerlDirective):
             for subject in remark.about:
                 marks.setdefault(subject, []).append(remark.name)
         self.ask(ConfigValue("script_url"))
-        more = link_if_any(self.ask(ConfigValue("estimator_page")), _(ESTIMATOR), self.env.docname)
+        page = self.ask(ConfigValue("estimator_page"))
+        more = link_if_any(page, _(ESTIMATOR), self.env.docname)
         return marks, [remark_list(found, verl, VerlDomain.of(self.env).settings.links, more)]
 
 
