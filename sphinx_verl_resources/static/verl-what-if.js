@@ -1,5 +1,5 @@
 // The form of the directive verl-what-if. It computes nothing: every figure stands in a grid that Python has
-// computed with the estimator when the page was built, see render/what_if.py. Sizes are tenths of a GiB.
+// computed with the estimator when the page was built, see views/what_if.py. Sizes are tenths of a GiB.
 "use strict";
 
 (() => {
