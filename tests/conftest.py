@@ -8,9 +8,9 @@ import importlib.util
 import io
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,11 @@ from jinja2 import BytecodeCache
 from jinja2.sandbox import SandboxedEnvironment
 from sphinx.testing.util import SphinxTestApp
 
+from sphinx_verl_resources.catalog import validation
 from sphinx_verl_resources.catalog.catalog import load_catalog
 from sphinx_verl_resources.catalog.files import bundled_directory, configured_directory, take_snapshot
 from sphinx_verl_resources.catalog.run_text import run_text as canonical_text
+from sphinx_verl_resources.catalog.yaml_data import read_yaml
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.i18n import use_language
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from jinja2.bccache import Bucket
 
     from sphinx_verl_resources.catalog.catalog import Catalog
+    from sphinx_verl_resources.catalog.yaml_data import Document
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,6 +51,8 @@ settings.register_profile("few", deadline=None, max_examples=20)
 settings.register_profile("many", deadline=None, max_examples=200)
 settings.load_profile("few")
 
+#: From here on a file is a registry; files of runs are smaller.
+REGISTRY_BYTES = 5_000
 #: A run with the required fields only.
 MINIMAL: dict[str, Any] = {
     "id": "a",
@@ -113,6 +118,22 @@ def _templates_compiled_once() -> Iterator[None]:
         for module in (sphinx.jinja2glue, sphinx.util.template):
             environment = partial(SandboxedEnvironment, bytecode_cache=_Compiled())
             patch.setattr(module, "SandboxedEnvironment", environment)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _registries_parsed_once() -> Iterator[None]:
+    """Parsing the bundled registries is most of the work of a small test; equal bytes are parsed once a process."""
+    parsed = lru_cache(maxsize=32)(read_yaml)
+
+    def read(content: bytes, shown: str = "") -> Document:
+        if len(content) < REGISTRY_BYTES:
+            return read_yaml(content, shown)
+        document = parsed(content, shown)
+        return replace(document, problems=[*document.problems])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validation, "read_yaml", read)
         yield
 
 

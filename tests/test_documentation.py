@@ -16,6 +16,12 @@ from sphinx_verl_resources.estimator.context import EstimatorContext
 EXAMPLE = "docs/examples/qwen2-5-7b-grpo-2xh100.yaml"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("builder", ["html", "text"])
+def test_nothing_is_said_while_it_is_built(documentation, builder):
+    assert (documentation(builder=builder) / "objects.inv").is_file() == (builder == "html")
+
+
 @pytest.mark.parametrize(
     ("guide", "name", "mistake"),
     [

@@ -11,14 +11,21 @@ import pytest
 HEADINGS = ["Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "Link", "Contributor"]
 
 
+@pytest.fixture(scope="module")
+def hardware(root, new_project):
+    """The page on the bundled data, with the one of the others that it shows a link to."""
+    made = new_project("docs").page(".. toctree::\n\n   hardware\n   contributing-a-run\n")
+    made.page(".. _verl-add-a-run:\n\nAdd a run\n---------\n", "contributing-a-run.rst")
+    shutil.copy(root / "docs" / "hardware.rst", made.path)
+    return made
+
+
 def section_rows(published, size):
     return [[row[heading] for heading in HEADINGS] for row in published if row["Size"] == size]
 
 
-def test_html(documentation, published):
-    from bs4 import BeautifulSoup
-
-    soup = BeautifulSoup((documentation() / "hardware.html").read_text("utf-8"), "html.parser")
+def test_html(hardware, published):
+    soup = hardware.build().soup("hardware.html")
     for size in dict.fromkeys(row["Size"] for row in published):
         section = soup.find(id=f"size-{size.lower().replace('.', '-')}")
         rows = [
@@ -37,8 +44,8 @@ def test_html(documentation, published):
         )
 
 
-def test_text(documentation, published):
-    text = (documentation(builder="text") / "hardware.txt").read_text("utf-8")
+def test_text(hardware, published):
+    text = hardware.build("text").text("hardware.txt")
     for size in dict.fromkeys(row["Size"] for row in published):
         section = re.search(
             rf"^{re.escape(size)}\n-+\n(.*?)(?=^\S+B?\n-+\n|\Z)", text, re.MULTILINE | re.DOTALL
@@ -53,10 +60,8 @@ def test_text(documentation, published):
         assert rows[1 : 1 + len(expected)] == expected, "one line a row: nothing wraps"
 
 
-def test_405b_asks_for_a_run_and_671b_is_not_empty(documentation):
-    from bs4 import BeautifulSoup
-
-    soup = BeautifulSoup((documentation() / "hardware.html").read_text("utf-8"), "html.parser")
+def test_405b_asks_for_a_run_and_671b_is_not_empty(hardware):
+    soup = hardware.build().soup("hardware.html")
     empty = soup.find(id="size-405b").select_one(".verl-empty")
     assert empty.get_text() == "No run is recorded for 405B yet. Add the first one."
     assert empty.find("a")["href"] == "contributing-a-run.html#verl-add-a-run"

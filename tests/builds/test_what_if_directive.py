@@ -75,6 +75,7 @@ def test_the_sentence_says_what_to_do_without_a_script(project):
     assert form.select("select, input, button, form") == []
 
 
+@pytest.mark.slow
 def test_the_grid_of_the_default_form_is_small(project):
     build = project.page(".. verl-what-if::\n").build()
     ((_, text),) = grids(build).items()
@@ -155,28 +156,38 @@ def test_words_are_those_of_the_language(project):
 
 
 BAD = [
-    (":models: Qwen/Qwen2.5-7C", 6, ":models: there is no model 'Qwen/Qwen2.5-7C'; did you mean 'Qwen/Qwen2.5-7B'?"),
-    (":gpus: H100, h100", 6, ":gpus: 'h100' stands there twice; keep one of the two"),
-    (":models: ,", 6, ":models: name at least one, or leave the option out"),
-    (":gpus: H1000", 6, ":gpus: there is no GPU 'H1000'; did you mean 'H100'?"),
-    (":counts: 0", 6, ":counts: must be a whole number from 1 to 100,000, got '0'"),
-    (":count: 8", 6, ":count: unknown option; did you mean 'counts'?"),
-    (f":counts: {' '.join(map(str, range(1, 30)))}", 6, "the choices have 77,952 combinations, and a form at most 50,000; name fewer"),
-    ("\n   trainer.nnodes: 2", 8, "trainer.nnodes: the choices of the form set it; leave it out"),
-    ("\n   actor_rollout_ref.actor.strategy: megatron", 6, "the grid is computed with FSDP; leave out what asks for Megatron"),
-    ("\n   actor_rollout_ref.rollout.n: 0", 8, "actor_rollout_ref.rollout.n: expected a whole number of at least 1, got 0"),
+    (":models: Qwen/Qwen2.5-7C", 3, ":models: there is no model 'Qwen/Qwen2.5-7C'; did you mean 'Qwen/Qwen2.5-7B'?"),
+    (":gpus: H100, h100", 3, ":gpus: 'h100' stands there twice; keep one of the two"),
+    (":models: ,", 3, ":models: name at least one, or leave the option out"),
+    (":gpus: H1000", 3, ":gpus: there is no GPU 'H1000'; did you mean 'H100'?"),
+    (":counts: 0", 3, ":counts: must be a whole number from 1 to 100,000, got '0'"),
+    (":count: 8", 3, ":count: unknown option; did you mean 'counts'?"),
+    (f":counts: {' '.join(map(str, range(1, 30)))}", 3, "the choices have 77,952 combinations, and a form at most 50,000; name fewer"),
+    ("\n   trainer.nnodes: 2", 5, "trainer.nnodes: the choices of the form set it; leave it out"),
+    ("\n   actor_rollout_ref.actor.strategy: megatron", 3, "the grid is computed with FSDP; leave out what asks for Megatron"),
+    ("\n   actor_rollout_ref.rollout.n: 0", 5, "actor_rollout_ref.rollout.n: expected a whole number of at least 1, got 0"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "message"), BAD, ids=[message.split(";")[0] for *_, message in BAD])
-def test_what_is_wrong_is_said_at_its_line(project, problems, text, line, message):
-    build = project.page(f"Text.\n\n.. verl-what-if::\n   {text}\n").build()
-    found = problems(build)
-    assert list(found) == [line], build.warnings
-    assert found[line].startswith(f"ERROR: verl-what-if: {message}"), found
-    assert len(build.soup().select(".verl-problem")) == 1
-    assert grids(build) == {}
-    assert scripts(build) == []
+@pytest.fixture(scope="module")
+def together(build_together):
+    return build_together(
+        {f"case-{n}.rst": f"Text.\n\n.. verl-what-if::\n   {text}\n" for n, (text, *_) in enumerate(BAD)}
+    )
+
+
+@pytest.mark.parametrize("number", range(len(BAD)), ids=[message.split(";")[0] for *_, message in BAD])
+def test_what_is_wrong_is_said_at_its_line(together, number):
+    _, line, message = BAD[number]
+    problems = together.problems[f"case-{number}.rst"]
+    assert list(problems) == [line], together.build.warnings
+    assert problems[line].startswith(f"ERROR: verl-what-if: {message}"), problems
+    assert len(together.build.soup(f"case-{number}.html").select(".verl-problem")) == 1
+    assert scripts(together.build, f"case-{number}.html") == []
+
+
+def test_where_something_is_wrong_no_grid_is_written(together):
+    assert grids(together.build) == {}
 
 
 def test_an_argument_is_refused(project):
