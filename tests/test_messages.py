@@ -221,7 +221,7 @@ RAISED = {
     "NotImplementedError",
     "TypeError",  # a fingerprint of what has none: a mistake of the program
     "nodes",  # nodes.SkipNode, by which a visitor leaves its node
-    "answer",
+    "found",  # a NoAnswerError that the domain has kept
 }
 
 
