@@ -29,8 +29,7 @@ from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
 from ..intake.sources import Sources, UserInput
-from ..settings.read import read_script
-from ..settings.unread import unread_settings
+from ..settings.read import read_script, unread_settings
 from ..views.exports import runs_text
 from .command import Command, UsageError, progress, report
 from .data import default_paths, holds_data, registries_of

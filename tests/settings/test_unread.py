@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.settings.read import read_script
-from sphinx_verl_resources.settings.unread import unread_settings
+from sphinx_verl_resources.settings.read import read_script, unread_settings
 
 TRAIN = "python3 -m verl.trainer.main_ppo trainer.nnodes=2 data.train_batch_size=64\n"
 
