@@ -13,7 +13,7 @@ from .names import SIZES
 from .registries import load_architectures, load_gpus
 from .run_names import contradictions
 from .validation import load
-from .yaml_data import printable
+from .yaml_data import printable, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,21 +86,21 @@ def load_catalog(
     gpus = load_gpus(snapshot.registries[GPUS], problems)
     models = load_architectures(snapshot.registries[ARCHITECTURES], problems)
     runs: dict[str, Run] = {}
-    documents: dict[str, Document] = {}
+    files: dict[str, DataFile] = {}
     broken: list[BrokenRun] = []
     for file in watched(snapshot.runs):
         stem = printable(file.path.name.removesuffix(".yaml"))
         run, document, found = load(file, Run, _Surroundings(stem, gpus, models))
         if run is not None:
             found += _check_claims(run, document, gpus)
-            if run.id in documents:
-                found.append(_duplicate_id(document, documents[run.id]))
+            if run.id in files:
+                found.append(_duplicate_id(document, files[run.id]))
         problems += found
         if run is None or any(problem.severity is Severity.ERROR for problem in found):
             broken.append(BrokenRun(file.shown, _size_of(document)))
         else:
             runs[run.id] = run
-            documents[run.id] = document
+            files[run.id] = file
     return Catalog(
         runs=dict(sorted(runs.items())),
         broken=tuple(broken),
@@ -124,7 +124,8 @@ def _check_claims(run: Run, document: Document, gpus: Registry[Gpu]) -> Iterator
         yield document.diagnostic(("script", "path"), Code.script_name, message, remedy, Severity.WARNING)
 
 
-def _duplicate_id(document: Document, first: Document) -> Diagnostic:
+def _duplicate_id(document: Document, file: DataFile) -> Diagnostic:
+    first = read_yaml(file.content, file.shown)
     message = f"the id {first.data['id']!r} is already recorded at {first.place(('id',))}"
     remedy = "rename one of the two, in its file name and in its id"
     return document.diagnostic(("id",), Code.duplicate_id, message, remedy)

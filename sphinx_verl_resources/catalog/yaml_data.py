@@ -198,6 +198,10 @@ class _Open:
     items: dict[str, Any] | list[Any]
     key: str | None = None
 
+    @property
+    def expects_key(self) -> bool:
+        return self.key is None and isinstance(self.items, dict)
+
 
 class _Builder:
     """Turns the events of one text into plain values, without recursion."""
@@ -209,15 +213,20 @@ class _Builder:
     def build(self, text: str) -> Any:
         documents: list[Any] = []
         stack: list[_Open] = []
-        for event in yaml.parse(text, Loader=LOADER):
+        # Half the time of `yaml.parse`, which is a generator around this.
+        for event in iter(LOADER(text).get_event, None):
             if isinstance(event, yaml.ScalarEvent):
-                self._refuse_decoration(event)
+                if event.anchor or event.tag:
+                    self._refuse_decoration(event)
+                if stack and stack[-1].expects_key:
+                    self._add_key(stack[-1], event)
+                    continue
                 value = self._scalar(event)
             elif isinstance(event, yaml.CollectionStartEvent):
                 self._refuse_decoration(event)
                 if len(stack) == MAX_DEPTH:
                     self._refuse(event, f"nesting of more than {MAX_DEPTH} levels")
-                if stack and isinstance(stack[-1].items, dict) and stack[-1].key is None:
+                if stack and stack[-1].expects_key:
                     self._refuse(event, "a key that is not plain text")
                 stack.append(_Open({} if isinstance(event, yaml.MappingStartEvent) else []))
                 continue
@@ -238,31 +247,43 @@ class _Builder:
                 documents.append(value)
         return documents[0] if documents else None
 
+    def _add_key(self, to: _Open, event: yaml.ScalarEvent) -> None:
+        key = event.value if event.implicit[0] else self._quoted(event)
+        self._refuse_more(to, event)
+        if key == "<<" and event.implicit[0]:
+            self._refuse(event, "the merge key '<<'")
+        if key in to.items and len(self.problems) < MAX_PROBLEMS:
+            message = f"the key {key!r} stands here a second time"
+            self.problems.append(self._problem(event, Code.duplicate_key, message, "keep one of the two"))
+        to.key = key
+
     def _add(self, to: _Open, value: Any, event: yaml.Event) -> None:
-        if len(to.items) > MAX_ITEMS:
-            message = f"a list or mapping of more than {MAX_ITEMS:,} items is not read"
-            raise _RefusedError(self._problem(event, Code.file_too_large, message, "split the file"))
+        self._refuse_more(to, event)
         if isinstance(to.items, list):
             to.items.append(value)
         elif to.key is not None:
             to.items[to.key] = value
             to.key = None
-        else:
-            assert isinstance(event, yaml.ScalarEvent)
-            to.key = FORBIDDEN.sub(_escaped, event.value)
-            if to.key == "<<" and event.implicit[0]:
-                self._refuse(event, "the merge key '<<'")
-            if to.key in to.items and len(self.problems) < MAX_PROBLEMS:
-                message = f"the key {to.key!r} stands here a second time"
-                self.problems.append(self._problem(event, Code.duplicate_key, message, "keep one of the two"))
+
+    def _refuse_more(self, to: _Open, event: yaml.Event) -> None:
+        if len(to.items) > MAX_ITEMS:
+            message = f"a list or mapping of more than {MAX_ITEMS:,} items is not read"
+            raise _RefusedError(self._problem(event, Code.file_too_large, message, "split the file"))
+
+    def _quoted(self, event: yaml.ScalarEvent) -> str:
+        """Return text in quotes, or a block of text: both can hold escapes of forbidden characters."""
+        text: str = event.value
+        match = FORBIDDEN.search(text)
+        if match is None:
+            return text
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(_invisible(self._place(event), match))
+        return FORBIDDEN.sub(_escaped, text)
 
     def _scalar(self, event: yaml.ScalarEvent) -> Any:
+        if not event.implicit[0]:
+            return self._quoted(event)
         text: str = event.value
-        if not event.implicit[0]:  # quoted, or a block of text
-            match = FORBIDDEN.search(text)
-            if match and len(self.problems) < MAX_PROBLEMS:  # written as an escape such as "\u202e"
-                self.problems.append(_invisible(self._place(event), match))
-            return FORBIDDEN.sub(_escaped, text) if match else text
         if text in _NULL:
             return None
         if text in _BOOL:

@@ -22,8 +22,6 @@ from ..views.file_names import (
 from .domain import VerlDomain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sphinx.application import Sphinx
     from sphinx.builders import Builder
     from sphinx.config import Config
@@ -80,19 +78,18 @@ def load_scripts(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Load script and grids on a page that has a form."""
-    if doctree is None or not is_for_browsers(app.builder) or not VerlDomain.of(app.env).may_show(pagename):
+    if doctree is None or not _may_need_files(app, pagename):
         return
-    grids = dict.fromkeys(_grids(doctree))
-    for name in grids:
+    forms = [node for node in doctree.findall(nodes.container) if FORM_CLASS in node["classes"]]
+    for name in dict.fromkeys(script_of_form(node) for node in forms):
         app.add_js_file(name, priority=_AFTER_THE_THEME, loading_method="defer")
-    if grids:
+    if forms:
         app.add_js_file(SCRIPT, priority=_AFTER_THE_THEME + 1, loading_method="defer")
 
 
-def _grids(doctree: nodes.document) -> Iterator[str]:
-    for node in doctree.findall(nodes.container):
-        if FORM_CLASS in node["classes"]:
-            yield script_of_form(node)
+def _may_need_files(app: Sphinx, pagename: str) -> bool:
+    """Return whether a page for browsers, or a page joined to it, can need files of its own."""
+    return is_for_browsers(app.builder) and VerlDomain.of(app.env).may_need_files(pagename)
 
 
 def is_for_browsers(builder: Builder) -> bool:
@@ -102,7 +99,7 @@ def is_for_browsers(builder: Builder) -> bool:
 
 def link_downloads(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Link the files at the top of the output; other builders show their names."""
-    if not is_for_browsers(app.builder) or not VerlDomain.of(app.env).may_show(docname):
+    if not _may_need_files(app, docname):
         return
     # The page that is the whole output has no address but a place in itself.
     page = app.builder.get_target_uri(docname).partition("#")[0]

@@ -228,6 +228,11 @@ class VerlDomain(Domain):
         """
         self.data["files"].setdefault(self.env.docname, {})[path] = zlib.compress(text.encode())
 
+    def may_need_files(self, docname: str) -> bool:
+        """Return whether a document, or a page joined to it, can need files in the output."""
+        files = self.data["files"]
+        return docname in files or (bool(files) and docname in self.env.toctree_includes)
+
     @property
     def files(self) -> dict[str, bytes]:
         """Return the files that all documents need, by path in the output."""

@@ -14,7 +14,7 @@ from ..i18n import _
 from ..views.blocks import verl_details, verl_summary
 from ..views.drawing import verl_chart
 from ..views.fit import TABLE_CLASS as FIT_CLASS
-from ..views.table import is_ours
+from ..views.table import is_ours, rows_of
 from .transforms import OnOurPages, RenderRuns, ancestors
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
     from sphinx.writers.html5 import HTML5Translator
+
+    from .directives.runs import verl_runs
 
     Visitors = tuple[
         Callable[[HTML5Translator, nodes.entry], None], Callable[[HTML5Translator, nodes.entry], None]
@@ -52,7 +54,7 @@ class verl_row(nodes.entry):  # noqa: N801
 class AccessibleTables(OnOurPages):
     """Adds scopes to the header cells of our tables, and lets the keyboard scroll the tables."""
 
-    #: After the rows are made, and before themes wrap tables in elements of their own.
+    #: Before themes wrap tables in elements of their own.
     default_priority = RenderRuns.default_priority + 10
     formats = ("html",)
 
@@ -61,24 +63,46 @@ class AccessibleTables(OnOurPages):
         for table in list(self.document.findall(nodes.table)):
             if not is_ours(table):
                 continue
-            for head in table.findall(nodes.thead):
-                for row in head.children:
-                    replace_entries(row.children, verl_column)
-            if TWO_WAYS.intersection(table["classes"]):
-                for body in table.findall(nodes.tbody):
-                    _head_rows(body)
+            for group in table.findall(nodes.tgroup):
+                head_columns(group)
+                if TWO_WAYS.intersection(table["classes"]):
+                    _head_rows(group)
             region = verl_scroll(classes=[SCROLL_CLASS], label=label_of(table))
             # Not `replace_self`, which would give the ids and classes of the table to the region too.
             table.parent.replace(table, region)
             region += table
 
 
-def _head_rows(body: nodes.tbody) -> None:
+class RunsInHtml(RenderRuns):
+    """Makes the rows of runs when no other transform walks through the page any more."""
+
+    default_priority = 900
+
+    def is_supported(self) -> bool:
+        """Return whether the builder writes HTML."""
+        return self.writes_html
+
+    def fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> nodes.tgroup:
+        """Make the cells above the rows headings."""
+        group = super().fill(node, anchors, targets, number)
+        head_columns(group)
+        return group
+
+
+def head_columns(group: nodes.tgroup) -> None:
+    """Make the cells above the columns headings."""
+    for head in group.children:
+        if isinstance(head, nodes.thead):
+            for row in head.children:
+                replace_entries(row.children, verl_column)
+
+
+def _head_rows(group: nodes.tgroup) -> None:
     """Make the first cell of each row its heading; docutils' own name for such a column is a stub."""
-    columns = [node for node in body.parent.children if isinstance(node, nodes.colspec)]
+    columns = [node for node in group.children if isinstance(node, nodes.colspec)]
     if len(columns) > 1:
         columns[0]["stub"] = 1
-        for row in body.children:
+        for row in rows_of(group):
             replace_entries(row.children[:1], verl_row)
 
 

@@ -64,7 +64,8 @@ def _rows(element: nodes.Element) -> Iterator[nodes.row]:
     for child in element.children:
         if isinstance(child, nodes.table):
             if TABLE_CLASS in child["classes"]:
-                yield from (row for group in child.findall(nodes.tgroup) for row in rows_of(group))
+                groups = (group for group in child.children if isinstance(group, nodes.tgroup))
+                yield from (row for group in groups for row in rows_of(group))
         elif isinstance(child, nodes.Element):
             yield from _rows(child)
 

@@ -89,6 +89,12 @@ class OnOurPages(SphinxPostTransform):
         if VerlDomain.of(self.env).may_show(self.env.docname):
             super().apply(**kwargs)
 
+    @cached_property
+    def writes_html(self) -> bool:
+        """Return whether the builder writes HTML."""
+        # A transform's `app` is deprecated since Sphinx 9, and nothing else in public has the builder.
+        return ForHtml(self.document).is_supported()
+
 
 class ForHtml(SphinxPostTransform):
     """A transform of HTML, which can be asked whether the builder writes HTML."""
@@ -109,12 +115,7 @@ class JoinedPages(OnOurPages):
 
     def id_space(self, node: nodes.Node) -> str:
         """Return where an id must be unique: in a file of HTML, otherwise on the page."""
-        return "" if self._writes_html else self.page_of(node)
-
-    @cached_property
-    def _writes_html(self) -> bool:
-        # A transform's `app` is deprecated since Sphinx 9, and nothing else in public has the builder.
-        return ForHtml(self.document).is_supported()
+        return "" if self.writes_html else self.page_of(node)
 
 
 class UniqueIds(JoinedPages):
@@ -172,13 +173,17 @@ class NumberRemarks(JoinedPages):
 
 
 class RenderRuns(JoinedPages):
-    """Makes the rows of runs.
+    """Makes the rows of runs, in HTML as ``RunsInHtml`` does.
 
     Runs after references are resolved and ``only`` is decided, so that nothing of that walks through
     thousands of cells; and before links are collected for linkcheck (800) and for LaTeX's footnotes (400).
     """
 
     default_priority = 300
+
+    def is_supported(self) -> bool:
+        """Return whether the builder writes no HTML."""
+        return not self.writes_html
 
     def run(self, **kwargs: Any) -> None:
         """Replace each placeholder; the first row of a run in an id space is the one that links lead to."""
@@ -190,9 +195,10 @@ class RenderRuns(JoinedPages):
             free = (run_id for run_id in node["runs"] if row_id(run_id) not in taken)
             anchors = set(free) - reached
             reached |= anchors
-            self._fill(node, anchors, reached, number)
+            self.fill(node, anchors, reached, number)
 
-    def _fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> None:
+    def fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> nodes.tgroup:
+        """Replace one placeholder by rows, put their notes behind the table, and return the rows' group."""
         from ..views.runs import runs_rows
 
         domain = VerlDomain.of(self.env)
@@ -213,17 +219,17 @@ class RenderRuns(JoinedPages):
         if notes is not None:
             notes.source, notes.line = table.source, table.line
             table.parent.insert(table.parent.index(table) + 1, notes)
+        return group
 
 
 class UnfoldDetails(OnOurPages):
     """Writes the summary as a paragraph above the content, in formats that cannot fold."""
 
     default_priority = RenderRuns.default_priority - 10
-    formats = ("html",)
 
     def is_supported(self) -> bool:
         """Return whether the builder writes no HTML."""
-        return not super().is_supported()
+        return not self.writes_html
 
     def run(self, **kwargs: Any) -> None:
         """Replace each block."""

@@ -71,8 +71,8 @@ def runs_rows(
         details: by the ids of runs, the ids of the blocks on the same page that say more about them.
     """
     notes = _place_notes(runs, anchors, number)
-    rows = []
-    for run in runs:
+
+    def cells_of(run: Run) -> list[Cell]:
         cells = run_cells(run, columns, links, computed.get(run.id, {}))
         if run.id in anchors:
             cells[0].anchor = row_id(run.id)
@@ -80,8 +80,9 @@ def runs_rows(
             _link(cells[columns.index("model")], details[run.id])
         for placed in sorted((notes[note] for note in set(run.notes)), key=lambda placed: placed.number):
             _add_mark(cells, columns, placed)
-        rows.append(cells)
-    group = table_group([_heading(name) for name in columns], rows)
+        return cells
+
+    group = table_group([_heading(name) for name in columns], map(cells_of, runs))
     for run, row in zip(runs, rows_of(group), strict=True):
         row["classes"].append(run_class(run.id))
     return group, _notes_list(notes.values(), targets) if notes else None

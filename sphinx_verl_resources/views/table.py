@@ -28,7 +28,7 @@ class verl_marks(nodes.Inline, nodes.Element):  # noqa: N801 - docutils names no
     """
 
 
-@dataclass
+@dataclass(slots=True)
 class Cell:
     """A cell: pieces of text, each with the address of its link or None, and marks after them.
 
@@ -108,21 +108,19 @@ def one_cell(*content: nodes.Node) -> nodes.tgroup:
     )
 
 
-def table_group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]]) -> nodes.tgroup:
+def table_group(headings: Sequence[str | Cell], rows: Iterable[Sequence[Cell]]) -> nodes.tgroup:
     """Make the inside of a table: columns with their widths, a header row and a body.
 
     The widths count characters: the text builder wraps at them, LaTeX and browsers divide the line by them.
     """
-    group = nodes.tgroup(cols=len(headings))
     first = [heading if isinstance(heading, Cell) else Cell.of(heading) for heading in headings]
-    for column in zip(first, *rows, strict=True):
-        width = min(max(MIN_WIDTH, *(cell.width for cell in column)), MAX_WIDTH)
-        group += nodes.colspec(colwidth=width)
-    group += nodes.thead("", _row(first))
+    widths = [max(MIN_WIDTH, cell.width) for cell in first]
     body = nodes.tbody()
-    body.extend(_row(cells) for cells in rows)
-    group += body
-    return group
+    for cells in rows:  # each is gone before the next is made: a table can have thousands
+        widths = [max(width, cell.width) for width, cell in zip(widths, cells, strict=True)]
+        body += _row(cells)
+    columns = [nodes.colspec(colwidth=min(width, MAX_WIDTH)) for width in widths]
+    return nodes.tgroup("", *columns, nodes.thead("", _row(first)), body, cols=len(headings))
 
 
 def column_table(
