@@ -115,10 +115,10 @@ def _case(item: Score) -> dict[str, Any]:
         "id": item.case.id,
         "group": item.group,
         "figure": item.figure,
-        "computed_gib": _gib(item.computed),
-        "low_gib": _gib(item.low),
-        "high_gib": _gib(item.high),
-        "observed_gib": _gib(item.observed),
+        "computed_gib": gib_value(item.computed),
+        "low_gib": gib_value(item.low),
+        "high_gib": gib_value(item.high),
+        "observed_gib": gib_value(item.observed),
         "error": None if deviation is None else round(deviation, 4),
         "inside": item.inside,
         "outcome": item.case.outcome,
@@ -142,10 +142,6 @@ def _summary(found: Summary) -> dict[str, Any]:
         "inside": round(found.inside, 4),
         "half_width": round(found.half_width, 4),
     }
-
-
-def _gib(size: float | None) -> float | None:
-    return None if size is None else gib_value(size)
 
 
 BACKTEST = Command("backtest", "compare estimates with what was observed", _EXAMPLES, _add_arguments, _run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..catalog.models.export import Computed, Export, ExportedRun
 from ..catalog.names import SIZES, row_id
@@ -13,34 +13,13 @@ from .estimate import estimate
 from .versions import CURRENT, version_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
     from .context import EstimatorContext
     from .estimate import Estimate
     from .peaks import AnyEstimate
-
-#: The keys of a result, in order.
-FIELDS = (
-    "id",
-    "fits",
-    "verdict",
-    "peak_gib",
-    "low_gib",
-    "high_gib",
-    "capacity_gib",
-    "binding_phase",
-    "relief",
-    "relief_saves_gib",
-    "relief_peak_gib",
-    "logged_max_allocated_gib",
-    "logged_low_gib",
-    "logged_high_gib",
-    "host_ram_gib_per_node",
-    "phases",
-    "unsupported",
-    "warnings",
-    "verl_version",
-)
 
 
 def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
@@ -56,61 +35,22 @@ def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
     >>> result_of("mine", found)["capacity_gib"]
     79.147
     """
-    verdict = estimate.verdict
-    low, high = estimate.torch_peak_range
-    suggestion = estimate.suggestion
-    return {
-        "id": name,
-        "fits": {"fits": True, "does not fit": False}.get(verdict),
-        "verdict": verdict,
-        "peak_gib": gib_value(estimate.peak),
-        "low_gib": gib_value(estimate.low),
-        "high_gib": gib_value(estimate.high),
-        "capacity_gib": None if estimate.capacity is None else gib_value(estimate.capacity),
-        "binding_phase": estimate.peak_phase.name,
-        "relief": suggestion.setting if suggestion else None,
-        "relief_saves_gib": gib_value(suggestion.saves) if suggestion else None,
-        "relief_peak_gib": gib_value(suggestion.peak) if suggestion else None,
-        "logged_max_allocated_gib": gib_value(estimate.torch_peak),
-        "logged_low_gib": gib_value(low),
-        "logged_high_gib": gib_value(high),
-        "host_ram_gib_per_node": gib_value(estimate.host.total) if estimate.host else None,
-        "phases": [
-            {
-                "name": phase.name,
-                "total_gib": gib_value(phase.total),
-                "components": [
-                    {
-                        "name": component.key,
-                        "category": component.category.value,
-                        "gib": gib_value(component.size),
-                    }
-                    for component in phase.breakdown.components
-                ],
-            }
-            for phase in estimate.phases
-        ],
-        "unsupported": list(estimate.unsupported),
-        "warnings": [problem.message for problem in estimate.warnings],
-        "verl_version": version_text(estimate.version) if estimate.version else None,
-    }
+    return {"id": name, **{field: value(estimate) for field, value in FIELDS.items()}}
 
 
 def failed(name: str, message: str) -> dict[str, Any]:
     """Return every field, empty, for a case that cannot be estimated, and the reason."""
-    empty: dict[str, Any] = {
-        **dict.fromkeys(FIELDS),
-        "id": name,
-        "phases": [],
-        "unsupported": [],
-        "warnings": [],
-    }
-    return {**empty, "verdict": "unknown", "error": message}
+    lists: dict[str, Any] = {"phases": [], "unsupported": [], "warnings": []}
+    return {"id": name, **dict.fromkeys(FIELDS), **lists, "verdict": "unknown", "error": message}
 
 
-def gib_value(size: float) -> float:
-    """Convert bytes to GiB (2^30 bytes), with three decimals."""
-    return round(size / GIB, 3)
+@overload
+def gib_value(size: float) -> float: ...
+@overload
+def gib_value(size: None) -> None: ...
+def gib_value(size: float | None) -> float | None:
+    """Convert bytes to GiB (2^30 bytes), with three decimals; None stays None."""
+    return None if size is None else round(size / GIB, 3)
 
 
 #: See ``Export.format``.
@@ -161,6 +101,43 @@ def _computed(found: Estimate) -> Computed:
         peak_gib=gib_value(found.peak),
         low_gib=gib_value(found.low),
         high_gib=gib_value(found.high),
-        capacity_gib=None if found.capacity is None else gib_value(found.capacity),
+        capacity_gib=gib_value(found.capacity),
         binding_phase=found.peak_phase.name,
     )
+
+
+def _phases(estimate: AnyEstimate) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": phase.name,
+            "total_gib": gib_value(phase.total),
+            "components": [
+                {"name": item.kind.key, "category": item.kind.category.value, "gib": gib_value(item.size)}
+                for item in phase.allocations
+            ],
+        }
+        for phase in estimate.phases
+    ]
+
+
+#: The fields of a result after its id, in order.
+FIELDS: Mapping[str, Callable[[AnyEstimate], Any]] = {
+    "fits": lambda found: {"fits": True, "does not fit": False}.get(found.verdict),
+    "verdict": lambda found: found.verdict,
+    "peak_gib": lambda found: gib_value(found.peak),
+    "low_gib": lambda found: gib_value(found.low),
+    "high_gib": lambda found: gib_value(found.high),
+    "capacity_gib": lambda found: gib_value(found.capacity),
+    "binding_phase": lambda found: found.peak_phase.name,
+    "relief": lambda found: found.suggestion.setting if found.suggestion else None,
+    "relief_saves_gib": lambda found: gib_value(found.suggestion.saves if found.suggestion else None),
+    "relief_peak_gib": lambda found: gib_value(found.suggestion.peak if found.suggestion else None),
+    "logged_max_allocated_gib": lambda found: gib_value(found.torch_peak),
+    "logged_low_gib": lambda found: gib_value(found.torch_peak_range[0]),
+    "logged_high_gib": lambda found: gib_value(found.torch_peak_range[1]),
+    "host_ram_gib_per_node": lambda found: gib_value(found.host.total if found.host else None),
+    "phases": _phases,
+    "unsupported": lambda found: list(found.unsupported),
+    "warnings": lambda found: [problem.message for problem in found.warnings],
+    "verl_version": lambda found: version_text(found.version) if found.version else None,
+}

@@ -12,15 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.files import DataFile
-from ..catalog.models.architecture import (
-    Architecture,
-    HfConfig,
-    HfText,
-    LinearAttention,
-    Mla,
-    Moe,
-    Vision,
-)  # fmt: skip
+from ..catalog.models.architecture import Architecture, HfConfig, HfText, LinearAttention, Mla, Moe, Vision
 from ..catalog.validation import load
 from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
 from .model_types import (
@@ -94,14 +86,14 @@ def _in_words_of_json(problem: Diagnostic, text: str) -> Diagnostic:
 
 
 def _name(config: HfConfig, shown: str) -> str:
-    """Return the checkpoint if the file names one, else the file; both only if messages can show them."""
-    names = (config.name_or_path, shown)
-    usable = (name for name in names if isinstance(name, str) and re.fullmatch(_NAME, name))
-    return next(usable, "config.json")
+    """Return the checkpoint if the file names one, else the file; both only if messages can show them.
 
-
-#: A checkpoint or a relative path, but not a mark that something is still to be filled in.
-_NAME = r"(?!TODO\b)\w[\w./-]{0,199}"
+    TODO marks a name that is still to be filled in.
+    """
+    for name in (config.name_or_path, shown):
+        if isinstance(name, str) and re.fullmatch(r"(?!TODO\b)\w[\w./-]{0,199}", name):
+            return name
+    return "config.json"
 
 
 @dataclass
@@ -141,26 +133,22 @@ class _Source:
         if name in section.model_fields_set:
             message = f"{name}: expected a value, got nothing"
             self.note((*loc, name), message, description, Code.wrong_type, Severity.ERROR)
-        elif section is self.text[0] and name in self._misspelt:
-            self._note_misspelling(name, self._misspelt.pop(name), Severity.ERROR)
+        elif section is self.text[0] and name in self.misspelt:
+            self.note_misspelt(name, Severity.ERROR)
         else:
             where = f" in {loc[-1]!r}" if loc else ""
             message = f"the key {name!r} is missing{where}"
             self.note(loc, message, description, Code.missing_key, Severity.ERROR)
 
-    def note_misspellings(self) -> None:
-        """Warn of keys that look misspelt and that are not required."""
-        for name, key in self._misspelt.items():
-            self._note_misspelling(name, key, Severity.WARNING)
-
-    def _note_misspelling(self, name: str, key: str, severity: Severity) -> None:
+    def note_misspelt(self, name: str, severity: Severity = Severity.WARNING) -> None:
+        """Report the key that the file has in place of a known one; a warning where that is not required."""
+        key = self.misspelt.pop(name)
         place, message = self.document.key_place((*self.text[1], key)), f"unknown key {key!r}"
-        self.problems.append(
-            Diagnostic(place, Code.unknown_key, message, f"did you mean {name!r}?", severity)
-        )
+        remedy = f"did you mean {name!r}?"
+        self.problems.append(Diagnostic(place, Code.unknown_key, message, remedy, severity))
 
     @cached_property
-    def _misspelt(self) -> dict[str, str]:
+    def misspelt(self) -> dict[str, str]:
         """The keys that the file has in place of known ones, by the known key."""
         section, loc = self.text
         data = self.document.data[loc[0]] if loc else self.document.data
@@ -200,14 +188,15 @@ class _Source:
 def _architecture(source: _Source, name: str) -> Architecture | None:
     """Return the architecture, None if there is any error."""
     _check_type(source)
-    layers, hidden = source.need("num_hidden_layers"), source.need("hidden_size")
-    heads, vocabulary = source.need("num_attention_heads"), source.need("vocab_size")
-    positions = source.need("max_position_embeddings")
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
+    sizes: dict[str, Any] = {name: source.need(name) for name in (*names, "max_position_embeddings")}
+    layers, hidden, heads, *_ = sizes.values()
     moe, mla = _moe(source, layers), _mla(source)
     linear, vision = _linear_attention(source, layers), _vision(source)
     dense = moe is None or moe.first_dense_layers
     width = source.need("intermediate_size") if dense else source.find("intermediate_size")
-    source.note_misspellings()
+    for known in tuple(source.misspelt):
+        source.note_misspelt(known)
     key_value_heads = source.find("num_key_value_heads") or heads
     if source.failed:
         return None
@@ -224,11 +213,7 @@ def _architecture(source: _Source, name: str) -> Architecture | None:
         name=name,
         hf_id=name,
         model_type=source.model_type,
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        vocab_size=vocabulary,
-        max_position_embeddings=positions,
+        **sizes,
         intermediate_size=width,
         num_key_value_heads=key_value_heads,
         head_dim=head_dim,
@@ -289,11 +274,12 @@ def _check_type(source: _Source) -> None:
 
 def _check_biases(source: _Source, rows: int) -> None:
     """Report the biases that an architecture has no field for."""
-    if source.find("attention_bias") and source.convention.qkv_bias is None:
-        message = f"those of the output projections, {rows} parameters, are not counted"
-        source.warn("attention_bias", message)
-    if source.find("attention_bias") and source.convention.mla:
-        source.warn("attention_bias", "the biases of attention are not counted")
+    if source.find("attention_bias"):
+        if source.convention.qkv_bias is None:
+            message = f"those of the output projections, {rows} parameters, are not counted"
+            source.warn("attention_bias", message)
+        if source.convention.mla:
+            source.warn("attention_bias", "the biases of attention are not counted")
     if source.find("mlp_bias"):
         source.warn("mlp_bias", "the biases of the MLP are not counted")
 
@@ -316,11 +302,10 @@ def _tied(source: _Source) -> bool:
 
 def _qkv_bias(source: _Source) -> bool:
     fixed = source.convention.qkv_bias
-    given = source.find("qkv_bias")
     if fixed is None:
-        return bool(source.find("attention_bias") or given)
+        return bool(source.find("attention_bias") or source.find("qkv_bias"))
     # Qwen2's mixture of experts has a key to switch it off.
-    return fixed and given is not False
+    return fixed and source.find("qkv_bias") is not False
 
 
 def _sliding_window(source: _Source) -> int | None:
@@ -333,7 +318,8 @@ def _moe(source: _Source, layers: int) -> Moe | None:
     convention = source.convention
     if not convention.experts:
         return None
-    experts = next((value for key in _EXPERTS if (value := source.find(key))), None)
+    keys = ("num_experts", "num_local_experts", "n_routed_experts")
+    experts = next((value for key in keys if (value := source.find(key))), None)
     experts = experts or source.need(convention.experts)
     used = source.need("num_experts_per_tok")
     if not source.failed and used > experts:
@@ -353,9 +339,6 @@ def _moe(source: _Source, layers: int) -> Moe | None:
         shared_expert_gate=gated,
         router_bias=convention.router_bias,
     )
-
-
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
 def _layers_with_experts(source: _Source, layers: int) -> int:
@@ -399,9 +382,10 @@ def _vision(source: _Source) -> Vision | None:
     tower, deepstack = source.config.vision_config, source.convention.deepstack
     if not tower or not source.convention.vision:
         return None
-    sizes = {name: getattr(tower, name) for name in _TOWER}
+    names = ["depth", "hidden_size", "intermediate_size", "num_heads", "patch_size", "out_hidden_size"]
     if deepstack:
-        sizes["num_position_embeddings"] = tower.num_position_embeddings
+        names.append("num_position_embeddings")
+    sizes = {name: getattr(tower, name) for name in names}
     for name, value in sizes.items():
         if value is None:
             source.missing(tower, ("vision_config",), name)
@@ -414,6 +398,3 @@ def _vision(source: _Source) -> Vision | None:
         parameters=0,
     )
     return vision.model_copy(update={"parameters": vision_parameters(vision)})
-
-
-_TOWER = ("depth", "hidden_size", "intermediate_size", "num_heads", "patch_size", "out_hidden_size")
