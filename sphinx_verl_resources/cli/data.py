@@ -96,9 +96,16 @@ def load_check_context(names: Sequence[str], repository: Repository | None = Non
     return CheckContext(data_directories(names), repository=repository, progress=show_progress)
 
 
-def load_records(snapshot: Snapshot) -> tuple[EstimatorContext, list[Diagnostic]]:
-    """Load the runs and what estimates of them are computed from, and what is wrong with either."""
-    records = EstimatorContext(snapshot, lambda files: show_progress(files, "run files"))
+def load_records(names: Sequence[str]) -> tuple[EstimatorContext, list[Diagnostic]]:
+    """Load the runs and what estimates of them are computed from, and what is wrong with either.
+
+    Args:
+        names: data directories; without any, the usual one.
+
+    Raises:
+        UsageError: a path is no data directory.
+    """
+    records = EstimatorContext(data_snapshot(names), lambda files: show_progress(files, "run files"))
     problems = [*records.catalog.diagnostics, *records.accuracy_problems]
     return records, sorted(problems, key=lambda problem: problem.sort_key)
 

@@ -64,13 +64,13 @@ def _run(options: argparse.Namespace) -> int:
     except NoAnswerError as error:
         return _without(options, problems + question.placed(error.diagnostics), 1)
     problems += question.placed(found.estimate.warnings)
-    report(problems)
+    bad = report(problems)
     settings = dict(found.request.config)
     if options.format == "json":
         print(json.dumps(_plain(options, question, found, settings), indent=2))
     else:
         print(plan_text(found, question.request.model, _task(options.task), settings))
-    return 0 if found.gpus and not _errors(problems) else 1
+    return 0 if found.gpus and not bad else 1
 
 
 def _question(options: argparse.Namespace, registries: Registries) -> Question:
@@ -117,13 +117,9 @@ def _without(options: argparse.Namespace, problems: list[Diagnostic], code: int)
             ("gpus", "fits", "layout", "gpus_with_fsdp", "micro_batch", "unit", *_FIGURES, "settings")
         )
         asked = {"model": options.model, "task": options.task, "gpu": options.gpu}
-        error = "; ".join(problem.text for problem in _errors(problems))
+        error = "; ".join(problem.text for problem in problems if problem.severity is Severity.ERROR)
         print(json.dumps({**asked, **empty, "error": error}, indent=2))
     return code
-
-
-def _errors(problems: list[Diagnostic]) -> list[Diagnostic]:
-    return [problem for problem in problems if problem.severity is Severity.ERROR]
 
 
 PLAN = Command(

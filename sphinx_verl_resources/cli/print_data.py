@@ -20,7 +20,7 @@ from ..views.exports import FORMATS, download_texts, runs_text
 from ..views.file_names import CSV, JSON
 from ..views.runs import COMPUTED, uncomputed_texts
 from .command import Command, UsageError, add_result_options, report
-from .data import add_data_option, add_path_argument, data_snapshot, load_records
+from .data import add_data_option, add_path_argument, load_records
 from .files import replace_file, write_result
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
 def _print_table(options: argparse.Namespace) -> int:
     """Print the table; problems of the data go to standard error."""
     columns = _words(options, "columns", lambda text: selection.columns(text, COMPUTED)) or PAGE_COLUMNS
-    context, problems = load_records(data_snapshot([*options.paths, *(options.data or ())]))
+    context, problems = load_records([*options.paths, *(options.data or ())])
     query = _query(options, context.catalog)
     bad = report(problems)
     runs = select_runs(context.catalog, query)
@@ -170,7 +170,7 @@ def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _print_export(options: argparse.Namespace) -> int:
     """Print or write."""
-    context, problems = load_records(data_snapshot([*options.paths, *(options.data or ())]))
+    context, problems = load_records([*options.paths, *(options.data or ())])
     bad = report(problems)
     texts = download_texts(export_of(context, __version__))
     if options.output is None:

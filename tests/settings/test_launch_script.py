@@ -1,4 +1,4 @@
-"""What a launch script passes to verl."""
+"""What a launch script passes to verl; whatever looks like a setting in it is read or listed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sphinx_verl_resources.catalog.catalog import load_catalog
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.diagnostics import Location, Severity
 from sphinx_verl_resources.settings.overrides import read_overrides
-from sphinx_verl_resources.settings.read import read_script, read_settings
+from sphinx_verl_resources.settings.read import read_script, read_settings, unread_settings
 
 
 def script(*lines: str) -> str:
@@ -299,3 +299,65 @@ def test_settings_of_recorded_runs_come_back_from_every_kind_of_text(recorded):
         assert read_settings("\n".join(lines), "x").values == values
         assert read_settings(script(*lines), "x").values == values
         assert read_settings(json.dumps(values, indent=2), "x").values == values
+
+
+TRAIN = "python3 -m verl.trainer.main_ppo trainer.nnodes=2 data.train_batch_size=64\n"
+
+
+def unread(text):
+    return [str(item.place) for item in unread_settings(text, read_script(text, "run.sh"), "run.sh")]
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ("python3 other.py data.seed=1\n", "2:18"),
+        ("python3 other.py trainer.nnodes=4\n", "2:18"),
+        ("python3 -m verl.trainer.main_ppo \\\n  data.seed=1\n", "3:3"),
+        ("cat > conf <<EOF\ndata.seed=1\nEOF\n", "3:1"),
+        ("for i in 1 2; do\n  python3 x.py data.seed=$i\ndone\n", "3:16"),
+        ("never() {\n  python3 x.py +data.seed=1\n}\n", "3:17"),
+        ("X='data.seed=1 data.shuffle=False'\n", "2:4"),
+        ("# data.seed=1\nY=1 # data.seed=2\n", ""),
+        ("curl https://a.example/b?c.d=1\n", ""),
+        ("python3 x.py --some.option=1 trainer.nnodes=2\n", ""),
+        ("python3 x.py hydra.run.dir=x\n", ""),
+        ("cat > c.yaml <<EOF\ntrainer:\n  nnodes: 4\nEOF\n", "3:1"),
+        ("cat > c.yaml <<EOF\n  data.seed: 1  # why\nEOF\n", "3:3"),
+        ("echo data: 4\necho 'trainer: x'\n", ""),
+    ],
+)
+def test_below_the_command(more, place):
+    found = unread(TRAIN + more)
+    assert found[:1] == ([f"run.sh:{place}"] if place else [])
+
+
+def test_what_comes_through_variables_counts_as_read():
+    text = 'N=2\nARGS="data.seed=$N data.shuffle=True"\nMORE=(\n  trainer.nnodes=$N\n)\n'
+    text += 'python3 -m verl.trainer.main_ppo $ARGS "${MORE[@]}"\n'
+    assert unread(text) == []
+
+
+def test_the_way_that_is_not_taken():
+    text = "X=a\nif [ $X = b ]; then\n  ARGS=(data.seed=1)\nelse\n  ARGS=(data.seed=2)\nfi\n"
+    assert unread(text + 'python3 -m verl.trainer.main_ppo "${ARGS[@]}"\n') == ["run.sh:3:9"]
+
+
+def test_a_mapping_is_read_by_its_keys():
+    assert unread(f"{TRAIN.rstrip()} '+data.more={{a: 1, b: 2}}'\n") == []
+
+
+def test_what_is_reported_hides_nothing_else():
+    text = f"{TRAIN.rstrip()} data.seed=1 data.seed=$X; python3 x.py data.shuffle=True\npython3 y.py data.seed=4\n"
+    column = text.index("data.shuffle") + 1
+    assert unread(text) == [f"run.sh:1:{column}", "run.sh:2:14"]
+
+
+def test_windows_line_ends():
+    assert unread(TRAIN.replace("\n", "\r\n") + "python3 x.py data.seed=1\r\n") == ["run.sh:2:14"]
+
+
+def test_very_many_are_counted():
+    found = unread_settings(TRAIN + "python3 x.py a.b=1\n" * 90, read_script(TRAIN, "r"), "r")
+    assert len(found) == 51
+    assert found[-1].message == "40 more lines look like settings and were not read"
