@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from docutils import nodes
-
 from ..catalog.fields import as_text
 from ..i18n import _
 from ..units import GB, gb, gb_number, plain
-from .blocks import in_a_row, recorded
+from .blocks import code_block, in_a_row, recorded
 from .settings import nested_yaml, overrides
-from .table import PATH_CLASS, Cell, add_remarks, column_table, table_group
+from .table import Cell, add_remarks, column_table, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from docutils import nodes
 
     from ..analysis.analysis import Outcome
     from ..catalog.models.analysis import Assumptions, Command, Metric, Priority, TradeOff
@@ -28,17 +28,13 @@ LAUNCHER = "python3 -m verl.trainer.main_ppo"
 
 def settings_yaml(settings: Mapping[str, Any]) -> nodes.literal_block:
     """Write settings as a YAML file."""
-    return _code(nested_yaml(settings), "yaml")
+    return code_block(nested_yaml(settings), "yaml", CONFIG_CLASS)
 
 
 def settings_command(settings: Mapping[str, Any], keys: Iterable[ConfigKey | None]) -> nodes.literal_block:
     """Write settings as the arguments of a launch script."""
     new = {key.name for key in keys if key and not key.in_yaml}
-    return _code(" \\\n    ".join([LAUNCHER, *overrides(settings, new)]), "bash")
-
-
-def _code(text: str, language: str) -> nodes.literal_block:
-    return nodes.literal_block(text, text, language=language, classes=[CONFIG_CLASS])
+    return code_block(" \\\n    ".join([LAUNCHER, *overrides(settings, new)]), "bash", CONFIG_CLASS)
 
 
 def settings_rows(
@@ -119,9 +115,9 @@ def priority_rows(
         rows.append([
             Cell.of(f"{number}. {item.advice}"),
             Cell.of(label, marks.get(item.name, ())),
-            Cell.of(" ".join(item.reason.split())),
+            Cell.of(_one_line(item.reason)),
             *(Cell.number(gb_number(step.saved) if step else "") for step in taken),
-            Cell([(key, None) for key in item.keys], classes=(PATH_CLASS,)),
+            Cell.path(*item.keys),
         ])  # fmt: skip
     return table_group(headings, rows)
 
@@ -141,7 +137,7 @@ def command_list(commands: Iterable[Command], marks: Mapping[str, Sequence[str]]
     for item in commands:
         paragraph = recorded(item.purpose)
         add_remarks(paragraph, marks.get(item.name, ()))
-        result += [paragraph, _code(item.command, "bash")]
+        result += [paragraph, code_block(item.command, "bash", CONFIG_CLASS)]
     return result
 
 
@@ -152,7 +148,7 @@ def metric_rows(
     limit = _("Below {share} % of the GPU's memory.").format(share=plain(assumed.memory_limit * 100))
     rows = []
     for item in metrics:
-        text = " ".join(item.text.split())
+        text = _one_line(item.text)
         text = in_a_row(limit, text) if item.limited else text
         rows.append([Cell.of(item.label, marks.get(item.name, ())), Cell.of(text)])
     return table_group([_("Metric"), _("What to look for")], rows)

@@ -40,6 +40,21 @@ def titled(title: str | nodes.Node, content: str | Sequence[nodes.Node]) -> list
     return fill(_("{title}: {text}"), title=title, text=content)
 
 
+def titled_item(title: str, content: str | Sequence[nodes.Node]) -> nodes.list_item:
+    """Make a list item that begins with a bold title."""
+    return nodes.list_item("", nodes.paragraph("", "", *titled(nodes.strong("", title), content)))
+
+
+def between_commas(items: Iterable[nodes.Node]) -> list[nodes.Node]:
+    """Put commas between nodes."""
+    return [node for item in items for node in (nodes.Text(_(", ")), item)][1:]
+
+
+def code_block(code: str, language: str, name: str) -> nodes.literal_block:
+    """Make a block of code of our class ``name``."""
+    return nodes.literal_block(code, code, language=language, classes=[name])
+
+
 def in_a_row(*sentences: str) -> str:
     """Join sentences in the way of the language."""
     text = sentences[0]

@@ -17,10 +17,10 @@ from .drawing import (
     ROW,
     WIDTH,
     Drawing,
-    Hatched,
     axis,
     bar,
     flowing,
+    hatched,
     headings,
     letters,
     path,
@@ -118,7 +118,7 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
     ]
     shown = [_heading(line, capacity) for line in bars]
     y: float = first + len(bars) * ROW
-    parts: list[str | Hatched] = []
+    parts: list[str] = []
     if measured and found:
         shown.append((y + FONT, _(_COUNTERS[measured.counter]), gib(found), False))
         parts.append(_mark(found * scale, y + _TOP + BAR / 2))
@@ -140,9 +140,9 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
 
 def _coloured(
     bars: Sequence[_Bar], signs: Mapping[Category, tuple[float, float]], scale: float, capacity: float | None
-) -> list[str | Hatched]:
+) -> list[str]:
     """Paint the bars, the signs of the legend, everything over the capacity hatched, and the letters."""
-    painted: list[str | Hatched] = []
+    painted = []
     lettered = []
     for category, (x, top) in signs.items():
         shapes, places = [], []
@@ -158,11 +158,12 @@ def _coloured(
                 places.append(((start + end) / 2 * scale - GAP / 2, line.top + _BASE))
         painted.append(path([*shapes, bar(x, x + BAR, top)], thick(PAINTS[category].colour)))
         lettered.append((PAINTS[category], [*places, (x + BAR / 2, top + _BASE)]))
-    over = [line for line in bars if capacity and line.phase.total > capacity]
-    if capacity and over:
-        pieces = [bar(capacity * scale, line.phase.total * scale, line.top) for line in over]
-        painted.append(Hatched("".join(pieces)))
-    return [*painted, letters(lettered)]
+    over = [
+        bar(capacity * scale, line.phase.total * scale, line.top)
+        for line in bars
+        if capacity and line.phase.total > capacity
+    ]
+    return [*painted, hatched(over), letters(lettered)]
 
 
 def _offered(capacity: float) -> str:
@@ -232,7 +233,7 @@ def savings_chart(sweep: SavingSteps, title: str) -> Drawing:
     marks = ticks(max(*(line.end for line in lines), (capacity or 0.0) / GIB))
     scale = WIDTH / marks[-1]
     top = LINE if capacity else 0
-    parts: list[str | Hatched] = [*waterfall_lines(lines, scale, top)]
+    parts = waterfall_lines(lines, scale, top)
     described = [_("{part} {size}").format(part=line.label, size=line.value) for line in lines]
     if capacity:
         label, x = _offered(capacity), capacity / GIB * scale
@@ -242,8 +243,7 @@ def savings_chart(sweep: SavingSteps, title: str) -> Drawing:
             for line, at in zip(lines, tops, strict=True)
             if line.bold and line.end * scale > x
         ]
-        parts += [Hatched("".join(over))] if over else []
-        parts += [text_beside(x, label), upright(x, tops)]
+        parts += [hatched(over), text_beside(x, label), upright(x, tops)]
         described.append(label)
     bottom = top + len(lines) * ROW + 2
     parts.append(axis(bottom, marks, "GiB"))

@@ -46,27 +46,10 @@ PAINTS: Mapping[Category, Paint] = {
 WIDTH, FONT, GAP = 480, 15, 2
 #: Height of a line of text, of a bar, and of a bar with a line of text above it.
 LINE, BAR, ROW = 20, 16, 44
+#: Stands in the parts of a drawing for its name on the page; no text holds this character.
+_NAME = "\0"
 #: Widths of characters in parts of the font size, rounded up: wide ones, capitals, narrow ones, others.
 _WIDE, _CAPITAL, _NARROW, _OTHER = 1.0, 0.75, 0.38, 0.61
-
-
-@dataclass(frozen=True)
-class Hatched:
-    """Bars that are hatched, because they are over a capacity.
-
-    Attributes:
-        d: the path through their middles.
-    """
-
-    d: str
-
-    def svg(self, pattern: str) -> str:
-        """Return the path and its pattern, whose id is unique on the page."""
-        return (
-            f'<pattern id="{pattern}" width="6" height="6" patternUnits="userSpaceOnUse" '
-            'patternTransform="rotate(45)"><path d="M0 0v6" stroke="currentColor" stroke-width="2"/>'
-            f"</pattern>{path(self.d, thick(f'url(#{pattern})'))}"
-        )
 
 
 @dataclass(frozen=True)
@@ -83,18 +66,17 @@ class Drawing:
     title: str
     description: str
     height: float
-    parts: tuple[str | Hatched, ...]
+    parts: tuple[str, ...]
 
     def svg(self, name: str) -> str:
         """Return the chart as an SVG element whose ids begin with ``name``."""
-        shapes = (part.svg(f"{name}-over") if isinstance(part, Hatched) else part for part in self.parts)
         return (
             f'<svg viewBox="0 0 {WIDTH} {short(self.height)}" role="img" '
             f'aria-labelledby="{name}-title {name}-desc" '
             f'font-size="{FONT}" font-family="inherit" fill="currentColor">'
             f'<title id="{name}-title">{escape(self.title)}</title>'
             f'<desc id="{name}-desc">{escape(self.description)}</desc>'
-            f"{''.join(shapes)}</svg>"
+            f"{''.join(self.parts).replace(_NAME, name)}</svg>"
         )
 
 
@@ -141,6 +123,18 @@ def bar(start: float, end: float, y: float) -> str:
 def path(d: Sequence[str] | str, attributes: str) -> str:
     """Write one element for many shapes; nothing without any."""
     return f'<path {attributes} d="{"".join(d)}"/>' if d else ""
+
+
+def hatched(d: Sequence[str]) -> str:
+    """Hatch bars that are over a capacity; nothing without any."""
+    pattern = f"{_NAME}-over"
+    if not d:
+        return ""
+    return (
+        f'<pattern id="{pattern}" width="6" height="6" patternUnits="userSpaceOnUse" '
+        'patternTransform="rotate(45)"><path d="M0 0v6" stroke="currentColor" stroke-width="2"/>'
+        f"</pattern>{path(d, thick(f'url(#{pattern})'))}"
+    )
 
 
 def thick(colour: str) -> str:

@@ -22,7 +22,7 @@ from .blocks import (
     notes_title,
     recorded,
     sum_formula,
-    titled,
+    titled_item,
 )
 from .table import Cell, bold, table_group
 
@@ -123,8 +123,8 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
     peak_phase = fill(
         _("{phase}. {relief}"), phase=_(estimate.peak_phase.label), relief=_suggested(estimate.suggestion)
     )
-    items += _item(_("Peak phase"), peak_phase)
-    items += _item(
+    items += titled_item(_("Peak phase"), peak_phase)
+    items += titled_item(
         _("What verl's metric prints"),
         fill(
             _(metric),
@@ -133,21 +133,17 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
             range=_span(low, high),
         ),
     )
-    items += _item(
+    items += titled_item(
         _("Host memory"), [nodes.Text(_("{size} on each node.").format(size=gib(estimate.host.total)))]
     )
     if measured is not None and measured.gib:
         found = _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
-        items += _item(_("Measured"), [nodes.Text(found)])
+        items += titled_item(_("Measured"), [nodes.Text(found)])
     return [first, items]
 
 
 def _span(low: float, high: float) -> str:
     return _("range {low} to {high}").format(low=gib_number(low), high=gib(high))
-
-
-def _item(title: str, content: Sequence[nodes.Node]) -> nodes.list_item:
-    return nodes.list_item("", nodes.paragraph("", "", *titled(nodes.strong("", title), content)))
 
 
 def _suggested(suggestion: Suggestion | None) -> list[nodes.Node]:

@@ -8,7 +8,7 @@ from docutils import nodes
 
 from ..i18n import N_, _, plural
 from ..units import gib, plain
-from .blocks import LEGEND_CLASS, details, in_a_row, legend, titled
+from .blocks import LEGEND_CLASS, code_block, details, in_a_row, legend, titled_item
 from .settings import flat_yaml
 from .table import Cell, table_group
 
@@ -95,8 +95,7 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
     words = nodes.bullet_list(classes=[LEGEND_CLASS])
     for kind, (_word, title, meaning) in KINDS.items():
         if kind in used:
-            content = titled(nodes.strong("", _(title)), _(meaning))
-            words += nodes.list_item("", nodes.paragraph("", "", *content))
+            words += titled_item(_(title), _(meaning))
     with_megatron = any(cell.layout.startswith("Megatron") for size, cells in rows for cell in cells)
     below = _(
         "Computed with FSDP and the settings below; what is not set has the default of verl {version}, and "
@@ -114,6 +113,5 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
 
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:
     """Return the settings of the computed figures, to be folded out."""
-    code = flat_yaml(settings)
-    block = nodes.literal_block(code, code, language="yaml", classes=[TABLE_CLASS])
+    block = code_block(flat_yaml(settings), "yaml", TABLE_CLASS)
     return details([nodes.Text(_("The settings of the computed figures"))], [block])

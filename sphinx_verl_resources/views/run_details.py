@@ -9,7 +9,7 @@ from docutils import nodes
 from ..catalog.fields import every_field
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
-from .blocks import fill, listed, notes_title, titled
+from .blocks import between_commas, code_block, fill, listed, notes_title, titled_item
 from .estimate import answer
 from .runs import run_cell, run_title, status
 from .settings import overrides
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..catalog.links import Links
     from ..catalog.models.run import Run
     from ..estimator.estimate import Estimate
+    from .runs import Piece
 
 LIST_CLASS = "verl-facts"
 INCOMPLETE = N_("The source quotes only some of the settings, so that nothing is computed from them.")
@@ -73,12 +74,12 @@ def facts(run: Run, links: Links, edit: str) -> nodes.bullet_list:
         edit: the address at which its file is edited; empty if that is not known.
     """
     items = nodes.bullet_list(classes=[LIST_CLASS])
-    items += _item(_("Status"), [nodes.Text(_status(run))])
+    items += titled_item(_("Status"), [nodes.Text(_status(run))])
     for field in every_field().values():
         if field.detail and field.value(run) is not None:
             make = _TEXTS.get(field.name)
             content = [nodes.Text(make(run))] if make else _linked(run_cell(run, field, links).pieces)
-            items += _item(_(field.detail), content)
+            items += titled_item(_(field.detail), content)
     if edit:
         link = nodes.reference("", _("Edit this row"), refuri=edit)
         items += nodes.list_item("", nodes.paragraph("", "", link))
@@ -109,17 +110,11 @@ def _status(run: Run) -> str:
     return text
 
 
-def _item(title: str, content: Sequence[nodes.Node]) -> nodes.list_item:
-    return nodes.list_item("", nodes.paragraph("", "", *titled(nodes.strong("", title), content)))
-
-
-def _linked(pieces: Sequence[tuple[str, str | None]]) -> list[nodes.Node]:
+def _linked(pieces: Sequence[Piece]) -> list[nodes.Node]:
     """Make the nodes of texts with their addresses, with commas between."""
-    made: list[nodes.Node] = []
-    for text, address in pieces:
-        made += [nodes.Text(_(", "))] if made else []
-        made.append(nodes.reference("", text, refuri=address) if address else nodes.Text(text))
-    return made
+    return between_commas(
+        nodes.reference("", text, refuri=address) if address else nodes.Text(text) for text, address in pieces
+    )
 
 
 def flags(run: Run) -> list[nodes.Node]:
@@ -127,5 +122,4 @@ def flags(run: Run) -> list[nodes.Node]:
     if not run.settings:
         return []
     code = " \\\n".join(overrides(run.settings))
-    block = nodes.literal_block(code, code, language="bash", classes=["verl-flags"])
-    return [notes_title(_("The settings, as overrides:")), block]
+    return [notes_title(_("The settings, as overrides:")), code_block(code, "bash", "verl-flags")]

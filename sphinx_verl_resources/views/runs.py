@@ -11,7 +11,7 @@ from docutils import nodes
 from ..catalog.fields import NOT_RECORDED, as_text, field_named, is_numeric
 from ..catalog.names import row_id, run_class
 from ..i18n import N_, _
-from .blocks import fill, numbered_notes
+from .blocks import between_commas, fill, numbered_notes
 from .table import PATH_CLASS, Cell, rows_of, table_group
 
 if TYPE_CHECKING:
@@ -232,13 +232,12 @@ def _notes_list(notes: Collection[PlacedNote], targets: Collection[str]) -> node
         for run in placed.runs:
             title = _("{model} on {gpus}").format(model=run.short_name, gpus=run.gpus)
             titles.setdefault(title, run)
-        named: list[nodes.Node] = []
-        for title, run in titles.items():
-            named += [nodes.Text(_(", "))] if named else []
-            if run.id in targets:
-                named.append(nodes.reference("", title, refid=row_id(run.id), internal=True))
-            else:
-                named.append(nodes.Text(title))
+        named = between_commas(
+            nodes.reference("", title, refid=row_id(run.id), internal=True)
+            if run.id in targets
+            else nodes.Text(title)
+            for title, run in titles.items()
+        )
         paragraph += fill(_("{runs}: {note}"), runs=named, note=" ".join(placed.note.text.split()))
         paragraphs.append(paragraph)
     return numbered_notes(*paragraphs)
