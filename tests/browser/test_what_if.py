@@ -13,7 +13,7 @@ from sphinx_verl_resources.estimator.grid import cell_settings
 from sphinx_verl_resources.estimator.phases import LABELS
 from sphinx_verl_resources.estimator.planner import fitted
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.sphinx_ext.directives.what_if import LENGTHS
+from sphinx_verl_resources.sphinx_ext.directives.sweeps import LENGTHS
 from sphinx_verl_resources.units import gib, gib_number
 
 FORM = """\

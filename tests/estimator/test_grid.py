@@ -22,7 +22,7 @@ from sphinx_verl_resources.estimator.grid import (
 from sphinx_verl_resources.estimator.planner import fitted
 from sphinx_verl_resources.estimator.registries import capacity_of
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.sphinx_ext.directives.what_if import DEFAULT_GPUS, DEFAULT_SIZES, LENGTHS
+from sphinx_verl_resources.sphinx_ext.directives.sweeps import DEFAULT_GPUS, DEFAULT_SIZES, LENGTHS
 from sphinx_verl_resources.units import gib_number
 
 AXES = Axes(
