@@ -269,10 +269,13 @@ def read_data_file(path: Path, shown: str) -> DataFile:
     Raises:
         OSError: it cannot be read, or is no regular file.
     """
-    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
         raise OSError(errno.EINVAL, "not a regular file", shown)
     with path.open("rb") as stream:
-        return DataFile(path, shown, stream.read(MAX_BYTES + 1))
+        # A limit claims as much memory, which takes longer than all else where thousands of files are read.
+        most = MAX_BYTES + 1 if status.st_size > MAX_BYTES else -1
+        return DataFile(path, shown, stream.read(most))
 
 
 def _unreadable(shown: str, error: OSError) -> Diagnostic:
