@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 TABLE_CLASS = "verl-memory"
 SUMMARY_CLASS = "verl-memory-summary"
+ORIGINAL_CLASS = "verl-published"
+REQUIREMENTS_CLASS = "verl-requirements"
 _UNUSED = N_("no formula uses it")
 #: The note below a summary of models with different numbers of GPUs.
 DIFFERENT_GPUS = N_(
@@ -51,6 +53,21 @@ _INSIDE = {
     "activations": N_("activations"),
     "kv-cache": N_("KV cache"),
     "overhead": N_("system overhead"),
+}
+#: The derivations of a number of GPUs.
+DERIVATIONS = {
+    "chain": N_("the chain"),
+    "original chain": N_("the printed chain"),
+    "pooled": N_("the pool"),
+    "doubled": N_("twice the minimum"),
+}
+#: The names of the requirement lists.
+_LEVELS = {"minimum": N_("minimum"), "recommended": N_("recommended"), "optimal": N_("optimal")}
+_JUDGEMENTS = {
+    "holds": N_("holds"),
+    "too few": N_("too few"),
+    "more than needed": N_("more than needed"),
+    "never fits": N_("never fits"),
 }
 
 
@@ -188,25 +205,6 @@ def summary_rows(
         saved = share(outcome.saved_share)
         rows.append([Cell.of(outcome.shape.name), *map(Cell.number, (*numbers, saved))])
     return table_group(headings, rows)
-
-
-ORIGINAL_CLASS = "verl-published"
-REQUIREMENTS_CLASS = "verl-requirements"
-#: The derivations of a number of GPUs.
-DERIVATIONS = {
-    "chain": N_("the chain"),
-    "original chain": N_("the printed chain"),
-    "pooled": N_("the pool"),
-    "doubled": N_("twice the minimum"),
-}
-#: The names of the requirement lists.
-_LEVELS = {"minimum": N_("minimum"), "recommended": N_("recommended"), "optimal": N_("optimal")}
-_JUDGEMENTS = {
-    "holds": N_("holds"),
-    "too few": N_("too few"),
-    "more than needed": N_("more than needed"),
-    "never fits": N_("never fits"),
-}
 
 
 def original_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) -> nodes.tgroup:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 LEGEND_CLASS = "verl-legend"
 NOTES_CLASS = "verl-notes"
+DETAILS_CLASS = "verl-details"
+FORMULA_CLASS = "verl-formula"
+FORMULAS_CLASS = "verl-formulas"
 
 
 def fill(message: str, **content: str | nodes.Node | Sequence[nodes.Node]) -> list[nodes.Node]:
@@ -93,9 +96,6 @@ def numbered_notes(*paragraphs: nodes.paragraph, start: int = 1) -> nodes.enumer
     return notes
 
 
-DETAILS_CLASS = "verl-details"
-
-
 class verl_details(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
     """A block that HTML can fold; its first child is a ``verl_summary``."""
 
@@ -115,10 +115,6 @@ def details(summary: Sequence[nodes.Node], content: Sequence[nodes.Node]) -> ver
     block += verl_summary("", "", *summary)
     block += list(content)
     return block
-
-
-FORMULA_CLASS = "verl-formula"
-FORMULAS_CLASS = "verl-formulas"
 
 
 def formula_items() -> nodes.definition_list:

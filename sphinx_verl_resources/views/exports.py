@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 #: tabulate's name of each format that it makes.
 TABULATE = {"plain": "simple", "rst": "rst", "github": "github", "html": "html", "latex": "latex"}
 FORMATS = (*TABULATE, "list-table", "csv", "json")
+LIST_CLASS = "verl-downloads"
+#: By name, what is in a file.
+_CONTENTS = {
+    JSON: N_("every recorded run with what is computed of it, and the GPUs that runs name."),
+    SCHEMA: N_("what the fields of this file mean, as a JSON Schema."),
+    CSV: N_("the runs, one a row, for spreadsheets."),
+}
+_COMPUTED = ("peak_gib", "low_gib", "high_gib", "capacity_gib", "verdict", "binding_phase")
 
 
 def runs_text(
@@ -120,16 +128,6 @@ def _escape(text: str) -> str:
     # At the beginning of a cell these begin a list, a directive or a comment.
     begins_block = re.match(r"[^\w\\]|\w+[.)]", escaped)
     return f"\\{escaped}" if begins_block else escaped
-
-
-LIST_CLASS = "verl-downloads"
-#: By name, what is in a file.
-_CONTENTS = {
-    JSON: N_("every recorded run with what is computed of it, and the GPUs that runs name."),
-    SCHEMA: N_("what the fields of this file mean, as a JSON Schema."),
-    CSV: N_("the runs, one a row, for spreadsheets."),
-}
-_COMPUTED = ("peak_gib", "low_gib", "high_gib", "capacity_gib", "verdict", "binding_phase")
 
 
 def download_list() -> nodes.bullet_list:
