@@ -307,7 +307,7 @@ def least(settings: Settings) -> Settings:
 
 
 class _KeyLog(dict[str, Any]):
-    """Settings that note which keys are looked up: the reader asks whether a key is set before it reads it."""
+    """Settings that note which keys are looked up: the reader asks if a key is set before it reads it."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings)
