@@ -88,7 +88,8 @@ def facts(run: Run, links: Links, edit: str) -> nodes.bullet_list:
 
 def _engine(run: Run) -> str:
     assert run.infer
-    return f"{run.infer.engine} {run.infer.version or _('version not recorded')}"
+    version = run.infer.version or _("version not recorded")
+    return f"{run.infer.engine} {version}"
 
 
 def _versions(run: Run) -> str:

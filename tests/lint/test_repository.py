@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sphinx_verl_resources import git
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.git import RepositoryError, open_repository
 
@@ -173,6 +174,8 @@ def test_a_script_that_is_no_text(checked, repository, verl_git):
 def test_what_is_no_checkout(checked, monkeypatch, capsys):
     checked.run()
     monkeypatch.chdir(checked.path)
+    # The directory of temporary files may be inside a checkout, as in `make matrix`.
+    monkeypatch.setitem(git._ENVIRONMENT, "GIT_CEILING_DIRECTORIES", str(checked.path))
     for name, message in (("nowhere", "no such directory"), ("data", "no git checkout, or not one of yours")):
         assert main(["check", "data", "--repo", name]) == 2
         printed = capsys.readouterr()
