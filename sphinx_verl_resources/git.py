@@ -68,7 +68,7 @@ def ask_git(folder: Path, *arguments: str) -> tuple[int, bytes]:
 
 
 def committed(file: Path) -> tuple[str, str]:
-    """Return the commit of the verl checkout that a file lies in, and the path of the file there.
+    """Return the commit of the verl checkout around a file, and the path of the file in it.
 
     Raises:
         GitError: the file is in no checkout of verl, or differs from what is committed there.
@@ -76,18 +76,18 @@ def committed(file: Path) -> tuple[str, str]:
     folder, name = file.parent, file.name
     code, prefix = ask_git(folder, "rev-parse", "--show-prefix")
     if code:
-        raise GitError("it lies in no git checkout")
+        raise GitError("it is in no git checkout")
     _, output = ask_git(folder, "config", "--get", "remote.origin.url")
     remote = output.decode("utf-8", "replace").strip()
     if remote and remote.rstrip("/").removesuffix(".git").rsplit("/", 1)[-1].rsplit(":", 1)[-1] != "verl":
-        raise GitError("the checkout that it lies in is not one of verl")
+        raise GitError("its checkout is not one of verl")
     code, ref = ask_git(folder, "rev-parse", "--verify", "HEAD")
     if code:
-        raise GitError("nothing is committed in the checkout that it lies in")
+        raise GitError("its checkout has no commit")
     path = f"{prefix.decode('utf-8', 'surrogateescape').strip()}{name}"
     code, content = ask_git(folder, "cat-file", "blob", f"HEAD:{path}")
     if code:
-        raise GitError("it is not committed in the checkout that it lies in")
+        raise GitError("it is not committed in its checkout")
     # Git may have changed the line ends when it checked the file out.
     if content.replace(b"\r\n", b"\n") != file.read_bytes().replace(b"\r\n", b"\n"):
         raise GitError("it differs from what is committed")

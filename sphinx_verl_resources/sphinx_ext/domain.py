@@ -66,7 +66,7 @@ class VerlDomain(Domain):
         "files": {},
         "written": {},
     }
-    #: Raise when ``initial_data`` or what lies in it takes another shape: a query or a diagnostic another
+    #: Raise when ``initial_data`` or a part of it takes another shape: a query or a diagnostic another
     #: name, module or other fields. Sphinx then reads everything again. A fingerprint that is made otherwise
     #: is no reason: a new version of the extension reads all its pages again anyway, see ``Extension``.
     data_version = 11

@@ -178,5 +178,5 @@ def add_nodes(app: Sphinx) -> None:
     app.add_node(verl_scroll, html=(_visit_scroll, _closing("div")))
     app.add_node(verl_details, html=(_visit_details, _closing("details")))
     app.add_node(verl_summary, html=(_visit_summary, _closing("summary")))
-    left_out = (_write_nothing, _write_nothing)
-    app.add_node(verl_chart, html=(_visit_chart, _write_nothing), latex=left_out, xml=left_out)
+    # Other writers leave it out as raw HTML; docutils' XML writer would write it.
+    app.add_node(verl_chart, html=(_visit_chart, _write_nothing), xml=(_write_nothing, _write_nothing))

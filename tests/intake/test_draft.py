@@ -271,7 +271,7 @@ def test_a_committed_script(tmp_path, git):
     script = tmp_path / "examples" / "run it.sh"
     script.parent.mkdir()
     script.write_text("x\n")
-    with pytest.raises(GitError, match="nothing is committed"):
+    with pytest.raises(GitError, match="has no commit"):
         committed(script)
     git("commit", "-q", "--allow-empty", "-m", "x")
     with pytest.raises(GitError, match="is not committed"):
