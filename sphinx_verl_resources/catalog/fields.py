@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 NOT_RECORDED = N_("not recorded")
 _SETTINGS = "settings."
 
+#: Figures of memory that verl prints after each step; it writes ``_gb`` for GiB.
+PEAK_ALLOCATED, PEAK_RESERVED = "perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb"
+HOST_MEMORY = "perf/cpu_memory_used_gb"
+
 
 def as_text(value: Any) -> str:
     """Return any recorded value on one line, in YAML's spelling."""
@@ -79,6 +83,8 @@ class Field:
         csv: its column in the file for spreadsheets, with the unit; empty where that lacks it.
         quoted: whether its text looks like a number, so that files have it in quotes.
         block: whether a run file has a line for each of its keys, however short.
+        logged: the figures of verl's log that give it, the best first; see ``intake.log_facts``.
+        digits: behind the point of such a figure.
         schema: its entry in the model of a run file; None for a value derived from others.
     """
 
@@ -92,6 +98,8 @@ class Field:
     csv: str = ""
     quoted: bool = False
     block: bool = False
+    logged: tuple[str, ...] = ()
+    digits: int = 1
     schema: FieldInfo | None = None
 
     @property
@@ -134,7 +142,8 @@ class Field:
 
     def search_words(self, run: Run) -> list[str]:
         """Return the words by which a filter finds a run."""
-        words = self.words(run) if self.words else (self.value(run),)
+        value = self.value(run)
+        words = self.words(run) if self.words else (None if value is None else as_text(value),)
         return [word for word in words if word]
 
 
@@ -184,12 +193,28 @@ _DESCRIBED = (
     Field("max_batch", N_("MaxBatch"), csv="max_batch_prompts", absent=""),
     Field("kind", N_("Kind"), order=KINDS.index),
     Field("added", N_("Added"), csv="added"),
-    Field("measured.gib", N_("Peak (GiB)"), csv="measured_gib"),
+    Field("measured.gib", N_("Peak (GiB)"), csv="measured_gib", logged=(PEAK_ALLOCATED, PEAK_RESERVED)),
     Field("measured.counter", N_("Counter"), csv="measured_counter"),
-    Field("measured.host_ram_gib", N_("Host RAM (GiB per node)"), csv="measured_host_ram_gib_per_node"),
-    Field("measured.step_seconds", N_("Step (s)"), csv="measured_step_seconds"),
-    Field("measured.mfu", N_("MFU"), csv="measured_mfu"),
-    Field("measured.response_tokens", N_("Response (tokens)"), csv="measured_response_tokens"),
+    Field(
+        "measured.host_ram_gib",
+        N_("Host RAM (GiB per node)"),
+        csv="measured_host_ram_gib_per_node",
+        logged=(HOST_MEMORY,),
+    ),
+    Field(
+        "measured.step_seconds",
+        N_("Step (s)"),
+        csv="measured_step_seconds",
+        logged=("perf/time_per_step", "timing_s/step"),
+    ),
+    Field("measured.mfu", N_("MFU"), csv="measured_mfu", logged=("perf/mfu/actor",), digits=3),
+    Field(
+        "measured.response_tokens",
+        N_("Response (tokens)"),
+        csv="measured_response_tokens",
+        logged=("response_length/mean",),
+        digits=0,
+    ),
     Field("script", N_("Link"), detail=N_("Script"), block=True),
     Field("script.ref", N_("Commit"), csv="script_ref"),
     Field("script.path", N_("Script"), csv="script_path"),

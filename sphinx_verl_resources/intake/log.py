@@ -24,8 +24,8 @@ _CONFIG_STARTS = tuple(
     f"{{'{key}': " for key in ("actor_rollout_ref", "algorithm", "critic", "data", "trainer", "ray_init")
 )
 _WORDS = (
-    *(start.encode() for start in _CONFIG_STARTS), b"step:", b"_memory_", b"perf/", b"timing_s/step",
-    b"response_length/mean", *log_facts.WORDS,
+    *(start.encode() for start in _CONFIG_STARTS), b"step:", *(name.encode() for name in NAMES),
+    *log_facts.WORDS,
 )  # fmt: skip
 #: Words that are reported even behind the part of a line that is read.
 _WEIGHTY = (

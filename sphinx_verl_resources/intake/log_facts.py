@@ -13,7 +13,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.fields import field_named
+from ..catalog.fields import HOST_MEMORY, PEAK_ALLOCATED, PEAK_RESERVED, every_field
 from ..settings.result import leaves
 
 if TYPE_CHECKING:
@@ -21,29 +21,12 @@ if TYPE_CHECKING:
 
     from .log_lines import Piece
 
-
-PEAK_ALLOCATED = "perf/max_memory_allocated_gb"
-PEAK_RESERVED = "perf/max_memory_reserved_gb"
-HOST = "perf/cpu_memory_used_gb"
-MFU = "perf/mfu/actor"
-THROUGHPUT = "perf/throughput"
-RESPONSE = "response_length/mean"
-#: Two names of the same figure, the better first.
-STEP_TIME = ("perf/time_per_step", "timing_s/step")
-
-#: The largest of these counts; of the others the mean over all steps. verl writes ``_gb`` for GiB.
-PEAKS = (PEAK_ALLOCATED, PEAK_RESERVED, HOST)
-NAMES = (*PEAKS, MFU, THROUGHPUT, RESPONSE, *STEP_TIME)
-
-#: Fields of a run: name, figures, digits behind the point, what counted it.
-_MEASURED: tuple[tuple[str, tuple[str, ...], int, str], ...] = (
-    ("gib", (PEAK_ALLOCATED,), 1, "torch-max-allocated"),
-    ("gib", (PEAK_RESERVED,), 1, "torch-max-reserved"),
-    ("host_ram_gib", (HOST,), 1, ""),
-    ("step_seconds", STEP_TIME, 1, ""),
-    ("mfu", (MFU,), 3, ""),
-    ("response_tokens", (RESPONSE,), 0, ""),
-)
+#: The fields of a run that the figures of a log give.
+_MEASURED = tuple(field for field in every_field().values() if field.logged)
+#: The figures that are read.
+NAMES = tuple(name for field in _MEASURED for name in field.logged)
+#: The largest of these counts, with the counter that gave it; of the others the mean over all steps.
+PEAKS = {PEAK_ALLOCATED: "torch-max-allocated", PEAK_RESERVED: "torch-max-reserved", HOST_MEMORY: ""}
 
 STEP = re.compile(r"(?:^|(?<=\s))step:(?P<step>\d{1,12})(?= - )")
 _ABSURD = 1e15
@@ -106,8 +89,8 @@ def read_metrics(text: str, *, whole: bool = True) -> MetricLine | None:
         text: the line, without the worker that Ray puts before it.
         whole: nothing of it was cut off; if something was, its last figure does not count.
 
-    >>> read_metrics("step:3 - actor/perf/max_memory_allocated_gb:np.float64(71.3) - perf/throughput:oops")
-    MetricLine(step=3, figures={'perf/max_memory_allocated_gb': 71.3}, unread=('perf/throughput',))
+    >>> read_metrics("step:3 - actor/perf/max_memory_allocated_gb:np.float64(71.3) - perf/mfu/actor:oops")
+    MetricLine(step=3, figures={'perf/max_memory_allocated_gb': 71.3}, unread=('perf/mfu/actor',))
     """
     begin = STEP.search(text)
     if not begin:
@@ -161,26 +144,25 @@ class Figures:
                 total, number = self._sums.get(name, (0.0, 0))
                 self._sums[name] = total + value, number + 1
 
-    def figure(self, *names: str) -> float | None:
-        """Return the largest or mean value under the first of the names that has one."""
-        for name in names:
-            if self.peaks.get(name):
-                return self.peaks[name]
-            total, number = self._sums.get(name, (0.0, 0))
-            if total:
-                return total / number
-        return None
+    def figure(self, name: str) -> float | None:
+        """Return the largest or mean value under a name; None without one above zero."""
+        if self.peaks.get(name):
+            return self.peaks[name]
+        total, number = self._sums.get(name, (0.0, 0))
+        return total / number if total else None
 
 
 def measured_fields(figures: Figures) -> dict[str, Any]:
     """Return the figures as the field ``measured`` of a run; empty if there is none."""
     fields: dict[str, Any] = {}
-    for name, figure_names, digits, counter in _MEASURED:
-        value = figures.figure(*figure_names)
-        rounded = round(value, digits) if value else 0
-        if value and rounded and value <= field_named(f"measured.{name}").most and name not in fields:
-            fields[name] = int(rounded) if digits == 0 else rounded
-            fields |= {"counter": counter} if counter else {}
+    for described in _MEASURED:
+        for figure in described.logged:
+            value = round(figures.figure(figure) or 0, described.digits)
+            if 0 < value <= described.most:
+                fields[described.name.removeprefix("measured.")] = value if described.digits else int(value)
+                if counter := PEAKS.get(figure):
+                    fields["counter"] = counter
+                break
     return fields
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import get_args
 
 import pytest
 import yaml
@@ -16,11 +17,15 @@ ANSWERS = {
     "size": "7B", "tag": "MIN", "model": "Qwen/Qwen2.5-7B-Instruct", "task": "GRPO", "count": "8", "type": "H100",
     "train": "fsdp", "engine": "vllm", "name": "Jane Doe", "url": "https://example.org/run.log",
 }  # fmt: skip
+NUMBERS = {
+    name.rsplit(".", 1)[-1]: "1"
+    for name, field in every_field().items()
+    if field.schema and {int, float} & {field.schema.annotation, *get_args(field.schema.annotation)}
+}
 OPTIONAL = {
-    "nodes": "1", "memory_gb": "80", "version": '"0.8.3"', "label": "Qwen2.5-7B", "max_batch": "64",
-    "ref": "2239fd0ff7210c80ad63e20581924d1f66167429", "path": "examples/run.sh", "text": "run.sh", "verl": '"0.8.0"',
-    "torch": '"2.8.0"', "gib": "71.3", "counter": "torch-max-allocated", "host_ram_gib": "98", "step_seconds": "60",
-    "mfu": "0.3", "response_tokens": "900", "code": "a-remark", "about": "tag",
+    **NUMBERS, "version": '"0.8.3"', "label": "Qwen2.5-7B", "ref": "2239fd0ff7210c80ad63e20581924d1f66167429",
+    "path": "examples/run.sh", "text": "run.sh", "verl": '"0.8.0"', "torch": '"2.8.0"',
+    "counter": "torch-max-allocated", "code": "a-remark", "about": "tag",
 }  # fmt: skip
 
 
@@ -88,7 +93,7 @@ def test_with_every_optional_field_it_passes_the_check(here, capsys):
     path, text, _ = blank(here, capsys, "--id", "mine")
     fields = "|".join(Run.model_fields)
     used = re.sub(rf"(?m)^# (?=  |(?:{fields}):)|^( +)# ", r"\1", text)
-    whole = filled(used, {**ANSWERS, **OPTIONAL})
+    whole = filled(used, {**OPTIONAL, **ANSWERS})
     # Evidence has an address or a place, GPUs a type or a memory.
     whole = re.sub(r"(?m)^    (ref|path|lines): .*\n|^  memory_gb: .*\n", "", whole)
     path.write_text(whole, "utf-8")
