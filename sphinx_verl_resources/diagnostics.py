@@ -87,9 +87,13 @@ class Diagnostic:
         return f"{place}{self.severity.name}: {self.text} [{self.code.id}]"
 
     @property
-    def sort_key(self) -> tuple[Location, str, str]:
-        """Order by place, then by code and text, so that output is reproducible."""
-        return self.place, self.code.name, self.message
+    def is_error(self) -> bool:
+        """Whether the problem is an error, and not only a warning."""
+        return self.severity is Severity.ERROR
+
+    def __lt__(self, other: Diagnostic) -> bool:
+        """Sort by place, then by code and text, so that output is reproducible."""
+        return (self.place, self.code.name, self.message) < (other.place, other.code.name, other.message)
 
 
 class NoAnswerError(Exception):
@@ -97,7 +101,7 @@ class NoAnswerError(Exception):
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         once = dict.fromkeys(diagnostics)
-        self.diagnostics = tuple(sorted(once, key=lambda problem: problem.severity is not Severity.ERROR))
+        self.diagnostics = tuple(sorted(once, key=lambda problem: not problem.is_error))
         super().__init__("; ".join(problem.text for problem in self.diagnostics))
 
     @property

@@ -21,9 +21,7 @@ def assert_data(path: str | os.PathLike[str], *, warnings: bool = False) -> None
         AssertionError: they have; its text is what ``verl-resources check`` prints, a problem a line.
         OSError: there is no data directory.
     """
-    from .diagnostics import Severity
-
-    found = [problem for problem in _problems(path) if warnings or problem.severity is Severity.ERROR]
+    found = [problem for problem in _problems(path) if warnings or problem.is_error]
     if found:
         raise AssertionError("\n".join(map(str, ["the data have problems:", *found])))
 

@@ -122,7 +122,7 @@ def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
 def analysis_problems(analysis: Analysis) -> tuple[Diagnostic, ...]:
     """Return every problem of the record: those found while reading, and those that computing shows."""
     problems = (*analysis.diagnostics, *_original_problems(analysis))
-    return tuple(sorted(problems, key=lambda problem: problem.sort_key))
+    return tuple(sorted(problems))
 
 
 def _original_problems(analysis: Analysis) -> Iterator[Diagnostic]:

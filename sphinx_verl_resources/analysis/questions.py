@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Severity
 from ..query import Answer, Query, digest, plain
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class FilesWithErrors(AnalysisQuery[tuple[str, ...]]):
 
     def answer(self, data: Dataset) -> tuple[str, ...]:
         """Return the paths in their order."""
-        errors = (item for item in data.analysis.diagnostics if item.severity is Severity.ERROR)
+        errors = (item for item in data.analysis.diagnostics if item.is_error)
         return tuple(dict.fromkeys(item.place.path for item in errors))
 
 

@@ -116,7 +116,7 @@ def load_analysis(snapshot: Snapshot, catalog: Catalog) -> Analysis:
         parts.append(part)
     if parts:
         problems += _missing(assumed, parts[-1])
-    problems.sort(key=lambda problem: problem.sort_key)
+    problems.sort()
     return replace(analysis, parts=tuple(parts), diagnostics=tuple(problems))
 
 

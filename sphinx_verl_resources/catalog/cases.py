@@ -93,7 +93,7 @@ def load_cases(files: Iterable[DataFile]) -> Cases:
             problems += item.problems
             if isinstance(entry, CaseEntry):
                 problems += _doubts(entry)
-    ordered = sorted(problems, key=lambda problem: problem.sort_key)
+    ordered = sorted(problems)
     return Cases(tuple(entries.values()), tuple(ordered))
 
 
@@ -122,7 +122,7 @@ def _entry(file: DataFile, item: Item[Case], index: int) -> CaseEntry | BrokenCa
         return CaseEntry(item.record, file, item.document)
     written = item.document.data.get("id") if isinstance(item.document.data, dict) else None
     name = written if isinstance(written, str) and written else f"case {index + 1}"
-    error = next(problem for problem in item.problems if problem.severity is Severity.ERROR)
+    error = next(problem for problem in item.problems if problem.is_error)
     return BrokenCase(name, item.document.place(()), error)
 
 

@@ -96,7 +96,7 @@ def load_catalog(
             if run.id in files:
                 found.append(_duplicate_id(document, files[run.id]))
         problems += found
-        if run is None or any(problem.severity is Severity.ERROR for problem in found):
+        if run is None or any(problem.is_error for problem in found):
             broken.append(BrokenRun(file.shown, _size_of(document)))
         else:
             runs[run.id] = run
@@ -106,7 +106,7 @@ def load_catalog(
         broken=tuple(broken),
         gpus=gpus,
         architectures=models,
-        diagnostics=tuple(sorted(problems, key=lambda problem: problem.sort_key)),
+        diagnostics=tuple(sorted(problems)),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .. import __version__
 from ..catalog.files import REGISTRIES
 from ..catalog.yaml_data import printable
-from ..diagnostics import Severity, counted
+from ..diagnostics import counted
 from ..git import RepositoryError, open_repository
 from ..lint.check import CheckResult, check_data
 from ..lint.repairs import repaired_files
@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
         result = _asked_for(check_data(context), options.paths)
     except RepositoryError as error:
         raise UsageError(str(error)) from None
-    errors = sum(problem.severity is Severity.ERROR for problem in result.problems)
+    errors = sum(problem.is_error for problem in result.problems)
     _print(options.format, result, _summary(context, result, errors))
     return 1 if errors or (options.strict and result.problems) else 0
 

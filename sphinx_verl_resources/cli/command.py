@@ -100,7 +100,7 @@ def report(problems: Sequence[Diagnostic]) -> bool:
     colored = wants_color(sys.stderr, _choice, os.environ)
     for problem in problems:
         print(_colored(problem) if colored else problem, file=sys.stderr)
-    return any(problem.severity is Severity.ERROR for problem in problems)
+    return any(problem.is_error for problem in problems)
 
 
 def progress(

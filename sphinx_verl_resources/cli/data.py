@@ -19,7 +19,7 @@ from ..catalog.files import (
 )
 from ..catalog.registries import load_accuracy, load_architectures, load_config_keys, load_gpus
 from ..catalog.yaml_data import printable
-from ..diagnostics import Location, Severity
+from ..diagnostics import Location
 from ..estimator.context import EstimatorContext
 from ..estimator.registries import Registries
 from ..lint.context import CheckContext
@@ -107,12 +107,12 @@ def load_records(names: Sequence[str]) -> tuple[EstimatorContext, list[Diagnosti
     """
     records = EstimatorContext(data_snapshot(names), lambda files: show_progress(files, "run files"))
     problems = [*records.catalog.diagnostics, *records.accuracy_problems]
-    return records, sorted(problems, key=lambda problem: problem.sort_key)
+    return records, sorted(problems)
 
 
 def registries_of(snapshot: Snapshot) -> tuple[Registries, list[Diagnostic]]:
     """Load the registries alone, without runs and the analysis, and what is wrong with them."""
-    problems = [problem for problem in snapshot.problems if problem.severity is Severity.ERROR]
+    problems = [problem for problem in snapshot.problems if problem.is_error]
     files = snapshot.registries
     registries = Registries(
         load_gpus(files[GPUS], problems),
@@ -120,7 +120,7 @@ def registries_of(snapshot: Snapshot) -> tuple[Registries, list[Diagnostic]]:
         load_config_keys(files[CONFIG_KEYS], problems),
         load_accuracy(files[ACCURACY], problems),
     )
-    return registries, sorted(problems, key=lambda problem: problem.sort_key)
+    return registries, sorted(problems)
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:

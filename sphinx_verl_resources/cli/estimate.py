@@ -11,7 +11,7 @@ from ..catalog.cases import BrokenCase, load_cases
 from ..catalog.models.run import Run
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable, read_yaml
-from ..diagnostics import Code, Location, NoAnswerError, Severity
+from ..diagnostics import Code, Location, NoAnswerError
 from ..estimator.case import estimate_case, request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.export import failed, result_of
@@ -128,7 +128,7 @@ def _ask(
 
 
 def _errors(problems: Iterable[Diagnostic]) -> str:
-    return "; ".join(problem.text for problem in problems if problem.severity is Severity.ERROR)
+    return "; ".join(problem.text for problem in problems if problem.is_error)
 
 
 def _recorded(
@@ -148,7 +148,7 @@ def _recorded(
     for file in [read_file(name) for name in names]:
         answered, found = (_run_file if _is_run(file) else _cases)(file, registries)
         answers += answered
-        problems += sorted(found, key=lambda problem: problem.sort_key)
+        problems += sorted(found)
     return answers, problems, 0 if answers or not problems else 2
 
 

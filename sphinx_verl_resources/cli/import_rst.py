@@ -145,8 +145,8 @@ def _compare(page: Page, catalog: Catalog, options: argparse.Namespace) -> int:
     """Report the differences between a page and the data."""
     usual = [name for name in default_paths() if holds_data(name)]
     data = options.output or next(iter(usual), bundled_directory().shown)
-    found = sorted(differences(page.runs, catalog.runs.values(), data), key=lambda problem: problem.sort_key)
-    broken = [problem for problem in catalog.diagnostics if problem.severity is Severity.ERROR]
+    found = sorted(differences(page.runs, catalog.runs.values(), data))
+    broken = [problem for problem in catalog.diagnostics if problem.is_error]
     about_page = [problem for problem in page.problems if problem.code not in _OF_WRITING]
     summary = f"{data}: {counted(len(catalog.runs), 'run')}, {counted(len(found), 'difference')}"
     return _finish(replace(page, problems=(*about_page, *found, *broken)), summary, options)

@@ -121,7 +121,7 @@ def _run(options: argparse.Namespace) -> int:
     registries, problems = _registries(directory)
     sources, unread = _sources(options)
     problems += [*unread, *_refusals(sources, options)]
-    if any(problem.severity is Severity.ERROR for problem in problems):
+    if any(problem.is_error for problem in problems):
         report(problems)
         return 1
     user = UserInput(**{field.name: getattr(options, field.name) for field in fields(UserInput)})
@@ -172,7 +172,7 @@ def _opened(name: str) -> BinaryIO:
 
 def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]:
     """Return the reasons why there is no run to write."""
-    reasons = [problem for problem in sources.script.problems if problem.severity is Severity.ERROR]
+    reasons = [problem for problem in sources.script.problems if problem.is_error]
     log = sources.log
     if log and log.out_of_memory:
         message = "the run ran out of memory here"
@@ -227,7 +227,7 @@ def _file(directory: Path, draft: Draft, text: str) -> DataFile:
 def _wrong(file: DataFile, lines: Sequence[str]) -> list[Diagnostic]:
     """Return the errors of a run file besides its TODOs."""
     _, _, problems = load(file, Run)
-    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    errors = [problem for problem in problems if problem.is_error]
     return [error for error in errors if TODO not in lines[min(error.place.line, len(lines)) - 1]]
 
 

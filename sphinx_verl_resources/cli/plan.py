@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, Diagnostic, NoAnswerError, Severity, did_you_mean
+from ..diagnostics import Code, Diagnostic, NoAnswerError, did_you_mean
 from ..estimator.export import result_of
 from ..estimator.planner import TASKS, layout_of, plan, task_settings
 from ..views.plain_text import plan_text
@@ -117,7 +117,7 @@ def _without(options: argparse.Namespace, problems: list[Diagnostic], code: int)
             ("gpus", "fits", "layout", "gpus_with_fsdp", "micro_batch", "unit", *_FIGURES, "settings")
         )
         asked = {"model": options.model, "task": options.task, "gpu": options.gpu}
-        error = "; ".join(problem.text for problem in problems if problem.severity is Severity.ERROR)
+        error = "; ".join(problem.text for problem in problems if problem.is_error)
         print(json.dumps({**asked, **empty, "error": error}, indent=2))
     return code
 

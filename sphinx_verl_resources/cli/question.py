@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..catalog.yaml_data import printable
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, suggest_or
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, suggest_or
 from ..estimator.hf_config import read_config_json
 from ..estimator.registries import Registries
 from ..estimator.request import Request, parse_gpus
@@ -155,7 +155,7 @@ def refused(code: Code, message: str, remedy: str = "") -> NoAnswerError:
 
 def _errors(text: SettingsText) -> list[Diagnostic]:
     """Return what makes a text unusable: an estimate without its settings would answer another question."""
-    return [problem for problem in text.problems if problem.severity is Severity.ERROR]
+    return [problem for problem in text.problems if problem.is_error]
 
 
 def _still_open(given: SettingsText, own: SettingsText) -> list[Diagnostic]:

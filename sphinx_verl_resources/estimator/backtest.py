@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..catalog.models.registries import Accuracy
 from ..catalog.registries import Registry
-from ..diagnostics import NoAnswerError, Severity
+from ..diagnostics import NoAnswerError
 from ..i18n import N_
 from ..units import GIB
 from .case import estimate_case, request_of_case
@@ -105,7 +105,7 @@ def score(case: Case, registries: Registries) -> Score:
     try:
         found = estimate_case(case, registries)
     except NoAnswerError as error:
-        errors = (item.message for item in error.diagnostics if item.severity is Severity.ERROR)
+        errors = (item.message for item in error.diagnostics if item.is_error)
         return Score(case, None, "; ".join(errors), group, figure)
     if not measured or not measured.gib or kind in _NOT_COMPARED:
         return Score(case, found, "", group, figure)

@@ -278,7 +278,7 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], registries: Registries) 
         bindings=tuple(used.index(index) if index in used else 0 for index in bindings),
         totals=tuple(totals[index] for index in used),
         reasons=tuple(reasons),
-        warnings=tuple(sorted(told, key=lambda problem: problem.sort_key)),
+        warnings=tuple(sorted(told)),
     )
 
 

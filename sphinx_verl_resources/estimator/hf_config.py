@@ -67,7 +67,7 @@ def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[
         return None, tuple(found)
     source = _Source(document, config, *convention_of(config))
     architecture = _architecture(source, _name(config, shown))
-    return architecture, tuple(sorted((*found, *source.problems), key=lambda problem: problem.sort_key))
+    return architecture, tuple(sorted((*found, *source.problems)))
 
 
 def _in_words_of_json(problem: Diagnostic, text: str) -> Diagnostic:
@@ -182,7 +182,7 @@ class _Source:
     @property
     def failed(self) -> bool:
         """True once an error is reported."""
-        return any(problem.severity is Severity.ERROR for problem in self.problems)
+        return any(problem.is_error for problem in self.problems)
 
 
 def _architecture(source: _Source, name: str) -> Architecture | None:

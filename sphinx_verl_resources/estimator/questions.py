@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import NoAnswerError, Severity, did_you_mean
+from ..diagnostics import NoAnswerError, did_you_mean
 from ..query import Answer, Query, digest, plain
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class CaseFilesWithErrors(CasesQuery["tuple[str, ...]"]):
 
     def answer(self, data: EstimatorContext) -> tuple[str, ...]:
         """Return them in the order of their paths."""
-        found = (item for item in data.cases.diagnostics if item.severity is Severity.ERROR)
+        found = (item for item in data.cases.diagnostics if item.is_error)
         return tuple(dict.fromkeys(item.place.path for item in found))
 
 

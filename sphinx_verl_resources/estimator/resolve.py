@@ -6,7 +6,7 @@ import difflib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, NoAnswerError, Severity, suggest_or
+from ..diagnostics import Code, NoAnswerError, suggest_or
 from ..units import GIB
 from .engine import cache_tokens
 from .parameters import target_names, unknown_targets
@@ -109,7 +109,7 @@ def resolve(request: Request, registries: Registries) -> tuple[Shape, Settings, 
     for key, near in misspelt_keys(request, registries):
         message = "verl has no such key that changes memory"
         config.warning(key, message, f"did you mean {near!r}?", Code.unknown_key)
-    if any(problem.severity is Severity.ERROR for problem in config.diagnostics):
+    if any(problem.is_error for problem in config.diagnostics):
         raise NoAnswerError(*config.diagnostics)
     return shape, settings, tuple(dict.fromkeys(config.diagnostics))  # what is read twice is wrong once
 

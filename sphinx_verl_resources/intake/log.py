@@ -150,7 +150,7 @@ class _Reader:
             self._agreed_versions(),
             self._agreed_gpu(),
             run.out_of_memory,
-            tuple(sorted(self._problems, key=lambda problem: problem.sort_key)),
+            tuple(sorted(self._problems)),
             Location(self._shown, config.line, config.column) if config else None,
         )
 

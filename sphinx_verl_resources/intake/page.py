@@ -99,9 +99,9 @@ def read_page(file: DataFile, known: Known) -> Page:
         remedy = "expected tables under headings such as 7B, with columns such as Tag, Model and Resource"
         problems.append(Diagnostic(Location(file.shown), Code.page_row, message, remedy))
     runs = tuple(filter(None, rows))
-    if about_day and (runs or about_day.severity is Severity.ERROR):
+    if about_day and (runs or about_day.is_error):
         problems.append(about_day)
-    return Page(file.shown, len(rows), runs, tuple(sorted(problems, key=lambda problem: problem.sort_key)))
+    return Page(file.shown, len(rows), runs, tuple(sorted(problems)))
 
 
 def _last_updated(lines: Sequence[str], shown: str) -> tuple[date | None, Diagnostic | None]:

@@ -71,8 +71,8 @@ def check_data(context: CheckContext) -> CheckResult:
     left = [problem for problem in problems if problem not in reasons]
     excused = [Excused(problem, reasons[problem]) for problem in problems if problem in reasons]
     return CheckResult(
-        tuple(sorted([*left, *of_exceptions, *more], key=lambda problem: problem.sort_key)),
-        tuple(sorted(excused, key=lambda item: item.problem.sort_key)),
+        tuple(sorted([*left, *of_exceptions, *more])),
+        tuple(sorted(excused)),
     )
 
 
@@ -113,7 +113,7 @@ def apply_suppressions(
             for name in entry.suppression.files
         }
         alike = [problem for found in in_file.values() for problem in found if problem.code is code]
-        if code in _ERRORS or any(problem.severity is Severity.ERROR for problem in alike):
+        if code in _ERRORS or any(problem.is_error for problem in alike):
             message = f"{code.name} is an error, and only warnings can be excused"
             remedy = "mend the error, and remove the exception"
             wrong.append(EXCUSED_ERROR.broken_at(entry.place("code"), message, remedy))
@@ -124,7 +124,7 @@ def apply_suppressions(
         settled = [
             name
             for name, found in in_file.items()
-            if code not in silent and all(problem.severity is not Severity.ERROR for problem in found)
+            if code not in silent and all(not problem.is_error for problem in found)
         ]
         wrong += _stale(entry, settled, alike)
     return reasons, wrong

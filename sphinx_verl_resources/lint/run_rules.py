@@ -87,7 +87,7 @@ def impossible_settings(entry: RunEntry, context: CheckContext) -> Iterator[Diag
     settings = entry.run.settings
     for problem in entry.diagnostics:
         key = _as_written(problem.place.key, settings, context.registries.renamed)
-        if problem.severity is Severity.ERROR and key:
+        if problem.is_error and key:
             place = entry.source.key_place("settings", key)
             yield impossible_settings.broken_at(replace(place, key=key), problem.message, problem.remedy)
     sizes = {key: size for key in _ENGINE_SIZES if (size := _whole(settings, key)) > 1}

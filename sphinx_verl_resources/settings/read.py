@@ -279,7 +279,7 @@ def unread_settings(text: str, settings: SettingsText, shown: str) -> list[Diagn
         for mention in _not_read(key, of_key, settings)
         if (mention.line, mention.column) not in reported
     ]
-    problems.sort(key=lambda problem: problem.sort_key)
+    problems.sort()
     if len(problems) > MAX_PROBLEMS:
         rest = len(problems) - MAX_PROBLEMS
         message = f"{rest} more lines look like settings and were not read"

@@ -23,7 +23,7 @@ from sphinx_verl_resources.catalog.files import (
 )
 from sphinx_verl_resources.catalog.models.case import Case, counter_kind
 from sphinx_verl_resources.catalog.yaml_data import FORBIDDEN
-from sphinx_verl_resources.diagnostics import Diagnostic, Location, Severity
+from sphinx_verl_resources.diagnostics import Diagnostic, Location
 
 GOOD = "- {id: good, model: Qwen/Qwen2.5-7B, config: {}}\n"
 
@@ -272,7 +272,7 @@ def test_an_error_beside_an_unknown_key():
     assert [(problem.severity.name, problem.code.name) for problem in cases.diagnostics] == [
         ("WARNING", "unknown_key"), ("ERROR", "unknown_value"),
     ]  # fmt: skip
-    assert cases.broken[0].error.severity is Severity.ERROR
+    assert cases.broken[0].error.is_error
 
 
 def test_a_measured_case_without_a_figure_is_doubtful():
@@ -488,7 +488,7 @@ def test_no_content_stops_the_loader(items, tail):
     text = yaml.safe_dump([*items, yaml.safe_load(GOOD)[0] | {"id": "certainly good"}], allow_unicode=True)
     for content in (text, text + tail):
         cases = read(content)
-        errors = [problem for problem in cases.diagnostics if problem.severity is Severity.ERROR]
+        errors = [problem for problem in cases.diagnostics if problem.is_error]
         assert all(isinstance(problem, Diagnostic) for problem in cases.diagnostics)
         assert bool(errors) >= bool(cases.broken)
         for problem in cases.diagnostics:

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.cli.data import load_paths
-from sphinx_verl_resources.diagnostics import Severity
 from sphinx_verl_resources.estimator.hf_config import read_config_json
 from sphinx_verl_resources.estimator.model_types import CONVENTIONS
 from sphinx_verl_resources.estimator.parameters import count_parameters
@@ -140,7 +139,7 @@ ABOUT = {
 def read(text):
     """The architecture and every problem as it is printed."""
     architecture, problems = read_config_json(text, "my/config.json")
-    assert (architecture is None) == any(problem.severity is Severity.ERROR for problem in problems)
+    assert (architecture is None) == any(problem.is_error for problem in problems)
     return architecture, [str(problem) for problem in problems]
 
 
@@ -396,7 +395,7 @@ VALUES = st.recursive(
 def assert_sound(text):
     """Read without a crash; what comes out has places, and counts that agree."""
     architecture, problems = read_config_json(text, "config.json")
-    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    errors = [problem for problem in problems if problem.is_error]
     assert (architecture is None) == bool(errors)
     assert all(problem.message and problem.place.line >= 1 for problem in problems)
     if architecture:

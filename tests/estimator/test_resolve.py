@@ -425,7 +425,7 @@ ERRORS = [
 def test_settings_that_leave_no_estimate(ask, settings, key, code, text):
     with pytest.raises(NoAnswerError) as caught:
         ask({**MICRO, **settings} if "actor.ppo_micro_batch_size" not in settings else settings)
-    errors = [problem for problem in caught.value.diagnostics if problem.severity is Severity.ERROR]
+    errors = [problem for problem in caught.value.diagnostics if problem.is_error]
     assert len(errors) == 1
     assert errors[0].place.key.endswith(key)
     assert errors[0].code is code

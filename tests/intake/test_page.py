@@ -297,9 +297,7 @@ def test_columns_that_are_not_known_or_there_twice():
 def test_tables_that_are_not_understood(text, words):
     page = read(text)
     assert not page.runs or "left out" in words
-    assert any(words in problem.text and problem.severity is Severity.ERROR for problem in page.problems), (
-        page.problems
-    )
+    assert any(words in problem.text and problem.is_error for problem in page.problems), page.problems
 
 
 def test_a_row_without_its_cells_is_named_by_its_line():

@@ -91,7 +91,7 @@ def test_any_run(base, folder, run, other):
         lines = texts[problem.place.path.removeprefix("data/")].splitlines()
         assert 1 <= problem.place.line <= len(lines)
         assert 1 <= problem.place.column <= len(lines[problem.place.line - 1]) + 1
-    assert found == sorted(found, key=lambda problem: problem.sort_key)
+    assert found == sorted(found)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -197,7 +197,7 @@ def test_texts_that_set_nothing(text):
 def test_kinds_of_text(text):
     found = read_settings(text, "x")
     assert {key: int(value) for key, value in found.values.items()} == {"trainer.nnodes": 2}
-    assert not [problem for problem in found.problems if problem.severity is Severity.ERROR]
+    assert not [problem for problem in found.problems if problem.is_error]
 
 
 def test_overrides_in_a_text_keep_their_brackets():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ...catalog.selection import REGISTRIES, phrases
-from ...diagnostics import Code, Location, NoAnswerError, Severity, suggest_or
+from ...diagnostics import Code, Location, NoAnswerError, suggest_or
 from ...i18n import N_, _
 from ..domain import VerlDomain
 from ..queries import ConfigValue, KnownValue
@@ -136,12 +136,12 @@ class SettingsDirective(AnalysisDirective):
 
         for problem in sorted(problems, key=order):
             place = body.places.get(problem.place.key, Location(""))
-            if problem.severity is Severity.ERROR or place.path:
+            if problem.is_error or place.path:
                 self.note(replace(problem, place=replace(place, key=problem.place.key)))
 
     def note(self, problem: Diagnostic) -> None:
         """Note an error, print a warning."""
-        if problem.severity is Severity.ERROR:
+        if problem.is_error:
             self.problems.append(problem)
         else:
             self.log(problem)
