@@ -154,11 +154,12 @@ class _Reader:
     def read(self, directory: Directory, name: str) -> Iterator[DataFile]:
         """Yield one file of a data directory; nothing where it cannot be read."""
         shown = directory.show(name)
-        if leads_out(directory, name):
+        path = directory.path / name
+        if leads_out(path, directory.path):
             self.problems.append(_outside(shown))
             return
         try:
-            file = read_data_file(directory.path / name, shown)
+            file = read_data_file(path, shown)
         except OSError as error:
             self.problems.append(_unreadable(shown, error))
             return
@@ -172,7 +173,7 @@ class _Reader:
 
     def read_folder(self, directory: Directory, folder: str, remedy: str) -> Iterator[DataFile]:
         """Yield the YAML files of one folder; ``remedy`` says how others should be named."""
-        if leads_out(directory, folder):
+        if leads_out(directory.path / folder, directory.path):
             self.problems.append(_outside(directory.show(folder)))
             return
         for name in self._names_in(directory.path / folder, directory.show(folder)):
@@ -222,15 +223,14 @@ def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
         yield _unexpected(directory.show(name), "file", hint)
 
 
-def leads_out(directory: Directory, name: str) -> bool:
-    """Return whether something in a data directory is a link to a place outside it.
+def leads_out(path: Path, directory: Path) -> bool:
+    """Return whether a path in a data directory is a link to a place outside it.
 
     The directory itself may be a link: conf.py names it, and conf.py is trusted.
     """
-    path = directory.path / name
     if not path.is_symlink():
         return False
-    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory.path))
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
 
 
 def _outside(shown: str) -> Diagnostic:
@@ -272,7 +272,7 @@ def read_data_file(path: Path, shown: str) -> DataFile:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
         raise OSError(errno.EINVAL, "not a regular file", shown)
-    with path.open("rb") as stream:
+    with path.open("rb", buffering=0) as stream:
         # A limit claims as much memory, which takes longer than all else where thousands of files are read.
         most = MAX_BYTES + 1 if status.st_size > MAX_BYTES else -1
         return DataFile(path, shown, stream.read(most))

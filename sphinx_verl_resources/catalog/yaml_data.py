@@ -13,7 +13,7 @@ import codecs
 import itertools
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
@@ -21,7 +21,7 @@ import yaml
 from ..diagnostics import Code, Diagnostic, Location, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sized
 
 #: libyaml where PyYAML was built with it; the pure Python parser gives the same events.
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -154,10 +154,10 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
     problems = list(_forbidden_characters(text, shown))
     if problems:
         return Document(text, shown, problems=problems)
-    builder = _Builder(shown)
+    reader = _Reader(text, shown)
     # A document that is no YAML keeps no text, so that nobody composes it to look up a place.
     try:
-        return Document(text, shown, builder.build(text), builder.problems)
+        return Document(text, shown, reader.document(), reader.problems)
     except _RefusedError as refused:
         last = refused.problem
     except yaml.MarkedYAMLError as error:
@@ -166,7 +166,7 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
         # The last two come from PyYAML's own scanner, at escapes such as "\U00110000".
         hint = "put text that holds a backslash in single quotes"
         last = Diagnostic(Location(shown, 1, 1), Code.yaml_syntax, f"not valid YAML: {error}", hint)
-    return Document("", shown, problems=[*builder.problems, last])
+    return Document("", shown, problems=[*reader.problems, last])
 
 
 def _forbidden_characters(text: str, shown: str) -> Iterator[Diagnostic]:
@@ -191,84 +191,59 @@ class _RefusedError(Exception):
         self.problem = problem
 
 
-@dataclass
-class _Open:
-    """A mapping or list under construction; of a mapping, ``key`` still lacks its value."""
+class _Reader:
+    """Turns the events of one text into plain values, no deeper than ``MAX_DEPTH``."""
 
-    items: dict[str, Any] | list[Any]
-    key: str | None = None
-
-    @property
-    def expects_key(self) -> bool:
-        return self.key is None and isinstance(self.items, dict)
-
-
-class _Builder:
-    """Turns the events of one text into plain values, without recursion."""
-
-    def __init__(self, shown: str) -> None:
+    def __init__(self, text: str, shown: str) -> None:
         self.shown = shown
         self.problems: list[Diagnostic] = []
-
-    def build(self, text: str) -> Any:
-        documents: list[Any] = []
-        stack: list[_Open] = []
         # Half the time of `yaml.parse`, which is a generator around this.
-        for event in iter(LOADER(text).get_event, None):
-            if isinstance(event, yaml.ScalarEvent):
-                if event.anchor or event.tag:
-                    self._refuse_decoration(event)
-                if stack and stack[-1].expects_key:
-                    self._add_key(stack[-1], event)
-                    continue
-                value = self._scalar(event)
-            elif isinstance(event, yaml.CollectionStartEvent):
-                self._refuse_decoration(event)
-                if len(stack) == MAX_DEPTH:
-                    self._refuse(event, f"nesting of more than {MAX_DEPTH} levels")
-                if stack and stack[-1].expects_key:
-                    self._refuse(event, "a key that is not plain text")
-                stack.append(_Open({} if isinstance(event, yaml.MappingStartEvent) else []))
-                continue
-            elif isinstance(event, yaml.CollectionEndEvent):
-                items = stack.pop().items
-                value = tuple(items) if isinstance(items, list) else items
-            elif isinstance(event, yaml.AliasEvent):
-                self._refuse(event, f"the alias '*{event.anchor}'")
-            elif isinstance(event, yaml.DocumentStartEvent):
-                if documents:
-                    self._refuse(event, "a second document in the file")
-                continue
-            else:
-                continue
-            if stack:
-                self._add(stack[-1], value, event)
-            else:
-                documents.append(value)
-        return documents[0] if documents else None
+        self._next: Callable[[], Any] = LOADER(text).get_event
 
-    def _add_key(self, to: _Open, event: yaml.ScalarEvent) -> None:
-        key = event.value if event.implicit[0] else self._quoted(event)
-        self._refuse_more(to, event)
+    def document(self) -> Any:
+        """Return the value of the only document."""
+        values: list[Any] = []
+        for event in iter(self._next, None):
+            if isinstance(event, yaml.DocumentStartEvent):
+                if values:
+                    self._refuse(event, "a second document in the file")
+                values.append(self._value(self._next(), 0))
+        return values[0] if values else None
+
+    def _value(self, event: Any, depth: int) -> Any:
+        """Return the value that begins with an event, ``depth`` levels down."""
+        if isinstance(event, yaml.ScalarEvent):
+            if event.anchor or event.tag:
+                self._refuse_decoration(event)
+            return plain_value(event.value) if event.implicit[0] else self._quoted(event)
+        self._refuse_decoration(event)
+        if depth == MAX_DEPTH:
+            self._refuse(event, f"nesting of more than {MAX_DEPTH} levels")
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Any] = []
+            while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+                self._refuse_more(items, event)
+                items.append(self._value(event, depth + 1))
+            return tuple(items)
+        found: dict[str, Any] = {}
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            key = self._key(event, found)
+            found[key] = self._value(self._next(), depth + 1)
+        return found
+
+    def _key(self, event: Any, before: dict[str, Any]) -> str:
+        """Return the key that comes after those ``before``."""
+        if not isinstance(event, yaml.ScalarEvent) or event.anchor or event.tag:
+            self._refuse_decoration(event)
+            self._refuse(event, "a key that is not plain text")
+        key: str = event.value if event.implicit[0] else self._quoted(event)
+        self._refuse_more(before, event)
         if key == "<<" and event.implicit[0]:
             self._refuse(event, "the merge key '<<'")
-        if key in to.items and len(self.problems) < MAX_PROBLEMS:
+        if key in before and len(self.problems) < MAX_PROBLEMS:
             message = f"the key {key!r} stands here a second time"
             self.problems.append(self._problem(event, Code.duplicate_key, message, "keep one of the two"))
-        to.key = key
-
-    def _add(self, to: _Open, value: Any, event: yaml.Event) -> None:
-        self._refuse_more(to, event)
-        if isinstance(to.items, list):
-            to.items.append(value)
-        elif to.key is not None:
-            to.items[to.key] = value
-            to.key = None
-
-    def _refuse_more(self, to: _Open, event: yaml.Event) -> None:
-        if len(to.items) > MAX_ITEMS:
-            message = f"a list or mapping of more than {MAX_ITEMS:,} items is not read"
-            raise _RefusedError(self._problem(event, Code.file_too_large, message, "split the file"))
+        return key
 
     def _quoted(self, event: yaml.ScalarEvent) -> str:
         """Return text in quotes, or a block of text: both can hold escapes of forbidden characters."""
@@ -280,20 +255,14 @@ class _Builder:
             self.problems.append(_invisible(self._place(event), match))
         return FORBIDDEN.sub(_escaped, text)
 
-    def _scalar(self, event: yaml.ScalarEvent) -> Any:
-        if not event.implicit[0]:
-            return self._quoted(event)
-        text: str = event.value
-        if text in _NULL:
-            return None
-        if text in _BOOL:
-            return _BOOL[text]
-        number = _NUMBER.match(text)
-        if number:
-            return float(text) if number["fraction"] else int(text)
-        return text
+    def _refuse_more(self, before: Sized, event: yaml.Event) -> None:
+        if len(before) > MAX_ITEMS:
+            message = f"a list or mapping of more than {MAX_ITEMS:,} items is not read"
+            raise _RefusedError(self._problem(event, Code.file_too_large, message, "split the file"))
 
-    def _refuse_decoration(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
+    def _refuse_decoration(self, event: Any) -> None:
+        if isinstance(event, yaml.AliasEvent):
+            self._refuse(event, f"the alias '*{event.anchor}'")
         if event.anchor:
             self._refuse(event, f"the anchor '&{event.anchor}'")
         if event.tag:
@@ -311,6 +280,19 @@ class _Builder:
 
     def _place(self, event: yaml.Event) -> Location:
         return Location(self.shown, *position(event.start_mark))
+
+
+@lru_cache(maxsize=10_000)
+def plain_value(text: str) -> Any:
+    """Return the value of a scalar without quotes."""
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    number = _NUMBER.match(text)
+    if number:
+        return float(text) if number["fraction"] else int(text)
+    return text
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagnostic:

@@ -218,7 +218,7 @@ def _file(directory: Path, draft: Draft, text: str) -> DataFile:
     name = f"{RUNS}/{draft.fields['id']}.yaml"
     data = configured_directory(str(directory), Path.cwd())
     for part in (RUNS, name):
-        if leads_out(data, part):
+        if leads_out(data.path / part, data.path):
             reason = "the link leads out of the data directory; put the file itself there"
             raise UsageError(f"{data.show(part)}: {reason}")
     return DataFile(directory / name, data.show(name), text.encode())
