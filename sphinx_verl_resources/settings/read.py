@@ -17,7 +17,7 @@ from .shell.words import split_words
 from .yaml_text import read_yaml_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .result import SettingsText
 
@@ -28,9 +28,11 @@ MAX_LENGTH = 1 << 18
 #: Texts handed to another shell that are looked into.
 _MAX_TEXTS = 3
 
-#: The first line that is not empty, nor a comment.
-_FIRST = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*")
-_YAML = re.compile(r"[ \t]*(?:\{\s*)?['\"]?[\w.+/-]+['\"]?[ \t]*:(?!\S)|[ \t]*-[ \t]|---|\{\s*\}")
+#: A text whose first line that is not empty, nor a comment, is YAML.
+_YAML = re.compile(
+    r"(?:[ \t]*(?:#[^\n]*)?\n)*"
+    r"(?:[ \t]*(?:\{\s*)?['\"]?[\w.+/-]+['\"]?[ \t]*:(?!\S)|[ \t]*-[ \t]|---|\{\s*\})"
+)
 #: A command that a line begins with, or a module that Python is to run.
 _SCRIPT = re.compile(
     r"^[ \t]*(?:set|export|source|if|for|while|case|function|cd|ray|python3?|torchrun|bash|srun)"
@@ -71,12 +73,10 @@ def read_settings(text: str, shown: str) -> SettingsText:
     {'trainer.nnodes': 2}
     """
     text = text.removeprefix("\ufeff")
-    if text.startswith("#!"):
-        return read_script(text, shown)
-    first = _FIRST.match(text)
-    if _YAML.match(text, first.end() if first else 0):
+    if not text.startswith("#!") and _YAML.match(text):
         return read_yaml_settings(text, shown)
-    return (read_script if _SCRIPT.search(text) else _read_lines)(text, shown)
+    is_script = text.startswith("#!") or _SCRIPT.search(text)
+    return _read(text, shown, _read_commands if is_script else _read_words)
 
 
 def read_script(text: str, shown: str) -> SettingsText:
@@ -105,9 +105,23 @@ def read_script(text: str, shown: str) -> SettingsText:
     >>> print(settings.problems[0].place, settings.problems[0].message)
     run.sh:5:5 the value of actor_rollout_ref.model.path is not known: $HOME is set nowhere in the script
     """
+    return _read(text, shown, _read_commands)
+
+
+def _read(text: str, shown: str, read: Callable[[Collector, Source], None]) -> SettingsText:
+    """Read a text that is not longer than any launch script."""
     collector, source = Collector(), Source(text.replace("\r\n", "\n"), shown)
-    if _is_too_long(source, collector):
-        return collector.result()
+    if len(text) > MAX_LENGTH:
+        message = f"the script has more than {MAX_LENGTH} characters and was not read"
+        remedy = "take the part that starts the training"
+        collector.fail(source.place(0), Code.file_too_large, message, remedy)
+    else:
+        read(collector, source)
+    return collector.result()
+
+
+def _read_commands(collector: Collector, source: Source) -> None:
+    """Note the settings of the first command that trains."""
     commands, problems = read_commands(source)
     collector.problems += problems
     trainings = _trainings(commands) or _trainings(_inner_commands(commands)) or _with_settings(commands)
@@ -122,33 +136,19 @@ def read_script(text: str, shown: str) -> SettingsText:
     for command, arguments in trainings[:1]:
         _read_arguments(collector, arguments, source)
         _report_lost(collector, commands, command, source)
-    return collector.result()
 
 
-def _read_lines(text: str, shown: str) -> SettingsText:
-    """Read overrides with the quotes, comments and variables of a shell, but no commands."""
-    collector, source = Collector(), Source(text.replace("\r\n", "\n"), shown)
-    if _is_too_long(source, collector):
-        return collector.result()
+def _read_words(collector: Collector, source: Source) -> None:
+    """Note overrides with the quotes, comments and variables of a shell, but no commands."""
     try:
         words, problems = split_words(source)
         arguments = Expansion().words(words)
     except TooMuchError as error:
         message = f"the text was not read: {error}"
         collector.fail(source.place(0), Code.shell_syntax, message, "write values out")
-        return collector.result()
+        return
     collector.problems += problems
     _read_arguments(collector, arguments, source)
-    return collector.result()
-
-
-def _is_too_long(source: Source, collector: Collector) -> bool:
-    """Return whether a text is longer than any launch script, and report it."""
-    if len(source.text) <= MAX_LENGTH:
-        return False
-    message = f"the script has more than {MAX_LENGTH} characters and was not read"
-    collector.fail(source.place(0), Code.file_too_large, message, "take the part that starts the training")
-    return True
 
 
 def _read_arguments(collector: Collector, arguments: Iterable[Argument], source: Source) -> None:

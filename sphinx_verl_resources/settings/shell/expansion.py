@@ -1,11 +1,12 @@
-"""Words with their variables filled in, as far as the script tells them."""
+"""Words with their variables filled in and their sums computed, as far as the script tells them."""
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
 from typing import TYPE_CHECKING
 
-from .arithmetic import UncountableError, calculate, read_number
 from .syntax import Arithmetic, Parameter, TooMuchError, Unknown, Word
 from .variables import (
     ALWAYS_SET,
@@ -21,7 +22,7 @@ from .variables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from .syntax import Part
     from .variables import Piece, Text, Value
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 MAX_VALUE, MAX_PIECES = 100_000, 1_000
 #: Characters that may be made of one script, steps included.
 MAX_TOTAL = 1_000_000
+#: Characters of one calculation; real ones have a tenth of this.
+MAX_CALCULATION = 500
 
 _BLANKS = re.compile(r"[ \t\n]+")
 _HOME = re.compile(r"~(?:/|\Z)")
@@ -38,6 +41,12 @@ _CHANGED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))"
 )
 _STEPPED = re.compile(r"(?:\+\+|--)[ \t]*([A-Za-z_][A-Za-z0-9_]*)")
+_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})")
+#: What the shell and Python read alike, so that Python's parser can take it apart.
+_CALCULATION = re.compile(
+    r"(?:[ ()*/%]|\b(?:0[xX][0-9A-Fa-f]+|[0-9]+|[A-Za-z_]\w*)\b|\+(?!\+)|-(?!-)|[<>](?![<>])|[<>=!]=)*",
+    re.ASCII,
+)
 
 
 class Expansion:
@@ -220,6 +229,90 @@ class Expansion:
         if number is None:
             raise UncountableError(f"${name} is {written(text)[:40]!r}, which is no whole number")
         return number
+
+
+class UncountableError(ValueError):
+    """A calculation has no value; the message says why."""
+
+
+def calculate(expression: str, number_of: Callable[[str], int]) -> int:
+    """Return the value of a calculation as the shell does it, with whole numbers of 64 bits.
+
+    Args:
+        expression: numbers, names, ``+ - * / %``, comparisons and brackets.
+        number_of: the value of a variable; raises ``UncountableError`` if it has none.
+
+    Raises:
+        UncountableError: anything else, a division by zero, or a value beyond 64 bits.
+
+    >>> calculate("(max_prompt + 2048) * 2 / 3", {"max_prompt": 512}.__getitem__)
+    1706
+    >>> calculate("-7 / 2", {}.__getitem__)
+    -3
+    """
+    text = " ".join(expression.split()) or "0"  # $(( )) is 0.
+    try:
+        if len(text) <= MAX_CALCULATION and _CALCULATION.fullmatch(text):
+            return _result(ast.parse(text, mode="eval").body, number_of)
+    except (SyntaxError, RecursionError, MemoryError):
+        pass
+    raise UncountableError("only + - * / %, comparisons and brackets are calculated")
+
+
+def _result(node: ast.expr, number_of: Callable[[str], int]) -> int:
+    """Return the value of a part of a calculation.
+
+    Raises:
+        SyntaxError: Python reads something there that the shell does not.
+    """
+    match node:
+        case ast.Constant(value=constant) if type(constant) is int:
+            value = constant
+        case ast.Name(id=name):
+            value = number_of(name)
+        case ast.UnaryOp(op=ast.UAdd() | ast.USub() as sign, operand=operand):
+            value = _result(operand, number_of) * (-1 if isinstance(sign, ast.USub) else 1)
+        case (
+            ast.BinOp(left=left, op=sign, right=right)
+            | ast.Compare(left=left, ops=[sign], comparators=[right])
+        ) if type(sign) in _OPERATORS:
+            value = int(_OPERATORS[type(sign)](_result(left, number_of), _result(right, number_of)))
+        case _:
+            raise SyntaxError
+    if not -(1 << 63) <= value < 1 << 63:
+        raise UncountableError("a number is beyond 64 bits")
+    return value
+
+
+def _divide(one: int, other: int) -> int:
+    if other == 0:
+        raise UncountableError("a number is divided by zero")
+    quotient = abs(one) // abs(other)
+    return quotient if (one < 0) == (other < 0) else -quotient
+
+
+_OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _divide,
+    ast.Mod: lambda one, other: one - other * _divide(one, other),
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def read_number(text: str) -> int | None:
+    """Return a whole number that every shell reads alike, None for any other text.
+
+    >>> [read_number(text) for text in ("-8", "10", "010", "1e3", "")]
+    [-8, 10, None, None, None]
+    """
+    return int(text) if _NUMBER.fullmatch(text.strip()) else None
 
 
 def _unset(name: str) -> str:

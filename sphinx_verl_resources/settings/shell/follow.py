@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from ...diagnostics import Code, Diagnostic
 from . import syntax
-from .arithmetic import read_number
 from .commands import parse
-from .expansion import Expansion
+from .expansion import Expansion, read_number
 from .syntax import TooMuchError, Unknown
 from .variables import Array, Scope, as_array, is_empty, known
 

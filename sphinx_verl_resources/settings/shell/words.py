@@ -39,15 +39,6 @@ _CLOSING = {"(": ")", "{": "}", "`": "`", '"': '"'}
 _COMMAND = "the output of a command is not known"
 _FORM = "this form of expansion is not followed"
 
-#: Escapes between the quotes of ``$'…'``. Escapes of one byte come in runs: a letter may have several bytes.
-_ESCAPE = re.compile(
-    r"(?P<bytes>(?:\\[0-7]{1,3}|\\x[0-9A-Fa-f]{1,2})+)"
-    r"|\\u(?P<short>[0-9A-Fa-f]{1,4})|\\U(?P<long>[0-9A-Fa-f]{1,8})"
-    r"|\\c(?P<control>[?-_a-z])|\\(?P<sign>[abeEfnrtv\\'\"?])"
-)
-_BYTE = re.compile(r"\\(?:x(?P<hexadecimal>[0-9A-Fa-f]+)|(?P<octal>[0-7]+))")
-_SIGNS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
-
 
 def split_words(source: Source) -> tuple[list[Word], list[Diagnostic]]:
     r"""Split a text that holds no commands: ends of lines are blanks, and brackets and signs are text.
@@ -179,7 +170,8 @@ class Scanner:
         if char == '"':
             return self._double_quotes()
         if char == "$" and following == "'":
-            return (Part(unescape(self._quotes(_ESCAPED_QUOTES)), True),)
+            text = self._quotes(_ESCAPED_QUOTES)
+            return (Part(Unknown(f"$'{text}'", _FORM) if "\\" in text else text, True),)
         if char == "$" and following == '"':
             self.pos += 1
             return ()
@@ -242,28 +234,3 @@ class Scanner:
         operator = "length" if match["length"] else match["operator"]
         source = self.text[start : self.pos]
         return Parameter(match["name"], source, match["index"], operator, Word(parts))
-
-
-def unescape(text: str) -> str:
-    r"""Fill in the escapes between the quotes of ``$'…'`` as bash does; what is no escape stays as it is.
-
-    >>> unescape(r"it\'s \x41\tand \d")
-    "it's A\tand \\d"
-    """
-    return _ESCAPE.sub(_unescape_one, text).partition("\0")[0]
-
-
-def _unescape_one(match: re.Match[str]) -> str:
-    if match["bytes"]:
-        values = [
-            int(one["hexadecimal"], 16) if one["hexadecimal"] else int(one["octal"], 8) & 0xFF
-            for one in _BYTE.finditer(match["bytes"])
-        ]
-        return bytes(values).decode("utf-8", "replace")
-    if digits := match["short"] or match["long"]:
-        point = int(digits, 16)
-        is_character = point < 0x110000 and not 0xD800 <= point < 0xE000
-        return chr(point) if is_character else match[0]
-    if control := match["control"]:
-        return "\x7f" if control == "?" else chr(ord(control) & 0x1F)
-    return _SIGNS.get(match["sign"], match["sign"])
