@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
+from markdown_text import in_myst
 from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
@@ -121,10 +123,17 @@ class Snippet(Generated):
     required_arguments = 1
 
     def lines(self) -> Iterator[str]:
-        path = f"/snippets/{self.arguments[0]}"
-        yield from (f".. literalinclude:: {path}.rst", "   :language: rst", "", "In MyST Markdown:", "")
-        yield from (f".. literalinclude:: {path}.md", "   :language: markdown", "", "Either gives:", "")
-        yield f".. include:: {path}.rst"
+        path = f"/snippets/{self.arguments[0]}.rst"
+        text = Path(self.env.srcdir, path[1:]).read_text("utf-8")
+        yield from (f".. literalinclude:: {path}", "   :language: rst", "", "In MyST Markdown:", "")
+        yield from (
+            ".. code-block:: markdown",
+            "",
+            textwrap.indent(in_myst(text), "   "),
+            "Either gives:",
+            "",
+        )
+        yield f".. include:: {path}"
 
 
 class Codes(Generated):
