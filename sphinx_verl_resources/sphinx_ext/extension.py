@@ -14,7 +14,7 @@ from .config import register_config
 from .directives import every_directive
 from .directives.runs import verl_runs
 from .domain import VerlDomain
-from .html_pages import AccessibleTables, RunsInHtml, add_nodes
+from .html_pages import AccessibleTables, add_nodes
 from .latex import FitTables, TypesetFormulas
 from .objects import KINDS, in_this_language
 from .page_data import add_page_data
@@ -53,7 +53,6 @@ POST_TRANSFORMS = (
     FitTables,
     SplitTables,
     TypesetFormulas,
-    RunsInHtml,
 )
 
 

@@ -14,7 +14,7 @@ from ..i18n import _
 from ..views.blocks import verl_details, verl_summary
 from ..views.drawing import verl_chart
 from ..views.fit import TABLE_CLASS as FIT_CLASS
-from ..views.table import is_ours, rows_of
+from ..views.table import inline_nodes, is_ours, rows_of, verl_rows
 from .transforms import OnOurPages, RenderRuns, ancestors
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
     from sphinx.writers.html5 import HTML5Translator
-
-    from .directives.runs import verl_runs
 
     Visitors = tuple[
         Callable[[HTML5Translator, nodes.entry], None], Callable[[HTML5Translator, nodes.entry], None]
@@ -71,22 +69,6 @@ class AccessibleTables(OnOurPages):
             # Not `replace_self`, which would give the ids and classes of the table to the region too.
             table.parent.replace(table, region)
             region += table
-
-
-class RunsInHtml(RenderRuns):
-    """Makes the rows of runs when no other transform walks through the page any more."""
-
-    default_priority = 900
-
-    def is_supported(self) -> bool:
-        """Return whether the builder writes HTML."""
-        return self.writes_html
-
-    def fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> nodes.tgroup:
-        """Make the cells above the rows headings."""
-        group = super().fill(node, anchors, targets, number)
-        head_columns(group)
-        return group
 
 
 def head_columns(group: nodes.tgroup) -> None:
@@ -140,6 +122,24 @@ def _with(attribute: str) -> Visitors:
     return visit, depart
 
 
+def _write_rows(self: HTML5Translator, node: verl_rows) -> None:
+    """Write rows as the theme's translator would; links and marks it writes itself."""
+    for number, (cells, name) in enumerate(zip(node["rows"], node["names"], strict=True)):
+        self.body.append(f'<tr class="{name} row-{"odd" if number % 2 else "even"}">')
+        for cell in cells:
+            classes = f' class="{" ".join(cell.classes)}"' if cell.classes else ""
+            anchor = f'<span class="target" id="{cell.anchor}"></span>' if cell.anchor else ""
+            self.body.append(f"<td{classes}><p>{anchor}")
+            if cell.is_text:
+                self.body.append(self.encode(cell.text))
+            else:
+                for child in nodes.paragraph("", "", *inline_nodes(cell)).children:
+                    child.walkabout(self)
+            self.body.append("</p></td>\n")
+        self.body.append("</tr>\n")
+    raise nodes.SkipNode
+
+
 def _visit_scroll(self: HTML5Translator, node: nodes.Element) -> None:
     attributes = {"role": "region", "aria-label": node["label"], "tabindex": "0"}
     self.body.append(self.starttag(node, "div", **attributes))
@@ -175,6 +175,7 @@ def add_nodes(app: Sphinx) -> None:
     """Register the nodes with their visitors."""
     app.add_node(verl_column, html=_with('scope="col"'))
     app.add_node(verl_row, html=_with('scope="row"'))
+    app.add_node(verl_rows, html=(_write_rows, _write_nothing))
     app.add_node(verl_scroll, html=(_visit_scroll, _closing("div")))
     app.add_node(verl_details, html=(_visit_details, _closing("details")))
     app.add_node(verl_summary, html=(_visit_summary, _closing("summary")))

@@ -9,20 +9,19 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from docutils import nodes
-
 from ..catalog.fields import NOT_RECORDED, natural
 from ..catalog.names import KINDS, SIZES, run_class
 from ..catalog.selection import gpu_name
 from ..i18n import _, plural
-from ..views.runs import KIND_WORDS, NOT_COMPUTED, TABLE_CLASS, run_title
-from ..views.table import rows_of
+from ..views.runs import KIND_WORDS, NOT_COMPUTED, run_title
+from ..views.table import verl_rows
 from .assets import is_for_browsers
 from .domain import VerlDomain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from docutils import nodes
     from sphinx.application import Sphinx
 
     from ..catalog.catalog import Catalog
@@ -54,20 +53,8 @@ def shown_runs(app: Sphinx, pagename: str, doctree: nodes.document | None) -> li
         return []
     if doctree is None or not VerlDomain.of(app.env).may_show(pagename):
         return []
-    classes = (name for row in _rows(doctree) for name in row["classes"])
-    ids = (name.removeprefix(_RUN_CLASS) for name in classes if name.startswith(_RUN_CLASS))
-    return list(dict.fromkeys(ids))
-
-
-def _rows(element: nodes.Element) -> Iterator[nodes.row]:
-    """Yield the rows of the tables of runs, without a look at other tables and the many cells."""
-    for child in element.children:
-        if isinstance(child, nodes.table):
-            if TABLE_CLASS in child["classes"]:
-                groups = (group for group in child.children if isinstance(group, nodes.tgroup))
-                yield from (row for group in groups for row in rows_of(group))
-        elif isinstance(child, nodes.Element):
-            yield from _rows(child)
+    names = (name for rows in doctree.findall(verl_rows) for name in rows["names"])
+    return list(dict.fromkeys(name.removeprefix(_RUN_CLASS) for name in names))
 
 
 @dataclass(frozen=True)

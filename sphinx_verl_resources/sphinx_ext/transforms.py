@@ -15,7 +15,7 @@ from ..diagnostics import Code
 from ..views.blocks import verl_details
 from ..views.drawing import verl_chart
 from ..views.remarks import Numbering, verl_remarks
-from ..views.table import is_ours, verl_marks
+from ..views.table import html_group, is_ours, table_group, verl_marks
 from .directives.base import free_name, set_caption
 from .directives.runs import SECTION_SIZE, verl_runs
 from .domain import VerlDomain
@@ -102,6 +102,12 @@ class ForHtml(SphinxPostTransform):
     formats = ("html",)
 
 
+class ForEpub(SphinxPostTransform):
+    """A transform of EPUB, which can be asked whether the builder writes that."""
+
+    builders = ("epub",)
+
+
 class JoinedPages(OnOurPages):
     """A transform of a document in which a builder may have joined many pages."""
 
@@ -173,17 +179,13 @@ class NumberRemarks(JoinedPages):
 
 
 class RenderRuns(JoinedPages):
-    """Makes the rows of runs, in HTML as ``RunsInHtml`` does.
+    """Makes the rows of runs.
 
     Runs after references are resolved and ``only`` is decided, so that nothing of that walks through
     thousands of cells; and before links are collected for linkcheck (800) and for LaTeX's footnotes (400).
     """
 
     default_priority = 300
-
-    def is_supported(self) -> bool:
-        """Return whether the builder writes no HTML."""
-        return not self.writes_html
 
     def run(self, **kwargs: Any) -> None:
         """Replace each placeholder; the first row of a run in an id space is the one that links lead to."""
@@ -197,29 +199,30 @@ class RenderRuns(JoinedPages):
             reached |= anchors
             self.fill(node, anchors, reached, number)
 
-    def fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> nodes.tgroup:
-        """Replace one placeholder by rows, put their notes behind the table, and return the rows' group."""
+    def fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> None:
+        """Replace one placeholder by rows, and put their notes behind the table."""
         from ..views.runs import runs_rows
 
         domain = VerlDomain.of(self.env)
         runs = [domain.catalog.runs[run_id] for run_id in node["runs"]]
-        links = domain.settings.links
+        # The EPUB builder looks for links among the nodes, to write their addresses below the text.
+        without_nodes = self.writes_html and not ForEpub(self.document).is_supported()
         group, notes = runs_rows(
             runs,
             node["columns"],
-            links,
+            domain.settings.links,
             computed=node["computed"],
             anchors=anchors,
             targets=targets,
             number=number,
             details=node.get("details", {}),
+            make_group=html_group if without_nodes else table_group,
         )
         table = node.parent
         node.replace_self(group)
         if notes is not None:
             notes.source, notes.line = table.source, table.line
             table.parent.insert(table.parent.index(table) + 1, notes)
-        return group
 
 
 class UnfoldDetails(OnOurPages):

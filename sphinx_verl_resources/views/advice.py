@@ -9,7 +9,7 @@ from ..i18n import _
 from ..units import GB, gb, gb_number, plain
 from .blocks import code_block, in_a_row, recorded
 from .settings import nested_yaml, overrides
-from .table import Cell, add_remarks, column_table, table_group
+from .table import Cell, column_table, remark_marks, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -136,7 +136,7 @@ def command_list(commands: Iterable[Command], marks: Mapping[str, Sequence[str]]
     result: list[nodes.Element] = []
     for item in commands:
         paragraph = recorded(item.purpose)
-        add_remarks(paragraph, marks.get(item.name, ()))
+        paragraph += remark_marks(marks.get(item.name, ()))
         result += [paragraph, code_block(item.command, "bash", CONFIG_CLASS)]
     return result
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import _
-from .table import add_remarks
+from .table import remark_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -135,7 +135,7 @@ def formula_item(
         text: a recorded sentence about the term, which is then recorded too.
     """
     title = nodes.term("", term)
-    add_remarks(title, marks)
+    title += remark_marks(marks)
     definition = nodes.definition()
     if text:
         title["translatable"] = 0

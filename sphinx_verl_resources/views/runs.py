@@ -12,10 +12,10 @@ from ..catalog.fields import NOT_RECORDED, as_text, field_named, is_numeric
 from ..catalog.names import row_id, run_class
 from ..i18n import N_, _
 from .blocks import between_commas, fill, numbered_notes
-from .table import PATH_CLASS, Cell, rows_of, table_group
+from .table import PATH_CLASS, Cell, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ..catalog.fields import Field
     from ..catalog.links import Links
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     #: Text and the address that it links to, None for none.
     Piece = tuple[str, str | None]
+    #: Makes the nodes of a table of its headings, its rows, and a class for each row.
+    GroupMaker = Callable[[Sequence[Cell], Iterable[Sequence[Cell]], Sequence[str]], nodes.tgroup]
 
 TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
@@ -57,6 +59,7 @@ def runs_rows(
     targets: Collection[str],
     number: int,
     details: Mapping[str, str] = MappingProxyType({}),
+    make_group: GroupMaker = table_group,
 ) -> tuple[nodes.tgroup, nodes.enumerated_list | None]:
     """Make the inside of the table of ``runs`` and, if any has one, the list of their notes.
 
@@ -69,6 +72,7 @@ def runs_rows(
         targets: ids of the runs that have such a row anywhere on the page.
         number: which table of the page this is, for the ids of notes that the page shows more than once.
         details: by the ids of runs, the ids of the blocks on the same page that say more about them.
+        make_group: makes the nodes.
     """
     notes = _place_notes(runs, anchors, number)
 
@@ -82,9 +86,8 @@ def runs_rows(
             _add_mark(cells, columns, placed)
         return cells
 
-    group = table_group([_heading(name) for name in columns], map(cells_of, runs))
-    for run, row in zip(runs, rows_of(group), strict=True):
-        row["classes"].append(run_class(run.id))
+    headings = [_heading(name) for name in columns]
+    group = make_group(headings, map(cells_of, runs), [run_class(run.id) for run in runs])
     return group, _notes_list(notes.values(), targets) if notes else None
 
 

@@ -9,7 +9,7 @@ from docutils import nodes
 from docutils.utils import column_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 #: The least and the largest width of a column in characters; a page has 80 to 200.
@@ -25,6 +25,15 @@ class verl_marks(nodes.Inline, nodes.Element):  # noqa: N801 - docutils names no
 
     Attributes:
         remarks: names of the remarks that they lead to.
+    """
+
+
+class verl_rows(nodes.Part, nodes.Element):  # noqa: N801
+    """The rows of a long table in HTML, as one node; its text is there for the search.
+
+    Attributes:
+        rows: the cells of each row.
+        names: the class of each row.
     """
 
 
@@ -71,6 +80,11 @@ class Cell:
         return ", ".join([*(text for text, _ in self.pieces), *(link.astext() for link in self.links)])
 
     @property
+    def is_text(self) -> bool:
+        """Return whether the cell has neither links nor marks."""
+        return not (self.links or self.marks or self.remarks or any(address for _, address in self.pieces))
+
+    @property
     def width(self) -> int:
         """Return the characters that the cell takes on one line."""
         marks = sum(len(mark) + 1 for mark, _ in self.marks)
@@ -108,17 +122,39 @@ def one_cell(*content: nodes.Node) -> nodes.tgroup:
     )
 
 
-def table_group(headings: Sequence[str | Cell], rows: Iterable[Sequence[Cell]]) -> nodes.tgroup:
+def table_group(
+    headings: Sequence[str | Cell], rows: Iterable[Sequence[Cell]], names: Sequence[str] = ()
+) -> nodes.tgroup:
     """Make the inside of a table: columns with their widths, a header row and a body.
+
+    Args:
+        headings: of the columns.
+        rows: the cells of each row.
+        names: the class of each row, if it has one.
+    """
+    rows = list(rows)
+    body = nodes.tbody("", *map(_row, rows))
+    for row, name in zip(body.findall(nodes.row), names, strict=False):
+        row["classes"].append(name)
+    return _group(headings, rows, body)
+
+
+def html_group(
+    headings: Sequence[str | Cell], rows: Iterable[Sequence[Cell]], names: Sequence[str] = ()
+) -> nodes.tgroup:
+    """Make the inside of a table as ``table_group`` does, for HTML only."""
+    rows = list(rows)
+    words = nodes.Text("\n".join(cell.text for cells in rows for cell in cells))
+    return _group(headings, rows, nodes.tbody("", verl_rows("", words, rows=rows, names=names)))
+
+
+def _group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]], body: nodes.tbody) -> nodes.tgroup:
+    """Put columns and a header row before a body.
 
     The widths count characters: the text builder wraps at them, LaTeX and browsers divide the line by them.
     """
     first = [heading if isinstance(heading, Cell) else Cell.of(heading) for heading in headings]
-    widths = [max(MIN_WIDTH, cell.width) for cell in first]
-    body = nodes.tbody()
-    for cells in rows:  # each is gone before the next is made: a table can have thousands
-        widths = [max(width, cell.width) for width, cell in zip(widths, cells, strict=True)]
-        body += _row(cells)
+    widths = [max(MIN_WIDTH, *(cell.width for cell in column)) for column in zip(first, *rows, strict=True)]
     columns = [nodes.colspec(colwidth=min(width, MAX_WIDTH)) for width in widths]
     return nodes.tgroup("", *columns, nodes.thead("", _row(first)), body, cols=len(headings))
 
@@ -142,41 +178,39 @@ def rows_of(group: nodes.tgroup) -> list[nodes.row]:
     return [row for body in bodies for row in body if isinstance(row, nodes.row)]
 
 
-def add_remarks(element: nodes.Element, remarks: Sequence[str]) -> None:
-    """Append the marks of remarks, which are numbered later."""
-    if remarks:
-        element += verl_marks("", remarks=list(remarks))
+def remark_marks(remarks: Sequence[str]) -> list[nodes.Node]:
+    """Return the marks of remarks, which are numbered later."""
+    return [verl_marks("", remarks=list(remarks))] if remarks else []
 
 
-def _add_marks(element: nodes.Element, marks: Sequence[tuple[str, str]]) -> None:
-    """Append marks; one without an id is text between marks."""
+def _marks(marks: Sequence[tuple[str, str]]) -> Iterator[nodes.Node]:
+    """Yield marks; one without an id is text between marks."""
     for mark, target in marks:
         if target:
-            element += nodes.Text(" ")
-            element += nodes.reference("", mark, refid=target, internal=True, classes=["verl-mark"])
+            yield nodes.Text(" ")
+            yield nodes.reference("", mark, refid=target, internal=True, classes=["verl-mark"])
         else:
-            element += nodes.Text(mark)
+            yield nodes.Text(mark)
+
+
+def inline_nodes(cell: Cell) -> list[nodes.Node]:
+    """Return the content of a cell."""
+    content: list[nodes.Node] = []
+    for text, address in cell.pieces:
+        content += [nodes.Text(", ")] if content else []
+        content.append(nodes.reference("", text, refuri=address) if address else nodes.Text(text))
+    if cell.strong:
+        content = [nodes.strong("", "", *content)] if cell.text else []
+    return [*content, *cell.links, *_marks(cell.marks), *remark_marks(cell.remarks)]
 
 
 def _row(cells: Sequence[Cell]) -> nodes.row:
     row = nodes.row()
     for cell in cells:
-        entry = nodes.entry(classes=list(cell.classes))
         paragraph = nodes.paragraph()
         if cell.anchor:
             # LaTeX cannot reach the id of a row, but that of a target in its first cell.
             paragraph += nodes.target("", "", ids=[cell.anchor])
-        text_parent: nodes.Element = nodes.strong() if cell.strong else paragraph
-        for index, (text, address) in enumerate(cell.pieces):
-            if index:
-                text_parent += nodes.Text(", ")
-            text_parent += nodes.reference("", text, refuri=address) if address else nodes.Text(text)
-        if cell.strong and cell.text:
-            paragraph += text_parent
-        if cell.links or cell.marks or cell.remarks:
-            paragraph += cell.links
-            _add_marks(paragraph, cell.marks)
-            add_remarks(paragraph, cell.remarks)
-        entry += paragraph
-        row += entry
+        paragraph += inline_nodes(cell)
+        row += nodes.entry("", paragraph, classes=list(cell.classes))
     return row
