@@ -15,7 +15,7 @@ from sphinx_verl_resources.estimator.backtest import boundaries
 from sphinx_verl_resources.estimator.constants import CONSTANTS
 from sphinx_verl_resources.estimator.phases import LABELS
 from sphinx_verl_resources.estimator.planner import SAVING, TASKS
-from sphinx_verl_resources.estimator.reading import modelled_keys
+from sphinx_verl_resources.estimator.resolve import modelled_keys
 from sphinx_verl_resources.estimator.shape import (
     DENSE,
     EXPERTS,

@@ -10,9 +10,8 @@ from ..catalog.yaml_data import printable
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, suggest_or
 from ..estimator.hf_config import read_config_json
 from ..estimator.registries import Registries
-from ..estimator.request import Request, parse_gpus
+from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
-from ..estimator.roles import MODEL
 from ..estimator.versions import CURRENT, version_of
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from ..diagnostics import Code, NoAnswerError
 from .estimate import estimate
 from .planner import fitted
-from .request import Request, error_at
-from .roles import DATA_TYPES
+from .request import DATA_TYPES, Request, error_at
 from .training import Training, estimate_training
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on
 

@@ -15,9 +15,8 @@ from .engine import sleeping_weights, vllm_pool_in_torch_peak
 from .fsdp import offloads_activations
 from .peaks import LOGGED, OTHER, AnyEstimate, range_of, suggestions
 from .phases import phases_of, roles_of
-from .reading import least
-from .resolve import resolve, unsupported_keys
-from .settings import update_tokens
+from .resolve import resolve
+from .settings import least, update_tokens
 
 if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
@@ -148,12 +147,9 @@ def estimate(request: Request, registries: Registries) -> Estimate:
     >>> found.peak_phase.name
     'rollout'
     """
-    config = registries.in_todays_names(request.config)
-    if config is not request.config:
-        request = replace(request, config=config)
-    shape, settings, warnings = resolve(request, registries)
+    shape, settings, warnings, unsupported = resolve(request, registries)
     measured = range_of(LOGGED if _is_like_the_logs(shape, settings) else OTHER, registries)
-    return Estimate(shape, settings, measured, warnings, unsupported_keys(request, settings, registries))
+    return Estimate(shape, settings, measured, warnings, unsupported)
 
 
 def _is_like_the_logs(shape: Shape, settings: Settings) -> bool:

@@ -15,8 +15,7 @@ from .estimate import Estimate, estimate
 from .phases import LABELS
 from .planner import BUDGETS, SAVING, TASKS, best_layout, fitted, layout_of, task_settings
 from .registries import capacity_of
-from .request import Request
-from .roles import REFERENCE, ROLLOUT
+from .request import REFERENCE, ROLLOUT, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

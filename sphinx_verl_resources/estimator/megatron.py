@@ -281,7 +281,7 @@ def stage_sizes(layers: int, megatron: Megatron) -> list[int]:
     """Return the layers of each stage, shared out evenly with the rest to the first ones.
 
     >>> from dataclasses import replace
-    >>> from sphinx_verl_resources.estimator.roles import NO_MEGATRON
+    >>> from sphinx_verl_resources.estimator.settings import NO_MEGATRON
     >>> stage_sizes(61, replace(NO_MEGATRON, pipeline=12, last_layers=6))
     [5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 6]
     """

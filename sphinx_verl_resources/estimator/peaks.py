@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .engine import cache_tokens
 from .phases import phases_of
-from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .settings import sequence_divisor
 from .versions import behaviour
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
     from .phases import Phase
     from .registries import Registries
-    from .settings import MicroBatch, Role, Settings
+    from .settings import Role, Settings
     from .shape import Shape
+    from .tokens import MicroBatch
     from .versions import Version
 
 Verdict = Literal["fits", "tight", "does not fit", "unknown"]

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError
 from .estimate import Estimate, estimate
-from .reading import USUAL_CAPACITY
 from .registries import capacity_of
-from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
-from .settings import sequence_divisor
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
+from .settings import USUAL_CAPACITY, sequence_divisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -1,155 +1,53 @@
-"""Read the settings of a request from verl's keys; with them, the keys that are read."""
+"""Settings that take more than the value of one key: rules of verl, of its versions, of Megatron."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, suggest_or
-from ..units import GB, GIB
-from .constants import DRIVER_RESERVE, TYPICAL_LENGTH
+from ..units import GB
+from .constants import DRIVER_RESERVE
 from .registries import capacity_of
-from .request import Reader, Request
-from .roles import (
-    ACTOR,
-    MODEL,
-    REFERENCE,
-    ROLLOUT,
-    micro_batch,
-    read_actor,
-    read_critic,
-    read_fsdp,
-    read_rollout,
-)
-from .settings import Lengths, MicroBatch, Settings, data_parallel
-from .versions import behaviour
+from .request import ACTOR, DATA_TYPES, MODEL, OF_CRITIC, REFERENCE, ROLLOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..catalog.models.registries import Gpu
+    from .parameters import Targets
     from .registries import Registries
-    from .settings import Backend, Fsdp, Role
-    from .versions import Behaviour, Version
+    from .request import Backend, Reader, Request
 
-_BACKENDS = ("fsdp", "fsdp2", "megatron")
-#: The memory of an unnamed GPU, which only decides how much the rollout engine takes.
-USUAL_CAPACITY = 79.1 * GIB
+#: The rollout engines that are modelled.
+ENGINES = ("vllm", "sglang", "trtllm", "hf")
+#: Optimizers with two moments, in small letters: those of 8 bits, and those that add a buffer after Kahan.
+EIGHT_BIT = ("adam8bit", "adamw8bit", "pagedadamw8bit")
+KAHAN = ("adamw_bf16", "anyprecisionadamw")
+ADAMS = ("adam", "adamw", *EIGHT_BIT, *KAHAN)
 #: verl's estimators of the advantage; the first needs a critic.
 ESTIMATORS = (
-    "gae",
-    "gdpo",
-    "gpg",
-    "grpo",
-    "grpo_passk",
-    "grpo_vectorized",
-    "opo",
-    "optimal_token_baseline",
-    "reinforce_plus_plus",
-    "reinforce_plus_plus_baseline",
-    "remax",
-    "rloo",
-    "rloo_vectorized",
+    "gae", "gdpo", "gpg", "grpo", "grpo_passk", "grpo_vectorized", "opo", "optimal_token_baseline",
+    "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax", "rloo", "rloo_vectorized",
     "tir_optimal_token_baseline",
-)
+)  # fmt: skip
+BACKENDS = ("fsdp", "fsdp2", "megatron")
 #: Backends of verl that have no formulas here.
 _OTHER_BACKENDS = ("fsdp_turbo", "veomni", "torchtitan")
 
 
-def settings_of(request: Request, registries: Registries, config: Reader) -> Settings:
-    """Return the settings; ``config`` collects what is wrong with them."""
-    traits = behaviour(request.version)
-    gpus, nodes = _gpus(request, config)
-    backend = _backend(request, config)
-    capacity = _capacity(request, registries, config)
-    actor = read_actor(config, backend, gpus)
-    critic = None
-    if _has_critic(request, config):
-        strategy = _strategy(config, "critic.strategy") or backend
-        critic = read_critic(config, strategy, gpus, request.version)
-    ranks = data_parallel(backend, actor.fsdp, actor.megatron, gpus)
-    reference = _reference_fsdp(config, gpus)
-    entropy = config.number(f"{ACTOR}.entropy_coeff", -1e9, 1e9) != 0
-    entropy = entropy or config.flag(f"{ACTOR}.calculate_entropy")
-    return Settings(
-        version=request.version,
-        gpus=gpus,
-        nodes=nodes,
-        capacity=capacity if capacity is not None else USUAL_CAPACITY,
-        capacity_known=capacity is not None,
-        sequences=config.whole("data.train_batch_size") * config.whole(f"{ROLLOUT}.n"),
-        lengths=_lengths(request, config),
-        unstated=_unstated(request, config, backend) if request.partial else frozenset(),
-        actor=actor,
-        critic=critic,
-        rollout=read_rollout(request, config, gpus),
-        reference=_has_reference(request, config, actor),
-        reference_fsdp=reference,
-        reference_bytes=_reference_bytes(config, reference, traits),
-        reference_offload=_reference_offload(config, actor),
-        old_log_prob=not config.flag("algorithm.rollout_correction.bypass_mode"),
-        old_micro_batch=_log_prob(config, ROLLOUT, ranks, actor.micro_batch),
-        reference_micro_batch=_log_prob(
-            config, REFERENCE, data_parallel(backend, reference, actor.megatron, gpus), actor.micro_batch
-        ),
-        computes_entropy=not _is_easyr1(request) and (entropy or traits.entropy_always),
-        entropy_chunk=_entropy_chunk(config, backend),
-        entropy_recomputed=_recomputes_entropy(config, backend),
-        compiled_entropy=_compiles(config),
-        fused_kernels=config.flag(f"{MODEL}.use_fused_kernels"),
-        entropy_free=_is_easyr1(request),
-        counter_leaves_pool_out=_is_easyr1(request) or not traits.engine_in_process,
-    )
+# -- the run as a whole
 
 
-def _entropy_chunk(config: Reader, backend: Backend) -> int:
-    """Return the tokens of a chunk of the entropy, 0 for all at once; the engine's keys follow the actor."""
-    engine = f"{ACTOR}.{'megatron' if backend == 'megatron' else 'fsdp_config'}"
-    chunked = [config.flag(f"{part}.entropy_from_logits_with_chunking") for part in (ACTOR, engine)]
-    sizes = (f"{part}.entropy_from_logits_chunk_size" for part in (engine, ACTOR))
-    size = config.whole(config.first_set(*sizes))
-    return size if any(chunked) else 0
-
-
-def _recomputes_entropy(config: Reader, backend: Backend) -> bool:
-    asked = [config.flag(f"{part}.entropy_checkpointing") for part in (ACTOR, f"{ACTOR}.fsdp_config")]
-    return any(asked) and backend != "megatron"
-
-
-def _reference_fsdp(config: Reader, gpus: int) -> Fsdp:
-    """Read the reference policy's keys; its Ulysses size defaults to the older key of the actor."""
-    ulysses = config.first_set(*(f"{role}.ulysses_sequence_parallel_size" for role in (REFERENCE, ACTOR)))
-    return read_fsdp(config, f"{REFERENCE}.fsdp_config", gpus, ulysses)
-
-
-def _reference_bytes(config: Reader, reference: Fsdp, traits: Behaviour) -> int:
-    stated = config.is_set(f"{REFERENCE}.fsdp_config.model_dtype")
-    return reference.parameter_bytes if stated else traits.reference_bytes
-
-
-def _compiles(config: Reader) -> bool:
-    """Tell whether torch.compile is on: unless its older or newer key switches it off."""
-    keys = (f"{ACTOR}.use_torch_compile", f"{ACTOR}.fsdp_config.use_torch_compile")
-    return not any(config.is_set(key) and not config.flag(key) for key in keys)
-
-
-def _is_easyr1(request: Request) -> bool:
-    """Recognise EasyR1, which computes no entropy and subtracts the freed engine from PyTorch's counter."""
-    return request.framework.lower().startswith("easyr1")
-
-
-def _gpus(request: Request, config: Reader) -> tuple[int, int]:
+def gpus_and_nodes(config: Reader) -> tuple[int, int]:
     """Return the number of GPUs and of nodes."""
-    nodes, each = config.whole("trainer.nnodes"), config.whole("trainer.n_gpus_per_node")
-    gpus = request.gpus
+    keys = ("trainer.nnodes", "trainer.n_gpus_per_node")
+    nodes, each = map(config.whole, keys)
+    gpus = config.request.gpus
     if gpus is None:
         return nodes * each, nodes
     if gpus < 1:
         config.error("gpus", f"{gpus} GPUs are none", "name at least one")
         return 1, 1
-    stated = [config.is_set(key) for key in ("trainer.nnodes", "trainer.n_gpus_per_node")]
+    stated = [config.is_set(key) for key in keys]
     if nodes * each == gpus:
         return gpus, nodes
     if all(stated):
@@ -162,27 +60,27 @@ def _gpus(request: Request, config: Reader) -> tuple[int, int]:
     return gpus, math.ceil(gpus / 8)
 
 
-def _backend(request: Request, config: Reader) -> Backend:
+def actor_backend(config: Reader) -> Backend:
     """Return the training backend: by the strategy, the engine, the source, or keys of Megatron."""
-    named = _strategy(config, f"{ACTOR}.strategy")
+    named = strategy(config, f"{ACTOR}.strategy")
     engine = config.any("model_engine")
     if engine not in (None, "dp", "megatron"):
         return _other_backend(config, "model_engine")
-    of_megatron = engine == "megatron" or any(key.startswith(f"{ACTOR}.megatron.") for key in request.config)
+    of_megatron = engine == "megatron" or any(key.startswith(f"{ACTOR}.megatron.") for key in config.config)
     if named:
         return named
-    if engine != "megatron" and request.backend in _BACKENDS:
-        return request.backend  # type: ignore[return-value]
+    if engine != "megatron" and config.request.backend in BACKENDS:
+        return config.request.backend  # type: ignore[return-value]
     return "megatron" if of_megatron else "fsdp"
 
 
-def _strategy(config: Reader, key: str) -> Backend | None:
+def strategy(config: Reader, key: str) -> Backend | None:
     """Return the backend that a key names; None where it is not set."""
     if not config.is_set(key):
         return None
     if config.any(key) in _OTHER_BACKENDS:
         return _other_backend(config, key)
-    return config.choice(key, _BACKENDS)  # type: ignore[return-value]
+    return config.choice(key, BACKENDS)  # type: ignore[return-value]
 
 
 def _other_backend(config: Reader, key: str) -> Backend:
@@ -192,45 +90,9 @@ def _other_backend(config: Reader, key: str) -> Backend:
     return "fsdp2"
 
 
-def _has_critic(request: Request, config: Reader) -> bool:
-    if config.is_set("critic.enable"):
-        return config.flag("critic.enable")
-    key = "algorithm.adv_estimator"
-    if config.is_set(key) or not request.task:
-        name = config.any(key)
-        if name not in ESTIMATORS:
-            hint = suggest_or(str(name), ESTIMATORS, "with gae there is a critic, with others none")
-            message = f"{str(name)[:80]!r} is no estimator that is known; no critic is assumed"
-            config.warning(key, message, hint, Code.unknown_value)
-        return bool(name == "gae")
-    return request.task.lower().startswith("ppo")
-
-
-def _has_reference(request: Request, config: Reader, actor: Role) -> bool:
-    """Tell whether a reference policy is loaded; with LoRA the actor without its adapters serves as one."""
-    asked = [config.flag(f"{ACTOR}.use_kl_loss"), config.flag("algorithm.use_kl_in_reward")]
-    return (any(asked) or behaviour(request.version).reference_resident) and not actor.lora_rank
-
-
-def _reference_offload(config: Reader, actor: Role) -> bool:
-    if actor.backend != "megatron":
-        return True
-    key = f"{REFERENCE}.megatron.param_offload"
-    return config.flag(key) if config.is_set(key) else actor.megatron.param_offload
-
-
-def _log_prob(config: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> MicroBatch:
-    """Return how a log-prob pass is cut; unset keys follow the actor."""
-    key = f"{prefix}.log_prob_use_dynamic_bsz"
-    dynamic = config.flag(key) if config.is_set(key) else otherwise.dynamic
-    budget_key = f"{prefix}.log_prob_max_token_len_per_gpu"
-    budget = config.whole(budget_key) if config.is_set(budget_key) else otherwise.tokens
-    found = micro_batch(config, prefix, "log_prob_micro_batch_size", ranks, dynamic, budget)
-    return found if found.sequences else MicroBatch(otherwise.sequences, dynamic, budget)
-
-
-def _capacity(request: Request, registries: Registries, config: Reader) -> float | None:
+def capacity(config: Reader, registries: Registries) -> float | None:
     """Return what the GPU offers; for a nominal size alone, the least that any GPU of that size offers."""
+    request = config.request
     gpu = _gpu_of(request, registries)
     if gpu is not None:
         return capacity_of(gpu)
@@ -257,81 +119,218 @@ def _gpu_of(request: Request, registries: Registries) -> Gpu | None:
     return sized or registries.gpus.get(request.gpu)
 
 
-def _lengths(request: Request, config: Reader) -> Lengths:
-    longest = float(config.whole("data.max_prompt_length") + config.whole("data.max_response_length"))
-    seen = request.observed
-    prompts, responses = seen.get("prompt_length_mean"), seen.get("response_length_mean")
-    sequences = config.whole("data.train_batch_size") * config.whole(f"{ROLLOUT}.n")
-    mean = None
-    if seen.get("total_num_tokens"):
-        mean = seen["total_num_tokens"] / sequences
-    if prompts is not None and responses is not None:
-        # Where the two disagree, the counts belong to another number of sequences than the settings say.
-        mean = prompts + responses
-    if not mean or not math.isfinite(mean) or mean <= 0:
-        return Lengths(longest, longest, longest, known=False)
-    most = [seen.get("prompt_length_max"), seen.get("response_length_max")]
-    top = sum(item for item in most if item) if all(most) else longest
-    return Lengths(mean, max(mean, min(top, longest)), longest, known=True)
+def has_critic(config: Reader) -> bool:
+    """Tell whether there is a critic: by its own key, the estimator of the advantage, or the task."""
+    if config.is_set("critic.enable"):
+        return config.flag("critic.enable")
+    key, task = "algorithm.adv_estimator", config.request.task
+    if task and not config.is_set(key):
+        return task.lower().startswith("ppo")
+    name = config.any(key)
+    if name not in ESTIMATORS:
+        hint = suggest_or(str(name), ESTIMATORS, "with gae there is a critic, with others none")
+        message = f"{str(name)[:80]!r} is no estimator that is known; no critic is assumed"
+        config.warning(key, message, hint, Code.unknown_value)
+    return bool(name == "gae")
 
 
-def _unstated(request: Request, config: Reader, backend: Backend) -> frozenset[str]:
+def is_easyr1(config: Reader) -> bool:
+    """Recognise EasyR1, which computes no entropy and subtracts the freed engine from PyTorch's counter."""
+    return config.request.framework.lower().startswith("easyr1")
+
+
+def counter_leaves_pool_out(config: Reader) -> bool:
+    """Tell whether PyTorch's counter of the training process is without the rollout pool."""
+    return is_easyr1(config) or not config.traits.engine_in_process
+
+
+def unstated(config: Reader) -> frozenset[str]:
     """Return what the quoted settings leave out and scripts often set."""
-    part = "megatron" if backend == "megatron" else "fsdp_config"
+    if not config.request.partial:
+        return frozenset()
+    part = "megatron" if config.backend == "megatron" else "fsdp_config"
     keys = {
         "padding": [f"{MODEL}.use_remove_padding"],
         "length": [f"{ROLLOUT}.max_model_len"],
         "recompute": [f"{ACTOR}.megatron.override_transformer_config.recompute_granularity"],
         "offload": [f"{ACTOR}.{part}.{name}_offload" for name in ("param", "optimizer")],
     }
-    return frozenset(name for name, found in keys.items() if not any(config.is_set(key) for key in found))
+    return frozenset(name for name, found in keys.items() if not any(map(config.is_set, found)))
 
 
-def least(settings: Settings) -> Settings:
-    """Return the settings at the low end of the range: the unknown is taken as favourably as possible.
-
-    Unknown lengths are the shortest of real data; a key that a source does not quote may have been set.
-    """
-    lengths, actor, open_ = settings.lengths, settings.actor, settings.unstated
-    if not lengths.known:
-        lengths = replace(lengths, mean=lengths.longest * TYPICAL_LENGTH.value, known=True)
-    if "recompute" in open_ and actor.backend == "megatron":
-        actor = replace(actor, megatron=replace(actor.megatron, recompute=True))
-    if "offload" in open_:
-        fsdp = replace(actor.fsdp, param_offload=True, optimizer_offload=True)
-        megatron = replace(actor.megatron, param_offload=True, optimizer_offload=True)
-        actor = replace(actor, fsdp=fsdp, megatron=megatron)
-    if "padding" in open_:
-        actor = replace(actor, remove_padding=True)
-    return replace(settings, lengths=lengths, actor=actor)
+# -- roles
 
 
-class _KeyLog(dict[str, Any]):
-    """Settings that note which keys are looked up: the reader asks if a key is set before it reads it."""
-
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        super().__init__(settings)
-        self.looked_up: set[str] = set()
-
-    def __contains__(self, key: object) -> bool:
-        self.looked_up.add(str(key))
-        return super().__contains__(key)
+def unless_false(config: Reader, key: str) -> bool:
+    """Tell whether a switch is on that null leaves on."""
+    return config.any(key) is not False
 
 
-@lru_cache(maxsize=64)
-def modelled_keys(version: Version, registries: Registries) -> frozenset[str]:
-    """Return the keys that an estimate of a version of verl reads, with any backend.
+def unless_on(config: Reader, key: str) -> bool:
+    """Tell whether something happens that a switch leaves out."""
+    return not config.flag(key)
 
-    Some keys are read with one backend only, or where another key is set: settings are read more than once.
-    """
-    keys = {f"{MODEL}.path", "easyr1.dtype"}
-    for backend, critic, use_v1 in (("fsdp", True, True), ("megatron", True, False), ("fsdp", None, True)):
-        config = _KeyLog({f"{ACTOR}.strategy": backend, "critic.enable": critic, "trainer.use_v1": use_v1})
-        config[f"{ACTOR}.entropy_coeff"] = 0
-        for role in (ACTOR, "critic"):
-            config[f"{role}.optim.use_precision_aware_optimizer"] = True
-            config[f"{role}.optim.override_optimizer_config.optimizer_cpu_offload"] = True
-        request = Request("", config, gpus=8, version=version, partial=True)
-        settings_of(request, registries, Reader(config, registries.defaults(version)))
-        keys |= config.looked_up
-    return frozenset(keys)
+
+def shard_size(config: Reader, key: str) -> int:
+    """Return the GPUs that FSDP divides one copy of the states among; all of them where no size is set."""
+    size = config.optional(key, -1)
+    shard = size if size and 0 < size < config.gpus else config.gpus
+    return shard if config.must_divide(key, shard) else config.gpus
+
+
+def ulysses_size(config: Reader, key: str, older: str) -> int:
+    """Return the Ulysses size; the older key counts above 1, for the critic only before v0.8.0."""
+    if older.startswith(REFERENCE):
+        older = config.first_set(older, f"{ACTOR}.ulysses_sequence_parallel_size")
+    has_effect = config.traits.critic_reads_own_keys or not older.startswith(OF_CRITIC.role)
+    if has_effect and config.whole(older) > 1:
+        key = older
+    size = config.whole(key)
+    return size if config.must_divide(key, size) else 1
+
+
+def on_host(config: Reader, offloads: str, fraction: str) -> float:
+    """Return the share of the optimizer states on the host; the default of Megatron's fraction is 0."""
+    if not config.flag(offloads) or not config.is_set(fraction):
+        return 0.0
+    return max(0.0, config.number(fraction, -1, 1))
+
+
+def moment_bytes(config: Reader, precision_aware: str, *moments: str) -> float:
+    """Return the bytes of a main parameter and both moments; their types are those of one optimizer only."""
+    if not config.flag(precision_aware):
+        return 12.0
+    return 4.0 + sum(map(config.data_type, moments))
+
+
+def recomputes(config: Reader, granularity: str, method: str) -> bool:
+    """Tell whether Megatron recomputes layers in the backward pass."""
+    block = config.choice(method, ("uniform", "block")) == "block"
+    return config.choice(granularity, ("full", "selective")) == "full" and not block
+
+
+def lora_rank(config: Reader, backend: Backend) -> int:
+    """Return the actor's LoRA rank; Megatron has a key of its own for it."""
+    rank = config.whole(f"{MODEL}.lora_rank", 0)
+    if backend == "megatron":
+        others, rank = rank, config.whole(f"{MODEL}.lora.rank", 0)
+        if others and not rank:
+            message = "Megatron does not read it, so that the whole model is trained"
+            config.warning(f"{MODEL}.lora_rank", message, f"set {MODEL}.lora.rank")
+    key = f"{MODEL}.target_modules"
+    if not rank and config.is_set(key):
+        rank_key = "lora.rank" if backend == "megatron" else "lora_rank"
+        hint = f"set {MODEL}.{rank_key}, or leave the targets out"
+        config.warning(key, "the LoRA rank is 0, so that no adapter is made", hint)
+    return rank
+
+
+def targets(config: Reader, key: str) -> Targets:
+    """Return the modules that get adapters."""
+    value: Any = config.any(key)
+    if isinstance(value, str):
+        return "all-linear" if value == "all-linear" else (value,)
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    if value is not None:
+        config.error(key, "expected 'all-linear' or a list of module names", code=Code.wrong_type)
+    return "all-linear"
+
+
+def optimizer(config: Reader, prefix: str, backend: Backend, parameter_bytes: int) -> tuple[int, float]:
+    """Return the parameter-sized buffers of the step, and the bytes of the states per parameter."""
+    name = str(config.any(f"{prefix}.optimizer") or "AdamW").lower()
+    fused = config.flag(f"{prefix}.override_optimizer_config.fused")
+    one_by_one = config.any(f"{prefix}.override_optimizer_config.foreach") is False
+    copies = 0 if fused or one_by_one or backend != "fsdp" else 1
+    if name in EIGHT_BIT:
+        return copies, 2.0
+    return copies, parameter_bytes * (3.0 if name in KAHAN else 2.0)
+
+
+# -- the reference policy and the loss
+
+
+def has_reference(config: Reader, *keys: str) -> bool:
+    """Tell whether something asks for a reference policy, or the version of verl always has one."""
+    return any(config.flags(*keys)) or config.traits.reference_resident
+
+
+def reference_bytes(config: Reader, key: str) -> int:
+    """Return the bytes of a parameter of the reference policy in host memory."""
+    return config.data_type(key) if config.is_set(key) else config.traits.reference_bytes
+
+
+def reference_offload(config: Reader, *keys: str) -> bool:
+    """Tell whether the reference policy is offloaded; with Megatron only on request."""
+    return config.backend != "megatron" or config.flag(config.first_set(*keys))
+
+
+def computes_entropy(config: Reader, coefficient: str, key: str) -> bool:
+    """Tell whether the update computes the entropy of the logits."""
+    asked = config.number(coefficient, -1e9, 1e9) != 0 or config.flag(key)
+    return (asked or config.traits.entropy_always) and not is_easyr1(config)
+
+
+def entropy_chunk(config: Reader, name: str, size: str) -> int:
+    """Return the tokens of a chunk of the entropy, 0 for all at once; the engine has keys of its own."""
+    engine = f"{ACTOR}.{'megatron' if config.backend == 'megatron' else 'fsdp_config'}"
+    chunked = config.flags(f"{ACTOR}.{name}", f"{engine}.{name}")
+    tokens = config.whole(config.first_set(f"{engine}.{size}", f"{ACTOR}.{size}"))
+    return tokens if any(chunked) else 0
+
+
+def recomputes_entropy(config: Reader, *keys: str) -> bool:
+    """Tell whether the entropy is computed again in the backward pass; Megatron does not."""
+    return any(config.flags(*keys)) and config.backend != "megatron"
+
+
+def compiles(config: Reader, *keys: str) -> bool:
+    """Tell whether torch.compile is on: unless its older or newer key switches it off."""
+    return not any(config.is_set(key) and not config.flag(key) for key in keys)
+
+
+# -- the rollout engine
+
+
+def engine(config: Reader, key: str) -> str:
+    """Return the engine: by its key, or else by the source."""
+    name = config.any(key) if config.is_set(key) else config.request.engine or config.any(key)
+    if name is None or name in ENGINES:
+        return name or "vllm"
+    hint = suggest_or(str(name), ENGINES, "see verl's rollout.name")
+    config.warning(key, f"the engine {str(name)[:80]!r} is not modelled; vLLM is taken", hint)
+    return "vllm"
+
+
+def rollout_tensor(config: Reader, key: str) -> int:
+    """Return the TP size; verl's default, 2, only where there are GPUs for it."""
+    tensor = config.whole(key)
+    if config.gpus % tensor and not config.is_set(key):
+        return 1
+    return tensor if config.must_divide(key, tensor) else 1
+
+
+def stages_wake_up(config: Reader, key: str, name: str) -> bool:
+    """Tell whether weights and KV cache return one after the other; SGLang does so later than others."""
+    return config.flag(key) or config.traits.sglang_stages or engine(config, name) != "sglang"
+
+
+def bucket(config: Reader, key: str, name: str) -> int:
+    """Return the bytes of the bucket for weights, in versions that have one."""
+    traits = config.traits
+    size = traits.sglang_bucket if engine(config, name) == "sglang" else traits.vllm_bucket
+    return config.whole(key) * 2**20 if config.is_set(key) and size else size
+
+
+def element_bytes(config: Reader, data_type: str, quantization: str) -> float:
+    """Return the bytes of a weight; a quantized one is assumed to have one."""
+    name = config.any(data_type)
+    if config.any(quantization) is not None:
+        return 1.0
+    return float(DATA_TYPES.get(name, 2) if isinstance(name, str) else 2)
+
+
+def is_separate(config: Reader, key: str) -> bool:
+    """Tell whether the engine has GPUs of its own."""
+    return bool(config.any(key) == "separate_async")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.files import ACCURACY
 from ..catalog.registries import load_accuracy
+from ..diagnostics import Code, NoAnswerError, suggest_or
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
 from .shape import shape_of
@@ -55,6 +56,21 @@ class Registries:
                 return None
             self._shapes[model] = shape_of(architecture)
         return self._shapes[model]
+
+    def known_shape(
+        self, model: str, remedy: str = "add it to architectures.yaml, or give its config.json"
+    ) -> Shape:
+        """Return the shape of a checkpoint; ``remedy`` says what to do where no name is similar.
+
+        Raises:
+            NoAnswerError: it is unknown.
+        """
+        shape = self.shape(model)
+        if shape is None:
+            hint = suggest_or(model, self.architectures.names, remedy)
+            message = f"no architecture is recorded for {model[:200]!r}"
+            raise NoAnswerError.because(message, hint, key="model", code=Code.unknown_model)
+        return shape
 
     def defaults(self, version: Version) -> Mapping[str, Any]:
         """Return verl's defaults in a version, by dotted key.

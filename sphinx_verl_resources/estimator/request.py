@@ -1,18 +1,30 @@
-"""The question that an estimate answers, and the reader of its settings, which collects what is wrong."""
+"""The question that an estimate answers, and how its settings are read."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean
-from .versions import CURRENT
+from .versions import CURRENT, behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from .registries import Registries
     from .versions import Version
+
+ROOT = "actor_rollout_ref"
+ACTOR = f"{ROOT}.actor"
+REFERENCE = f"{ROOT}.ref"
+ROLLOUT = f"{ROOT}.rollout"
+MODEL = f"{ROOT}.model"
+
+Backend = Literal["fsdp", "fsdp2", "megatron"]
+#: Bytes of a number, by the names that verl takes.
+DATA_TYPES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
 
 _COUNT = re.compile(r"[1-9][0-9]{0,5}")
 _COUNT_AND_GPU = re.compile(rf"({_COUNT.pattern})\s*[*x×]\s*([^\s*×].*)")
@@ -94,15 +106,23 @@ _MOST = 10**12
 
 
 class Reader:
-    """Settings with the defaults behind them; defaults are not checked.
+    """The settings of a request with verl's defaults behind them; defaults are not checked.
 
     Attributes:
+        request: the question.
+        config: its settings under today's names.
+        defaults, traits: of its version of verl.
+        gpus: their number, and ``backend`` that of the actor, once they are read.
         diagnostics: what is wrong, in the order in which it was met.
     """
 
-    def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-        self._config = config
-        self._defaults = defaults
+    def __init__(self, request: Request, registries: Registries) -> None:
+        self.request = request
+        self.config = _as_verl(registries.in_todays_names(request.config))
+        self.defaults = registries.defaults(request.version)
+        self.traits = behaviour(request.version)
+        self.gpus = 1
+        self.backend: Backend = "fsdp"
         self.diagnostics: list[Diagnostic] = []
 
     def error(self, key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> None:
@@ -115,39 +135,39 @@ class Reader:
 
     def is_set(self, key: str) -> bool:
         """Tell whether the user set a key to anything but null."""
-        return key in self._config and self._config[key] is not None
+        return key in self.config and self.config[key] is not None
 
     def first_set(self, *keys: str) -> str:
         """Return the first key that the user set, or else the last."""
         return next((key for key in keys if self.is_set(key)), keys[-1])
 
     def any(self, key: str) -> Any:
-        """Return a value of any type."""
-        return self._given(key) if key in self._config else self._defaults.get(key)
-
-    def _given(self, key: str) -> Any:
-        """Return what the user set, or the default for a reference that is not resolved."""
-        value = self._config[key]
+        """Return a value of any type; verl's default for a reference that is not resolved."""
+        if key not in self.config:
+            return self.defaults.get(key)
+        value = self.config[key]
         if isinstance(value, str) and "${" in value:
             message = f"{value[:80]!r} refers to another setting; verl's default is taken"
             self.warning(key, message, "write the value itself", Code.unresolved)
-            return self._defaults.get(key)
+            return self.defaults.get(key)
         return value
 
     def flag(self, key: str) -> bool:
         """Return a truth value; null counts as False."""
-        if key not in self._config:
-            return bool(self._defaults.get(key))
-        value = self._given(key)
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        return bool(self._default_for(key, value, "true or false"))
+        value = self.any(key)
+        if value is not None and type(value) is not bool and key in self.config:
+            value = self._default_for(key, value, "true or false")
+        return bool(value)
+
+    def flags(self, *keys: str) -> list[bool]:
+        """Return truth values; every key is read, so that all that is wrong with them is noted."""
+        return [self.flag(key) for key in keys]
 
     def whole(self, key: str, least: int = 1) -> int:
         """Return a whole number; without one verl's default, and without that ``least``."""
-        value = self.optional(key, least) if key in self._config else None
+        value = self.optional(key, least) if key in self.config else None
         if value is None:
-            value = self._defaults.get(key)
+            value = self.defaults.get(key)
         return value if type(value) is int else least
 
     def optional(self, key: str, least: int = 1) -> int | None:
@@ -158,9 +178,9 @@ class Reader:
         if type(value) is float and value.is_integer() and least <= value <= _MOST:
             return int(value)
         if type(value) in (int, float):
-            bound = "at most 10^12" if value > 10**12 else f"at least {least}"
+            bound = "at most 10^12" if value > _MOST else f"at least {least}"
             self.error(key, f"expected a whole number of {bound}, got {_shown(value)}")
-            value = self._defaults.get(key)
+            value = self.defaults.get(key)
         else:
             value = self._default_for(key, value, "a whole number")
         return value if type(value) is int else None
@@ -172,26 +192,94 @@ class Reader:
             value = self._default_for(key, value, "a number")
         elif not low < value <= high:
             self.error(key, f"expected a number above {low:g} and up to {high:g}, got {_shown(value)}")
-            value = self._defaults.get(key)
+            value = self.defaults.get(key)
         return float(value) if type(value) in (int, float) else high
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
         """Return one of some words, or None."""
         value = self.any(key)
-        if value is None or value in choices:
-            found: str | None = value
-            return found
-        hint = did_you_mean(str(value), choices)
-        self.error(key, f"{str(value)[:80]!r} is not a value of it", hint, Code.unknown_value)
-        default: str | None = self._defaults.get(key)
-        return default
+        if value is not None and value not in choices:
+            hint = did_you_mean(str(value), choices)
+            self.error(key, f"{str(value)[:80]!r} is not a value of it", hint, Code.unknown_value)
+            value = self.defaults.get(key)
+        found: str | None = value
+        return found
+
+    def data_type(self, key: str, otherwise: int = 4) -> int:
+        """Return the bytes of a number of the data type."""
+        return DATA_TYPES.get(self.choice(key, tuple(DATA_TYPES)) or "", otherwise)
+
+    def must_divide(self, key: str, size: int, product: str = "it") -> bool:
+        """Tell whether a size divides the GPUs; if not, note that."""
+        if not self.gpus % size:
+            return True
+        message = f"{product} is {size}, which does not divide the {self.gpus} GPUs"
+        self.error(key, message, "choose a divisor")
+        return False
 
     def _default_for(self, key: str, value: Any, expected: str) -> Any:
         if value is not None:
             self.error(key, f"expected {expected}, got {_shown(value)}", code=Code.wrong_type)
-        return self._defaults.get(key)
+        return self.defaults.get(key)
 
 
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _as_verl(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Translate a fork's own setting into verl's keys."""
+    mode = str(config.get("easyr1.dtype", ""))
+    if not mode.startswith("bf16"):
+        return config
+    optimizer = {f"{ACTOR}.optim.optimizer": "adamw_bf16"} if "adamw_bf16" in mode else {}
+    return {**config, f"{ACTOR}.fsdp_config.model_dtype": "bf16", **optimizer}
+
+
+# -- fields that name the keys they read
+
+
+class Sections(NamedTuple):
+    """The sections of verl's configuration that the keys of a role are in."""
+
+    role: str
+    model: str
+    fsdp: str
+
+
+OF_ACTOR = Sections(ACTOR, MODEL, f"{ACTOR}.fsdp_config")
+OF_CRITIC = Sections("critic", "critic.model", "critic.fsdp")
+OF_REFERENCE = Sections(REFERENCE, MODEL, f"{REFERENCE}.fsdp_config")
+
+_Fields = TypeVar("_Fields")
+
+
+def setting(read: Callable[..., Any], *keys: str, **limits: Any) -> Any:
+    """Declare a field of settings.
+
+    Args:
+        read: called with a reader, the keys and the limits; returns the value.
+        keys: of verl; one that each role has begins with its section, as in ``{fsdp}.param_offload``.
+        limits: the least value, for example.
+    """
+    return field(metadata={"setting": (read, keys, limits)})
+
+
+def read_fields(cls: type[_Fields], config: Reader, of: Sections = OF_ACTOR, **given: Any) -> _Fields:
+    """Return settings: the fields that are declared with ``setting`` are read, the others are given."""
+    declared: Any = cls
+    for name, read, keys, limits in _settings(declared, of):
+        given[name] = read(config, *keys, **limits)
+    return cls(**given)
+
+
+@lru_cache(maxsize=64)
+def _settings(cls: Any, of: Sections) -> tuple[tuple[str, Callable[..., Any], tuple[str, ...], Any], ...]:
+    """Return the name of each field that is read, how, and its keys in the sections of a role."""
+    found = ((item.name, item.metadata["setting"]) for item in fields(cls) if "setting" in item.metadata)
+    sections = of._asdict()
+    return tuple(
+        (name, read, tuple(key.format(**sections) for key in keys), limits)
+        for name, (read, keys, limits) in found
+    )

@@ -6,25 +6,24 @@ import difflib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, NoAnswerError, suggest_or
+from ..diagnostics import Code, NoAnswerError
 from ..units import GIB
 from .engine import cache_tokens
 from .parameters import target_names, unknown_targets
-from .reading import modelled_keys, settings_of
-from .request import Reader, error_at, warning_at
-from .roles import ACTOR, ADAMS, MODEL, REFERENCE, ROLLOUT
-from .settings import ranks_of
+from .reading import ADAMS, BACKENDS
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, Reader, Request, error_at, warning_at
+from .settings import ranks_of, settings_of
 from .versions import CURRENT, LAST, behaviour, version_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..catalog.models.registries import ConfigKey
     from ..diagnostics import Diagnostic
     from .registries import Registries
-    from .request import Request
     from .settings import Megatron, Role, Settings
     from .shape import Shape
+    from .versions import Version
 
 #: Keys that do not change memory, by section; each name is the beginning of one or more keys.
 _HARMLESS = {
@@ -64,7 +63,7 @@ _PARTLY: Mapping[str, tuple[tuple[str, ...], str]] = {
         f"{role}.{key}": (("none", *values), instead)
         for role in (ACTOR, "critic")
         for key, values, instead in (
-            ("strategy", ("fsdp", "fsdp2", "megatron"), "computed as FSDP2"),
+            ("strategy", BACKENDS, "computed as FSDP2"),
             ("optim.optimizer", ADAMS, "computed as Adam"),
             (f"{_TRANSFORMER}.recompute_granularity", ("full",), "computed as no recomputation"),
             (f"{_TRANSFORMER}.recompute_method", ("uniform",), "computed as no recomputation"),
@@ -87,40 +86,31 @@ _FOLLOWS: Mapping[str, str] = {
 }
 
 
-def resolve(request: Request, registries: Registries) -> tuple[Shape, Settings, tuple[Diagnostic, ...]]:
-    """Return the shape and the settings of a request, and warnings about it.
+def resolve(
+    request: Request, registries: Registries
+) -> tuple[Shape, Settings, tuple[Diagnostic, ...], tuple[str, ...]]:
+    """Return the shape and the settings of a request, warnings about it, and the settings that are ignored.
 
     Raises:
         NoAnswerError: something is wrong that leaves no estimate.
     """
-    shape = registries.shape(request.model)
-    if shape is None:
-        known = registries.architectures.names
-        hint = suggest_or(request.model, known, "add it to architectures.yaml, or give its config.json")
-        message = f"no architecture is recorded for {request.model[:200]!r}"
-        raise NoAnswerError(error_at("model", message, hint, Code.unknown_model))
-    config = Reader(_as_verl(request), registries.defaults(request.version))
-    settings = settings_of(request, registries, config)
+    shape = registries.known_shape(request.model, "add it to architectures.yaml, or give its config.json")
+    config = Reader(request, registries)
+    settings = settings_of(config, registries)
     config.diagnostics += problems_of(shape, settings)
     if request.version > LAST:
         newest = version_text(CURRENT)
         message = f"{version_text(request.version)} is newer than the newest verl that is known, {newest}"
         config.warning("version", message, "that one is taken")
-    for key, near in misspelt_keys(request, registries):
-        message = "verl has no such key that changes memory"
-        config.warning(key, message, f"did you mean {near!r}?", Code.unknown_key)
+    unread = _unread(config, registries)
+    for key in unread:
+        if near := _nearest_key(key, registries):
+            message = "verl has no such key that changes memory"
+            config.warning(key, message, f"did you mean {near!r}?", Code.unknown_key)
     if any(problem.is_error for problem in config.diagnostics):
         raise NoAnswerError(*config.diagnostics)
-    return shape, settings, tuple(dict.fromkeys(config.diagnostics))  # what is read twice is wrong once
-
-
-def _as_verl(request: Request) -> Mapping[str, Any]:
-    """Translate a fork's own setting into verl's keys."""
-    mode = str(request.config.get("easyr1.dtype", ""))
-    if not mode.startswith("bf16"):
-        return request.config
-    optimizer = {f"{ACTOR}.optim.optimizer": "adamw_bf16"} if "adamw_bf16" in mode else {}
-    return {**request.config, f"{ACTOR}.fsdp_config.model_dtype": "bf16", **optimizer}
+    warnings = tuple(dict.fromkeys(config.diagnostics))  # what is read twice is wrong once
+    return shape, settings, warnings, unsupported_keys(config, unread, settings, registries)
 
 
 def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
@@ -214,42 +204,86 @@ def _cache(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
         yield warning_at(f"{ROLLOUT}.gpu_memory_utilization", message, hint)
 
 
+# -- settings that no formula reads
+
+
 def is_harmless(key: str) -> bool:
     """Tell whether a key is known not to change memory."""
     return key.startswith(HARMLESS)
 
 
-def unsupported_keys(request: Request, settings: Settings, registries: Registries) -> tuple[str, ...]:
-    """Return the settings that may change memory and that no formula reads, each with a reason.
+class _KeyLog(dict[str, Any]):
+    """Settings that note which keys are looked up: the reader asks if a key is set before it reads it."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__(settings)
+        self.looked_up: set[str] = set()
+
+    def __contains__(self, key: object) -> bool:
+        self.looked_up.add(str(key))
+        return super().__contains__(key)
+
+
+@lru_cache(maxsize=64)
+def modelled_keys(version: Version, registries: Registries) -> frozenset[str]:
+    """Return the keys that an estimate of a version of verl reads, with any backend.
+
+    Some keys are read with one backend only, or where another key is set: settings are read more than once.
+    """
+    keys = {f"{MODEL}.path", "easyr1.dtype"}
+    for backend, critic, use_v1 in (("fsdp", True, True), ("megatron", True, False), ("fsdp", None, True)):
+        config = _KeyLog({f"{ACTOR}.strategy": backend, "critic.enable": critic, "trainer.use_v1": use_v1})
+        config[f"{ACTOR}.entropy_coeff"] = 0
+        for role in (ACTOR, "critic"):
+            config[f"{role}.optim.use_precision_aware_optimizer"] = True
+            config[f"{role}.optim.override_optimizer_config.optimizer_cpu_offload"] = True
+        request = Request("", config, gpus=8, version=version, partial=True)
+        settings_of(Reader(request, registries), registries)
+        keys |= config.looked_up
+    return frozenset(keys)
+
+
+def _unread(config: Reader, registries: Registries) -> list[str]:
+    """Return the settings that no formula reads and that are not known to be harmless."""
+    modelled = modelled_keys(config.request.version, registries)
+    return [key for key in config.config if key not in modelled and not is_harmless(key)]
+
+
+def unsupported_keys(
+    config: Reader, unread: Sequence[str], settings: Settings, registries: Registries
+) -> tuple[str, ...]:
+    """Return the settings that may change memory and are ignored, each with a reason.
 
     A key that verl records as changing memory appears whenever it is set to anything but its default, unless
     the training backend does not read it.
     """
-    modelled = modelled_keys(request.version, registries)
-    ignored = []
-    for key, value in request.config.items():
-        if key in modelled:
-            values, instead = _PARTLY.get(key, ((), ""))
-            if values and str(value).lower() not in values:
-                ignored.append(f"{key}: {str(value)[:80]!r} is not modelled; {instead}")
-        elif not is_harmless(key):
-            known = registries.known_key(key)
-            if known is None and key in _OLD:
-                if value is not False:
-                    ignored.append(f"{key}: not modelled; {_OLD[key]}")
-            elif known is None:
-                ignored.append(f"{key}: not a key that is known to change memory")
-            elif known.status.startswith("no-op") and not _as_usual(key, value, request, registries):
-                ignored.append(f"{key}: verl ignores it")
-            elif _matters(known, settings) and not _as_usual(key, value, request, registries):
-                ignored.append(f"{key}: not modelled")
-    return tuple(ignored)
+    ignored = {}
+    for key, value in config.config.items():
+        if key in unread:
+            ignored[key] = _why_ignored(key, value, config, settings, registries)
+        elif key in _PARTLY and str(value).lower() not in _PARTLY[key][0]:
+            ignored[key] = f"{str(value)[:80]!r} is not modelled; {_PARTLY[key][1]}"
+    return tuple(f"{key}: {reason}" for key, reason in ignored.items() if reason)
+
+
+def _why_ignored(
+    key: str, value: Any, config: Reader, settings: Settings, registries: Registries
+) -> str | None:
+    known = registries.known_key(key)
+    if known is None:
+        if key in _OLD:
+            return f"not modelled; {_OLD[key]}" if value is not False else None
+        return "not a key that is known to change memory"
+    no_effect = known.status.startswith("no-op")
+    if not (no_effect or _matters(known, settings)) or _is_usual(key, value, config):
+        return None
+    return "verl ignores it" if no_effect else "not modelled"
 
 
 def _matters(key: ConfigKey, settings: Settings) -> bool:
     """Tell whether a key changes memory with the backend of its role."""
     role = settings.critic if key.name.startswith("critic.") else settings.actor
-    if key.status.startswith("no-op") or not (key.phases or key.host_memory) or role is None:
+    if not (key.phases or key.host_memory) or role is None:
         return False
     megatron = role.backend == "megatron"
     if (".fsdp_config." if megatron else ".megatron.") in key.name or (megatron and ".fsdp." in key.name):
@@ -258,35 +292,26 @@ def _matters(key: ConfigKey, settings: Settings) -> bool:
     return role.backend in named or (role.backend == "fsdp2" and "fsdp" in named)
 
 
-def _as_usual(key: str, value: Any, request: Request, registries: Registries) -> bool:
+def _is_usual(key: str, value: Any, config: Reader) -> bool:
     """Tell whether a key is set to its default, or to the value of the key that it follows."""
-    defaults = registries.defaults(request.version)
     if key == f"{ROLLOUT}.load_format" and isinstance(value, str) and value in _LOADING:
         return True
-    if value == defaults.get(key) or (key == "critic.model.path" and value == request.model):
+    if value == config.defaults.get(key) or (key == "critic.model.path" and value == config.request.model):
         return True
     other = _FOLLOWS.get(key)
     if key.startswith(f"{REFERENCE}.megatron."):
         other = ACTOR + key.removeprefix(REFERENCE)
-    if other is None:
-        return False
-    return bool(value == request.config.get(other, defaults.get(other)))
-
-
-def misspelt_keys(request: Request, registries: Registries) -> tuple[tuple[str, str], ...]:
-    """Return unknown keys that look like a known one, and the known one."""
-    modelled = modelled_keys(request.version, registries)
-    unknown = [
-        key
-        for key in request.config
-        if key not in modelled and key not in registries.config_keys and not is_harmless(str(key))
-    ]
-    return tuple((key, near) for key in unknown if (near := _nearest_key(key, registries)))
+    return other is not None and bool(value == config.config.get(other, config.defaults.get(other)))
 
 
 @lru_cache(maxsize=4096)
 def _nearest_key(key: str, registries: Registries) -> str | None:
-    """Return a key of the same section with a similar name, or the same name in a similar section."""
+    """Return a key of the same section with a similar name, or the same name in a similar section.
+
+    None for a key that is known itself.
+    """
+    if key in registries.config_keys:
+        return None
     parent, _, name = key.rpartition(".")
     known = [item.rpartition(".") for item in registries.config_keys.names]
     names = [other for above, _, other in known if above == parent]

@@ -1,33 +1,40 @@
-"""Resolved settings: everything that decides memory, and the tokens of a micro-batch that follow."""
+"""Everything that decides memory: each field of the settings with the keys of verl that it is read from."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from .constants import LENGTH_SPREAD
+from ..units import GIB
+from . import reading, tokens
+from .constants import TYPICAL_LENGTH
+from .request import (
+    ACTOR,
+    MODEL,
+    OF_ACTOR,
+    OF_CRITIC,
+    OF_REFERENCE,
+    REFERENCE,
+    ROLLOUT,
+    Reader,
+    read_fields,
+    setting,
+)
+from .tokens import Lengths, MicroBatch, log_prob_micro_batch, tokens_of, update_micro_batch
 
 if TYPE_CHECKING:
     from .parameters import Targets
+    from .registries import Registries
+    from .request import Backend, Sections
     from .versions import Version
 
-Backend = Literal["fsdp", "fsdp2", "megatron"]
-
-
-@dataclass(frozen=True)
-class MicroBatch:
-    """The micro-batches of a pass.
-
-    Attributes:
-        sequences: per micro-batch and data-parallel rank; None where it is not set.
-        dynamic: the size is a number of tokens instead.
-        tokens: the budget of one GPU if dynamic.
-    """
-
-    sequences: int | None
-    dynamic: bool
-    tokens: int
+#: The memory of an unnamed GPU, which only decides how much the rollout engine takes.
+USUAL_CAPACITY = 79.1 * GIB
+_ULYSSES = "ulysses_sequence_parallel_size"
+_MEGATRON = "{role}.megatron"
+_TRANSFORMER = f"{_MEGATRON}.override_transformer_config"
+_OPTIMIZER = "{role}.optim.override_optimizer_config"
 
 
 @dataclass(frozen=True)
@@ -40,13 +47,13 @@ class Fsdp:
         parameter_bytes: per stored parameter, gradient and moment.
     """
 
-    shard: int
-    ulysses: int
-    parameter_bytes: int
-    param_offload: bool
-    optimizer_offload: bool
-    offload_policy: bool
-    reshard: bool
+    shard: int = setting(reading.shard_size, "{fsdp}.fsdp_size")
+    ulysses: int = setting(reading.ulysses_size, f"{{fsdp}}.{_ULYSSES}", f"{{role}}.{_ULYSSES}")
+    parameter_bytes: int = setting(Reader.data_type, "{fsdp}.model_dtype")
+    param_offload: bool = setting(Reader.flag, "{fsdp}.param_offload")
+    optimizer_offload: bool = setting(Reader.flag, "{fsdp}.optimizer_offload")
+    offload_policy: bool = setting(Reader.flag, "{fsdp}.offload_policy")
+    reshard: bool = setting(reading.unless_false, "{fsdp}.reshard_after_forward")
 
 
 @dataclass(frozen=True)
@@ -63,22 +70,37 @@ class Megatron:
         first_layers, last_layers: layers of the first and last pipeline stage where they are set.
     """
 
-    tensor: int
-    pipeline: int
-    context: int
-    expert: int
-    expert_tensor: int
-    distributed_optimizer: bool
-    param_offload: bool
-    optimizer_offload: bool
-    cpu_optimizer: float
-    moment_bytes: float
-    granularity: str | None
-    recompute: bool
-    recompute_layers: int
-    first_layers: int | None
-    last_layers: int | None
-    sequence_parallel: bool
+    tensor: int = setting(Reader.whole, f"{_MEGATRON}.tensor_model_parallel_size")
+    pipeline: int = setting(Reader.whole, f"{_MEGATRON}.pipeline_model_parallel_size")
+    context: int = setting(Reader.whole, f"{_MEGATRON}.context_parallel_size")
+    expert: int = setting(Reader.whole, f"{_MEGATRON}.expert_model_parallel_size")
+    expert_tensor: int = setting(Reader.optional, f"{_MEGATRON}.expert_tensor_parallel_size")
+    distributed_optimizer: bool = setting(Reader.flag, f"{_MEGATRON}.use_distributed_optimizer")
+    param_offload: bool = setting(Reader.flag, f"{_MEGATRON}.param_offload")
+    optimizer_offload: bool = setting(Reader.flag, f"{_MEGATRON}.optimizer_offload")
+    cpu_optimizer: float = setting(
+        reading.on_host, f"{_OPTIMIZER}.optimizer_cpu_offload", f"{_OPTIMIZER}.optimizer_offload_fraction"
+    )
+    moment_bytes: float = setting(
+        reading.moment_bytes,
+        "{role}.optim.use_precision_aware_optimizer",
+        "{role}.optim.exp_avg_dtype",
+        "{role}.optim.exp_avg_sq_dtype",
+    )
+    granularity: str | None = setting(
+        Reader.choice, f"{_TRANSFORMER}.recompute_granularity", choices=("full", "selective")
+    )
+    recompute: bool = setting(
+        reading.recomputes, f"{_TRANSFORMER}.recompute_granularity", f"{_TRANSFORMER}.recompute_method"
+    )
+    recompute_layers: int = setting(Reader.whole, f"{_TRANSFORMER}.recompute_num_layers")
+    first_layers: int | None = setting(Reader.optional, f"{_TRANSFORMER}.num_layers_in_first_pipeline_stage")
+    last_layers: int | None = setting(Reader.optional, f"{_TRANSFORMER}.num_layers_in_last_pipeline_stage")
+    sequence_parallel: bool = setting(Reader.flag, f"{_MEGATRON}.sequence_parallel")
+
+
+#: For backends without these keys.
+NO_MEGATRON = Megatron(1, 1, 1, 1, 1, True, False, False, 0.0, 12.0, None, False, 1, None, None, True)
 
 
 @dataclass(frozen=True)
@@ -99,14 +121,14 @@ class Role:
     fsdp: Fsdp
     megatron: Megatron
     micro_batch: MicroBatch
-    mini_batch: int
-    remove_padding: bool
-    checkpointing: bool
-    activation_offload: bool
     lora_rank: int
     targets: Targets
     step_copies: int
     moments: float
+    mini_batch: int = setting(tokens.mini_batch, "{role}.ppo_mini_batch_size", f"{ACTOR}.ppo_mini_batch_size")
+    remove_padding: bool = setting(Reader.flag, "{model}.use_remove_padding")
+    checkpointing: bool = setting(Reader.flag, "{model}.enable_gradient_checkpointing")
+    activation_offload: bool = setting(Reader.flag, "{model}.enable_activation_offload")
 
 
 @dataclass(frozen=True)
@@ -126,38 +148,25 @@ class Rollout:
         separate: it has GPUs of its own.
     """
 
-    engine: str
-    utilization: float
-    tensor: int
-    data: int
-    sequences: int
-    batched_tokens: int
-    model_length: int | None
-    eager: bool
-    frees_cache: bool
-    stages_wake_up: bool
-    layered_summon: bool
-    merge_lora: bool
-    bucket: int
-    element_bytes: float
-    separate: bool
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Tokens of a sequence, prompt and response.
-
-    Attributes:
-        mean: of a typical sequence.
-        longest: of the longest sequence.
-        limit: the configured limit of prompt and response; padding fills up to it.
-        known: mean and longest are observed.
-    """
-
-    mean: float
-    longest: float
-    limit: float
-    known: bool
+    engine: str = setting(reading.engine, f"{ROLLOUT}.name")
+    utilization: float = setting(Reader.number, f"{ROLLOUT}.gpu_memory_utilization", low=0, high=1)
+    tensor: int = setting(reading.rollout_tensor, f"{ROLLOUT}.tensor_model_parallel_size")
+    data: int = setting(Reader.whole, f"{ROLLOUT}.data_parallel_size")
+    sequences: int = setting(Reader.whole, f"{ROLLOUT}.max_num_seqs")
+    batched_tokens: int = setting(Reader.whole, f"{ROLLOUT}.max_num_batched_tokens")
+    model_length: int | None = setting(Reader.optional, f"{ROLLOUT}.max_model_len")
+    eager: bool = setting(Reader.flag, f"{ROLLOUT}.enforce_eager")
+    frees_cache: bool = setting(Reader.flag, f"{ROLLOUT}.free_cache_engine")
+    stages_wake_up: bool = setting(
+        reading.stages_wake_up, f"{ROLLOUT}.multi_stage_wake_up", f"{ROLLOUT}.name"
+    )
+    layered_summon: bool = setting(Reader.flag, f"{ROLLOUT}.layered_summon")
+    merge_lora: bool = setting(Reader.flag, f"{MODEL}.lora.merge")
+    bucket: int = setting(
+        reading.bucket, f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes", f"{ROLLOUT}.name"
+    )
+    element_bytes: float = setting(reading.element_bytes, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
+    separate: bool = setting(reading.is_separate, "trainer.v1.trainer_mode")
 
 
 @dataclass(frozen=True)
@@ -184,66 +193,138 @@ class Settings:
     nodes: int
     capacity: float
     capacity_known: bool
-    sequences: int
-    lengths: Lengths
-    unstated: frozenset[str]
     actor: Role
     critic: Role | None
     rollout: Rollout
+    lengths: Lengths
     reference: bool
     reference_fsdp: Fsdp
-    reference_bytes: int
-    reference_offload: bool
-    old_log_prob: bool
     old_micro_batch: MicroBatch
     reference_micro_batch: MicroBatch
-    computes_entropy: bool
-    entropy_chunk: int
-    entropy_recomputed: bool
-    compiled_entropy: bool
-    fused_kernels: bool
-    entropy_free: bool
-    counter_leaves_pool_out: bool
+    sequences: int = setting(tokens.product, "data.train_batch_size", f"{ROLLOUT}.n")
+    unstated: frozenset[str] = setting(reading.unstated)
+    reference_bytes: int = setting(reading.reference_bytes, f"{REFERENCE}.fsdp_config.model_dtype")
+    reference_offload: bool = setting(
+        reading.reference_offload, f"{REFERENCE}.megatron.param_offload", f"{ACTOR}.megatron.param_offload"
+    )
+    old_log_prob: bool = setting(reading.unless_on, "algorithm.rollout_correction.bypass_mode")
+    computes_entropy: bool = setting(
+        reading.computes_entropy, f"{ACTOR}.entropy_coeff", f"{ACTOR}.calculate_entropy"
+    )
+    entropy_chunk: int = setting(
+        reading.entropy_chunk, "entropy_from_logits_with_chunking", "entropy_from_logits_chunk_size"
+    )
+    entropy_recomputed: bool = setting(
+        reading.recomputes_entropy,
+        f"{ACTOR}.entropy_checkpointing",
+        f"{ACTOR}.fsdp_config.entropy_checkpointing",
+    )
+    compiled_entropy: bool = setting(
+        reading.compiles, f"{ACTOR}.use_torch_compile", f"{ACTOR}.fsdp_config.use_torch_compile"
+    )
+    fused_kernels: bool = setting(Reader.flag, f"{MODEL}.use_fused_kernels")
+    entropy_free: bool = setting(reading.is_easyr1)
+    counter_leaves_pool_out: bool = setting(reading.counter_leaves_pool_out)
 
 
-def tokens_of(lengths: Lengths, micro: MicroBatch, most: int, divide: int, *, padded: bool) -> float:
-    """Return the tokens on one GPU in the fullest micro-batch.
+def settings_of(config: Reader, registries: Registries) -> Settings:
+    """Return the settings; ``config`` collects what is wrong with them."""
+    config.gpus, nodes = reading.gpus_and_nodes(config)
+    config.backend = backend = reading.actor_backend(config)
+    capacity = reading.capacity(config, registries)
+    actor = _role(config, OF_ACTOR, backend)
+    critic = None
+    if reading.has_critic(config):
+        critic = _role(config, OF_CRITIC, reading.strategy(config, "critic.strategy") or backend)
+    reference = read_fields(Fsdp, config, OF_REFERENCE)
+    of_actor, of_reference = (
+        data_parallel(backend, fsdp, actor.megatron, config.gpus) for fsdp in (actor.fsdp, reference)
+    )
+    asked = reading.has_reference(config, f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
+    return read_fields(
+        Settings,
+        config,
+        version=config.request.version,
+        gpus=config.gpus,
+        nodes=nodes,
+        capacity=capacity if capacity is not None else USUAL_CAPACITY,
+        capacity_known=capacity is not None,
+        actor=actor,
+        critic=critic,
+        rollout=read_fields(Rollout, config),
+        lengths=tokens.lengths(config, "data.max_prompt_length", "data.max_response_length"),
+        reference=asked and not actor.lora_rank,  # without its adapters the actor serves as one
+        reference_fsdp=reference,
+        old_micro_batch=log_prob_micro_batch(config, ROLLOUT, of_actor, actor.micro_batch),
+        reference_micro_batch=log_prob_micro_batch(config, REFERENCE, of_reference, actor.micro_batch),
+    )
 
-    A fixed size counts sequences. Their lengths vary, and vary more between small micro-batches: the fullest
-    holds 1 + spread ÷ √sequences times the mean. A dynamic size counts tokens; it is at least the longest
-    sequence and at most everything there is.
 
-    Args:
-        lengths: of the sequences.
-        micro: how the pass is cut.
-        most: sequences that a rank has in one mini-batch or step.
-        divide: GPUs that a sequence is divided among.
-        padded: every sequence takes its configured limit.
+def _role(config: Reader, of: Sections, backend: Backend) -> Role:
+    """Read the settings of the actor or the critic."""
+    fsdp = read_fields(Fsdp, config, of)
+    megatron = _megatron(config, of) if backend == "megatron" else NO_MEGATRON
+    ranks = data_parallel(backend, fsdp, megatron, config.gpus)
+    micro = update_micro_batch(config, of, ranks)
+    targets: Targets = "all-linear"
+    if of is OF_CRITIC:
+        rank = config.whole("critic.model.lora_rank", 0)
+    else:
+        rank = reading.lora_rank(config, backend)
+        targets = reading.targets(config, f"{MODEL}.target_modules")
+    copies, moments = reading.optimizer(config, f"{of.role}.optim", backend, fsdp.parameter_bytes)
+    return read_fields(
+        Role,
+        config,
+        of,
+        backend=backend,
+        fsdp=fsdp,
+        megatron=megatron,
+        micro_batch=micro,
+        lora_rank=rank,
+        targets=targets,
+        step_copies=copies,
+        moments=moments,
+    )
 
-    >>> from sphinx_verl_resources.estimator.settings import Lengths, MicroBatch
-    >>> tokens_of(Lengths(512, 512, 512, False), MicroBatch(8, False, 0), 64, 2, padded=False)
-    2048.0
-    >>> tokens_of(Lengths(512, 512, 512, False), MicroBatch(None, True, 4096), 64, 1, padded=False)
-    4096.0
+
+def _megatron(config: Reader, of: Sections) -> Megatron:
+    """Read the Megatron keys of a role, and check that the sizes divide the GPUs."""
+    found = read_fields(Megatron, config, of)
+    tensor, pipeline, expert = found.tensor, found.pipeline, found.expert
+    prefix = f"{of.role}.megatron"
+    config.must_divide(
+        f"{prefix}.tensor_model_parallel_size", tensor * pipeline * found.context, "TP × PP × CP"
+    )
+    if found.expert_tensor is None:  # Megatron takes TP; where that is impossible, the run must have set 1
+        possible = not config.gpus % (expert * tensor * pipeline)
+        found = replace(found, expert_tensor=tensor if possible else 1)
+    config.must_divide(
+        f"{prefix}.expert_model_parallel_size", expert * found.expert_tensor * pipeline, "EP × ETP × PP"
+    )
+    return found
+
+
+def least(settings: Settings) -> Settings:
+    """Return the settings at the low end of the range: the unknown is taken as favourably as possible.
+
+    Unknown lengths are the shortest of real data; a key that a source does not quote may have been set.
     """
-    limit = lengths.limit if padded else lengths.longest
-    if micro.dynamic:
-        everything = fullest(lengths, most, padded=padded)
-        return min(max(float(micro.tokens), limit / divide), everything / divide)
-    return fullest(lengths, min(micro.sequences or 1, most), padded=padded) / divide
+    lengths, actor, open_ = settings.lengths, settings.actor, settings.unstated
+    if not lengths.known:
+        lengths = replace(lengths, mean=lengths.longest * TYPICAL_LENGTH.value, known=True)
+    if "recompute" in open_ and actor.backend == "megatron":
+        actor = replace(actor, megatron=replace(actor.megatron, recompute=True))
+    if "offload" in open_:
+        fsdp = replace(actor.fsdp, param_offload=True, optimizer_offload=True)
+        megatron = replace(actor.megatron, param_offload=True, optimizer_offload=True)
+        actor = replace(actor, fsdp=fsdp, megatron=megatron)
+    if "padding" in open_:
+        actor = replace(actor, remove_padding=True)
+    return replace(settings, lengths=lengths, actor=actor)
 
 
-def fullest(lengths: Lengths, sequences: int, *, padded: bool) -> float:
-    """Return the tokens of so many sequences in the fullest micro-batch.
-
-    >>> from sphinx_verl_resources.estimator.settings import Lengths
-    >>> fullest(Lengths(100, 1000, 1000, True), 4, padded=False)
-    600.0
-    """
-    if padded:
-        return sequences * lengths.limit
-    mean = lengths.mean * (1 + LENGTH_SPREAD.value / math.sqrt(sequences))
-    return sequences * min(mean, lengths.longest)
+# -- what follows from settings
 
 
 def data_parallel(backend: Backend, fsdp: Fsdp, megatron: Megatron, gpus: int) -> int:

@@ -10,7 +10,7 @@ from .engine import cache_tokens
 from .estimate import Estimate, estimate
 from .peaks import lower_utilization
 from .planner import MEGATRON_SAVING, SAVING, fitted
-from .roles import ACTOR, MODEL, REFERENCE, ROLLOUT
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .settings import sequence_divisor
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Code, NoAnswerError, suggest_or
 from . import kinds
 from .allocations import allocate, fixed, per_token, sharded, size_of
 from .constants import (
@@ -22,7 +21,6 @@ from .parameters import lora_parameters
 from .peaks import TRAINING, AnyEstimate, range_of
 from .phases import phase_of
 from .registries import capacity_of
-from .request import error_at
 
 if TYPE_CHECKING:
     from .allocations import Allocations
@@ -91,11 +89,7 @@ def estimate_training(training: Training, registries: Registries) -> TrainingEst
     >>> round(estimate_training(run, load_registries([])).torch_peak / 2**30, 1)  # parameters × 10 bytes
     67.4
     """
-    shape = registries.shape(training.model)
-    if shape is None:
-        hint = suggest_or(training.model, registries.architectures.names, "add it to architectures.yaml")
-        message = f"no architecture is recorded for {training.model[:200]!r}"
-        raise NoAnswerError(error_at("model", message, hint, Code.unknown_model))
+    shape = registries.known_shape(training.model, "add it to architectures.yaml")
     gpu = registries.gpus.get(training.gpu) if training.gpu else None
     capacity = capacity_of(gpu) if gpu else None
     return TrainingEstimate(shape, training_phases(shape, training), range_of(TRAINING, registries), capacity)

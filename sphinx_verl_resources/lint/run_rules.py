@@ -11,7 +11,7 @@ from ..catalog.links import is_fixed_ref
 from ..diagnostics import Code, Severity
 from ..estimator.case import has_own_rollout_gpus
 from ..estimator.engine import vllm_pool_in_torch_peak
-from ..estimator.roles import ROLLOUT
+from ..estimator.request import ROLLOUT
 from ..settings.read import read_script
 from ..units import GIB, MIB, gib_number
 from .rule import run_rule

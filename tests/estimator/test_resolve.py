@@ -10,15 +10,12 @@ from sphinx_verl_resources.diagnostics import Code, NoAnswerError, Severity
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.settings import (
-    Lengths,
-    MicroBatch,
-    fullest,
     micro_batches,
     old_tokens,
     reference_tokens,
-    tokens_of,
     update_tokens,
 )
+from sphinx_verl_resources.estimator.tokens import Lengths, MicroBatch, fullest, tokens_of
 
 MICRO = {"actor.ppo_micro_batch_size_per_gpu": 2}
 KNOWN = {"prompt_length_mean": 100.0, "response_length_mean": 300.0}

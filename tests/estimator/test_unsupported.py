@@ -8,8 +8,7 @@ import pytest
 
 from sphinx_verl_resources.cli.data import load_registries
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.reading import modelled_keys
-from sphinx_verl_resources.estimator.resolve import is_harmless
+from sphinx_verl_resources.estimator.resolve import is_harmless, modelled_keys
 from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, version_text
 
 KEYS = {key.name: key for key in load_registries([]).config_keys}

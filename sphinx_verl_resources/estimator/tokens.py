@@ -1,0 +1,159 @@
+"""Lengths of sequences, micro-batches, and the tokens of a micro-batch that follow from both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .constants import LENGTH_SPREAD
+from .request import OF_CRITIC, ROLLOUT
+
+if TYPE_CHECKING:
+    from .request import Reader, Sections
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """The micro-batches of a pass.
+
+    Attributes:
+        sequences: per micro-batch and data-parallel rank; None where it is not set.
+        dynamic: the size is a number of tokens instead.
+        tokens: the budget of one GPU if dynamic.
+    """
+
+    sequences: int | None
+    dynamic: bool
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of a sequence, prompt and response.
+
+    Attributes:
+        mean: of a typical sequence.
+        longest: of the longest sequence.
+        limit: the configured limit of prompt and response; padding fills up to it.
+        known: mean and longest are observed.
+    """
+
+    mean: float
+    longest: float
+    limit: float
+    known: bool
+
+
+# -- read from the settings
+
+
+def product(config: Reader, *keys: str) -> int:
+    """Return the product of whole numbers."""
+    return math.prod(map(config.whole, keys))
+
+
+def mini_batch(config: Reader, *keys: str) -> int:
+    """Return the sequences of a mini-batch; the first key that is set counts prompts."""
+    return product(config, config.first_set(*keys), f"{ROLLOUT}.n")
+
+
+def lengths(config: Reader, *limits: str) -> Lengths:
+    """Return the lengths of prompt and response, observed or as limited."""
+    longest = float(sum(map(config.whole, limits)))
+    seen = config.request.observed
+    prompts, responses = seen.get("prompt_length_mean"), seen.get("response_length_mean")
+    mean = None
+    if seen.get("total_num_tokens"):
+        mean = seen["total_num_tokens"] / product(config, "data.train_batch_size", f"{ROLLOUT}.n")
+    if prompts is not None and responses is not None:
+        # Where the two disagree, the counts belong to another number of sequences than the settings say.
+        mean = prompts + responses
+    if not mean or not math.isfinite(mean) or mean <= 0:
+        return Lengths(longest, longest, longest, known=False)
+    most = [seen.get("prompt_length_max"), seen.get("response_length_max")]
+    top = sum(item for item in most if item) if all(most) else longest
+    return Lengths(mean, max(mean, min(top, longest)), longest, known=True)
+
+
+def micro_batch(config: Reader, prefix: str, name: str, ranks: int, dynamic: bool, budget: int) -> MicroBatch:
+    """Read the micro-batches of a pass. A size without ``_per_gpu`` counts the sequences of all ranks."""
+    own, total = config.optional(f"{prefix}.{name}_per_gpu"), config.optional(f"{prefix}.{name}")
+    if own is None and total is not None:
+        own = total // ranks
+        if not own:
+            message = f"{total} sequences of all ranks leave none for each of {ranks}"
+            hint = f"set {prefix}.{name}_per_gpu"
+            config.error(f"{prefix}.{name}", message, hint)
+            own = 1
+    return MicroBatch(own, dynamic, budget)
+
+
+def update_micro_batch(config: Reader, of: Sections, ranks: int) -> MicroBatch:
+    """Read how an update is cut. Since v0.8.0 the sizes of the critic have no effect, only a budget has."""
+    role, name = of.role, "ppo_micro_batch_size"
+    budget_key = f"{role}.ppo_max_token_len_per_gpu"
+    if of is not OF_CRITIC:
+        dynamic = config.flag(f"{role}.use_dynamic_bsz")
+        return micro_batch(config, role, name, ranks, dynamic, config.whole(budget_key))
+    if config.traits.one_critic_budget and config.flag("trainer.use_v1"):
+        budget_key = f"{role}.ppo_infer_max_token_len_per_gpu"
+    budget = config.whole(budget_key)
+    if not config.traits.critic_reads_own_keys:
+        return MicroBatch(None, True, budget)
+    fixed = any(config.is_set(f"{role}.{name}{end}") for end in ("", "_per_gpu"))
+    dynamic = config.flag(f"{role}.use_dynamic_bsz") or not fixed
+    return micro_batch(config, role, name, ranks, dynamic, budget)
+
+
+def log_prob_micro_batch(config: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> MicroBatch:
+    """Read how a log-prob pass is cut; unset keys follow the actor."""
+    key = f"{prefix}.log_prob_use_dynamic_bsz"
+    dynamic = config.flag(key) if config.is_set(key) else otherwise.dynamic
+    budget_key = f"{prefix}.log_prob_max_token_len_per_gpu"
+    budget = config.whole(budget_key) if config.is_set(budget_key) else otherwise.tokens
+    found = micro_batch(config, prefix, "log_prob_micro_batch_size", ranks, dynamic, budget)
+    return found if found.sequences else MicroBatch(otherwise.sequences, dynamic, budget)
+
+
+# -- computed from settings
+
+
+def tokens_of(lengths: Lengths, micro: MicroBatch, most: int, divide: int, *, padded: bool) -> float:
+    """Return the tokens on one GPU in the fullest micro-batch.
+
+    A fixed size counts sequences. Their lengths vary, and vary more between small micro-batches: the fullest
+    holds 1 + spread ÷ √sequences times the mean. A dynamic size counts tokens; it is at least the longest
+    sequence and at most everything there is.
+
+    Args:
+        lengths: of the sequences.
+        micro: how the pass is cut.
+        most: sequences that a rank has in one mini-batch or step.
+        divide: GPUs that a sequence is divided among.
+        padded: every sequence takes its configured limit.
+
+    >>> from sphinx_verl_resources.estimator.tokens import Lengths, MicroBatch
+    >>> tokens_of(Lengths(512, 512, 512, False), MicroBatch(8, False, 0), 64, 2, padded=False)
+    2048.0
+    >>> tokens_of(Lengths(512, 512, 512, False), MicroBatch(None, True, 4096), 64, 1, padded=False)
+    4096.0
+    """
+    limit = lengths.limit if padded else lengths.longest
+    if micro.dynamic:
+        everything = fullest(lengths, most, padded=padded)
+        return min(max(float(micro.tokens), limit / divide), everything / divide)
+    return fullest(lengths, min(micro.sequences or 1, most), padded=padded) / divide
+
+
+def fullest(lengths: Lengths, sequences: int, *, padded: bool) -> float:
+    """Return the tokens of so many sequences in the fullest micro-batch.
+
+    >>> from sphinx_verl_resources.estimator.tokens import Lengths
+    >>> fullest(Lengths(100, 1000, 1000, True), 4, padded=False)
+    600.0
+    """
+    if padded:
+        return sequences * lengths.limit
+    mean = lengths.mean * (1 + LENGTH_SPREAD.value / math.sqrt(sequences))
+    return sequences * min(mean, lengths.longest)
