@@ -81,7 +81,7 @@ def analysis_behind(analysis: Analysis, original: Printed) -> Analysis:
 
     A later file that assumes another batch size does not contradict these figures.
     """
-    states = (part.analysis for part in analysis.parts if original in part.entries["printed"])
+    states = (part.analysis for part in analysis.parts if original in part.printed)
     return next(states, analysis)
 
 
@@ -128,7 +128,7 @@ def analysis_problems(analysis: Analysis) -> tuple[Diagnostic, ...]:
 def _original_problems(analysis: Analysis) -> Iterator[Diagnostic]:
     """Yield differences without a cause, and causes without a difference."""
     for part in analysis.parts:
-        for index, original in enumerate(part.entries["printed"]):
+        for index, original in enumerate(part.printed):
             if original is None:
                 continue
             for number, item in enumerate(original.figures):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..diagnostics import Code, Diagnostic, Severity
 from .files import ARCHITECTURES, GPUS
@@ -65,14 +65,6 @@ class Catalog:
         return max(days).isoformat() if days else ""
 
 
-class _Surroundings(NamedTuple):
-    """The context in which a run file is validated: the name of its file, and what it may name."""
-
-    stem: str
-    gpus: Registry[Gpu]
-    architectures: Registry[Architecture]
-
-
 def load_catalog(
     snapshot: Snapshot, watched: Callable[[Sequence[DataFile]], Iterable[DataFile]] = iter
 ) -> Catalog:
@@ -90,7 +82,7 @@ def load_catalog(
     broken: list[BrokenRun] = []
     for file in watched(snapshot.runs):
         stem = printable(file.path.name.removesuffix(".yaml"))
-        run, document, found = load(file, Run, _Surroundings(stem, gpus, models))
+        run, document, found = load(file, Run, {"stem": stem, "gpus": gpus, "architectures": models})
         if run is not None:
             found += _check_claims(run, document, gpus)
             if run.id in files:

@@ -122,7 +122,7 @@ def _load(
     for file in files:
         record, document, found = load(file, file_model)
         entries: tuple[Entry | None, ...] = (
-            getattr(record, field) if record else valid_entries(document, field, model)
+            getattr(record, field) if record else valid_entries(document.data, field, model)
         )
         names = [(entry.name, *entry.lookup_names) if entry else () for entry in entries]
         problems += [*found, *repeated_names(document, field, names, key)]

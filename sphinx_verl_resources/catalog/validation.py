@@ -51,27 +51,35 @@ def load(
     Returns:
         The record (None if it has errors), the document for looking up further places, and all problems.
     """
-    hint = f"a file of this kind begins with the key {next(iter(model.model_fields))!r}"
-    document, found = _read(file, hint)
+    document = read(file, model)
+    record, found = validate(document, model, context)
+    return record, document, found
+
+
+def read(file: DataFile, model: type[BaseModel], remedy: str = "") -> Document:
+    """Read one file; an empty one is a problem, and ``remedy`` says how it begins."""
+    document = read_yaml(file.content, file.shown)
+    if not document.problems and document.data is None:
+        hint = remedy or f"a file of this kind begins with the key {next(iter(model.model_fields))!r}"
+        place = Location(file.shown, 1, 1)
+        document.problems.append(Diagnostic(place, Code.file_empty, "the file is empty", hint))
+    return document
+
+
+def validate(
+    document: Document, model: type[Model], context: Any = None
+) -> tuple[Model | None, list[Diagnostic]]:
+    """Return the record of a document, None if there are errors, and all problems."""
     if document.data is None:
-        return None, document, found
-    record, details = _validated(document.data, model, context)
+        return None, document.problems
+    record, details = validated(document.data, model, context)
     details = _without_echoes(details)
-    found += [_translate(document, model, detail) for detail in details[:MAX_PROBLEMS]]
+    found = [*document.problems, *(_translate(document, model, detail) for detail in details[:MAX_PROBLEMS])]
     if len(details) > MAX_PROBLEMS:
         message = f"{len(details) - MAX_PROBLEMS} more problems are not listed"
-        place = Location(file.shown, 1, 1)
+        place = Location(document.shown, 1, 1)
         found.append(Diagnostic(place, Code.wrong_value, message, "mend the others first"))
-    return (None if found else record), document, found
-
-
-def _read(file: DataFile, remedy: str) -> tuple[Document, list[Diagnostic]]:
-    """Return the document of one file and what is wrong below the schema; ``remedy`` is for an empty file."""
-    document = read_yaml(file.content, file.shown)
-    found = list(document.problems)
-    if not found and document.data is None:
-        found.append(Diagnostic(Location(file.shown, 1, 1), Code.file_empty, "the file is empty", remedy))
-    return document, found
+    return (None if found else record), found
 
 
 @dataclass(frozen=True)
@@ -99,13 +107,13 @@ def load_list(file: DataFile, model: type[Model]) -> tuple[tuple[Item[Model], ..
     """
     first = next(iter(model.model_fields))
     hint = f"a file of this kind is a list, each item of which begins with '- {first}:'"
-    document, found = _read(file, hint)
+    document = read(file, model, hint)
+    found = document.problems
     if document.data is None:
         return (), found
     if not isinstance(document.data, tuple):
         got, _ = _got(document.data, document.source(()), "tuple_type")
-        found.append(document.diagnostic((), Code.wrong_type, f"expected a list, got {got}", hint))
-        return (), found
+        return (), [*found, document.diagnostic((), Code.wrong_type, f"expected a list, got {got}", hint)]
     documents = [document.item(index) for index in range(len(document.data))]
     if not documents:
         return (), found
@@ -118,10 +126,10 @@ def load_list(file: DataFile, model: type[Model]) -> tuple[tuple[Item[Model], ..
 
 def _item(document: Document, model: type[Model], below: list[Diagnostic]) -> Item[Model]:
     """Return one item; ``below`` is what is wrong with it below the schema."""
-    record, details = _validated(document.data, model)
+    record, details = validated(document.data, model)
     unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
     if unknown:
-        record, others = _validated(_without(document.data, [detail["loc"] for detail in unknown]), model)
+        record, others = validated(_without(document.data, [detail["loc"] for detail in unknown]), model)
         details = _without_echoes([*unknown, *others])
     problems = [_translate(document, model, detail) for detail in details[:MAX_PROBLEMS]]
     # Where nothing else is left, a required key is misspelt: then the unknown key is the error.
@@ -144,13 +152,24 @@ def _without(data: Any, locs: Iterable[Loc]) -> Any:
     return {key: _without(value, below.get(key, ())) for key, value in kept.items()}
 
 
-def valid_entries(document: Document, key: str, model: type[Model]) -> tuple[Model | None, ...]:
+def value_at(data: Any, key: str) -> Any:
+    """Return the value of a key in unchecked data, None where there is none."""
+    return data.get(key) if isinstance(data, dict) else None
+
+
+def entries_in(data: Any, key: str) -> tuple[Any, ...]:
+    """Return the entries of a list in unchecked data."""
+    entries = value_at(data, key)
+    return entries if isinstance(entries, tuple) else ()
+
+
+def valid_entries(data: Any, key: str, model: type[Model], context: Any = None) -> tuple[Model | None, ...]:
     """Return the entries of a list in a file with errors; None for each entry with errors of its own."""
-    data = document.data.get(key) if isinstance(document.data, dict) else None
-    return tuple(_validated(entry, model)[0] for entry in data) if isinstance(data, tuple) else ()
+    return tuple(validated(entry, model, context)[0] for entry in entries_in(data, key))
 
 
-def _validated(data: Any, model: type[Model], context: Any = None) -> tuple[Model | None, list[ErrorDetails]]:
+def validated(data: Any, model: type[Model], context: Any = None) -> tuple[Model | None, list[ErrorDetails]]:
+    """Return the record of plain values, None if there are errors, and these."""
     try:
         return model.model_validate(data, context=context), []
     except ValidationError as error:

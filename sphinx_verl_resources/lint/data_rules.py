@@ -56,7 +56,7 @@ def _models(context: CheckContext) -> Iterator[_Entry[Architecture]]:
 
 def _entries(context: CheckContext, kind: str, model: type[Record]) -> Iterator[_Entry[Record]]:
     for source in context.of_kind(kind):
-        for index, record in enumerate(valid_entries(source.document, kind, model)):
+        for index, record in enumerate(valid_entries(source.document.data, kind, model)):
             if record is not None:
                 yield _Entry(record, source, kind, index)
 

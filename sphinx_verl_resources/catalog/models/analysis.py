@@ -14,38 +14,50 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    ValidationInfo,
     WithJsonSchema,
     create_model,
     model_validator,
 )
 
-from ..names import Component
+from ..names import COMPONENTS, SHAPE_FIGURES, STATES, TOTAL, Component, figure_parts
 from .base import (
     SLUG,
+    Checkpoint,
     GitRef,
+    GpuName,
     IsoDate,
     NamedRecord,
     Prose,
     Record,
     RepoPath,
+    Some,
     Text,
     Url,
-    no_email,
+    check_name,
+    name_of,
+    one_line,
     optional,
     pattern,
     problem,
-    some_distinct,
 )
 from .run import Lines, SettingKey, SettingValue
 
 _FIGURE = pattern(
     r"^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)?$", "a figure such as total or fsdp.total"
 )
+_NO_COMMA = pattern(r"^[^,]*$", "a name without a comma, which stands between names")
 
 Slug = Annotated[str, StringConstraints(pattern=SLUG, max_length=60)]
 Bytes = Annotated[float, Field(ge=0, le=64)]
 Count = Annotated[int, Field(ge=1, le=10**15)]
-Figure = Annotated[str, StringConstraints(pattern=_FIGURE, max_length=80)]
+#: The name of an entry of ``specifications``.
+Specified = Annotated[Text, name_of("specifications")]
+CauseName = Annotated[Text, name_of("causes")]
+ModelName = Annotated[
+    str, StringConstraints(min_length=1, max_length=200, pattern=_NO_COMMA), AfterValidator(one_line)
+]
+ShellLine = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(one_line)]
 Number = Annotated[float, Field(gt=0, le=10**12)]
 
 
@@ -91,15 +103,6 @@ class VerlState(Record):
 _SHAPE = ("parameters", "hidden_size", "layers")
 
 
-def _no_comma(text: str) -> str:
-    if "," in text:
-        raise problem("wrong_value", "a name cannot hold a comma, which stands between names", "leave it out")
-    return text
-
-
-ModelName = Annotated[Text, AfterValidator(_no_comma)]
-
-
 class Specification(NamedRecord):
     """A model to analyse: by its own figures, or by an entry of architectures.yaml."""
 
@@ -107,10 +110,8 @@ class Specification(NamedRecord):
         json_schema_extra={"oneOf": [{"required": ["model"]}, {"required": list(_SHAPE)}]}
     )
 
-    name_fields = ("name",)
-
     name: ModelName = Field(description="What pages call it: a size class, for example.")
-    model: Text | None = optional("Checkpoint whose shape it takes from architectures.yaml.")
+    model: Checkpoint | None = optional("Checkpoint whose shape it takes from architectures.yaml.")
     parameters: Count | None = optional("Number of parameters.")
     hidden_size: Count | None = optional("Width of the residual stream.")
     layers: int | None = optional("Layers.", ge=1, le=10_000)
@@ -150,13 +151,9 @@ class Step(NamedRecord):
         json_schema_extra={"oneOf": [{"required": ["divide_by"]}, {"required": ["multiply_by"]}]}
     )
 
-    name_fields = ("name",)
-
     name: Slug = Field(description="What ``:steps:`` calls it.")
     label: Text = Field(description="What pages call it.")
-    components: Annotated[tuple[Component, ...], AfterValidator(some_distinct)] = Field(
-        description="The components it makes smaller.", json_schema_extra={"minItems": 1}
-    )
+    components: Some[Component] = Field(description="The components it makes smaller.")
     divide_by: Divisor | None = optional("Divisor; gpus: the number of GPUs.")
     multiply_by: float | None = optional("The share that remains.", gt=0, le=1)
     text: Prose = Field(description="What it does, in a sentence.")
@@ -171,12 +168,22 @@ class Step(NamedRecord):
 class Cause(NamedRecord):
     """Why a printed figure is not what its formula gives."""
 
-    name_fields = ("name",)
-
     name: Annotated[str, StringConstraints(pattern=pattern(r"^[A-Z][A-Z0-9]{0,5}$", "a code such as K2"))] = (
         Field(description="Short code.")
     )
     text: Prose = Field(description="What went wrong.")
+
+
+def _figure(figure: str, info: ValidationInfo) -> str:
+    """Reject a figure that the analysis does not compute."""
+    step, name = figure_parts(figure)
+    if info.context and step is not None:
+        check_name(step, info.context["steps"])
+    check_name(name, [*COMPONENTS, TOTAL, *(SHAPE_FIGURES if step is None else (STATES,))])
+    return figure
+
+
+Figure = Annotated[str, StringConstraints(pattern=_FIGURE, max_length=80), AfterValidator(_figure)]
 
 
 class PrintedFigure(Record):
@@ -188,16 +195,14 @@ class PrintedFigure(Record):
     )
     value: Number = Field(description="As printed; in GB if it is a size.")
     summary: bool = Field(False, description="The summary table repeats it.")
-    causes: tuple[Text, ...] = Field((), description="Codes of the causes that lie in this figure itself.")
-    carried: tuple[Text, ...] = Field((), description="Codes of the causes that other figures bring in.")
+    causes: tuple[CauseName, ...] = Field((), description="Codes of the causes in this figure itself.")
+    carried: tuple[CauseName, ...] = Field((), description="Codes of the causes from other figures.")
 
 
 class Printed(NamedRecord):
     """The printed figures of one model."""
 
-    name_fields = ("name",)
-
-    name: Text = Field(description="The specification that it is about.")
+    name: Specified = Field(description="The specification that it is about.")
     figures: tuple[PrintedFigure, ...] = Field(description="The figures.")
 
 
@@ -207,27 +212,21 @@ class Claim(Record):
     level: Literal["minimum", "recommended", "optimal"] = Field(description="Which list.")
     text: Text = Field(description="The entry as printed.")
     count: int = Field(ge=1, le=100_000, description="Number of GPUs.")
-    gpus: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] = Field(
-        description="Names in gpus.yaml of the cards it names.", json_schema_extra={"minItems": 1}
-    )
+    gpus: Some[GpuName] = Field(description="Names in gpus.yaml of the cards it names.")
     unknown: tuple[Text, ...] = Field((), description="Cards it names that were never made.")
 
 
 class Requirement(NamedRecord):
     """The requirement lists of one model."""
 
-    name_fields = ("name",)
-
-    name: Text = Field(description="The specification that they are about.")
+    name: Specified = Field(description="The specification that they are about.")
     claims: tuple[Claim, ...] = Field(description="The entries.")
 
 
 class Configuration(NamedRecord):
     """Recommended settings for one model."""
 
-    name_fields = ("name",)
-
-    name: Text = Field(description="The specification that they are for.")
+    name: Specified = Field(description="The specification that they are for.")
     settings: Mapping[SettingKey, SettingValue] = Field(
         description="verl's dotted keys.", json_schema_extra={"additionalProperties": False}
     )
@@ -244,9 +243,7 @@ class Configuration(NamedRecord):
 class Priority(NamedRecord):
     """The priority of a step."""
 
-    name_fields = ("name",)
-
-    name: Slug = Field(description="Name of the step.")
+    name: Annotated[Slug, name_of("steps")] = Field(description="Name of the step.")
     advice: Text = Field(description="How strongly it is advised.")
     reason: Prose = Field(description="Why.")
     keys: tuple[SettingKey, ...] = Field((), description="The keys of verl's configuration behind it.")
@@ -255,27 +252,14 @@ class Priority(NamedRecord):
 class TradeOff(NamedRecord):
     """The cost of saving memory."""
 
-    name_fields = ("name",)
-
     name: Slug = Field(description="Short name.")
     change: Text = Field(description="What is changed.")
     gain: Text = Field(description="What becomes smaller.")
     cost: Text = Field(description="What it costs.")
 
 
-def _command(text: str) -> str:
-    if "\n" in text or text != text.strip():
-        raise problem("wrong_value", "expected a command on one line")
-    return no_email(text)
-
-
-ShellLine = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(_command)]
-
-
 class Command(NamedRecord):
     """A command that shows how much memory is used."""
-
-    name_fields = ("name",)
 
     name: Slug = Field(description="Short name.")
     command: ShellLine = Field(description="For a shell.")
@@ -284,8 +268,6 @@ class Command(NamedRecord):
 
 class Metric(NamedRecord):
     """Something to keep an eye on."""
-
-    name_fields = ("name",)
 
     name: Slug = Field(description="Short name.")
     label: Text = Field(description="What pages call it.")
@@ -320,18 +302,13 @@ class Source(Record):
 class Remark(NamedRecord):
     """A remark on where verl works differently from the analysis."""
 
-    name_fields = ("name",)
-
     name: Slug = Field(description="Short name.")
-    about: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] = Field(
+    about: Some[Annotated[Text, name_of("subjects")]] = Field(
         description="What it contradicts: components, total, assumptions, requirements, names of steps, "
-        "trade-offs, commands or metrics, keys of the configuration.",
-        json_schema_extra={"minItems": 1},
+        "trade-offs, commands or metrics, keys of the configuration."
     )
     text: Prose = Field(description="What verl does instead.")
-    sources: Annotated[tuple[Source, ...], AfterValidator(some_distinct)] = Field(
-        description="Where that can be checked.", json_schema_extra={"minItems": 1}
-    )
+    sources: Some[Source] = Field(description="Where that can be checked.")
 
 
 class AnalysisFile(Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -14,14 +14,19 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
+
+from ...diagnostics import did_you_mean, suggest_or
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _EMAIL = re.compile(r"[\w.+-]@[\w-]{1,63}\.\w")
+_TODO = re.compile(r"TODO\b")
+_SEVERAL_LINES = re.compile(r"[\t\r\n]|\A\s|\s\Z")
 
 
 class Record(BaseModel):
@@ -39,7 +44,7 @@ class NamedRecord(Record):
     ``name_fields`` are the fields that hold the names it is looked up by, each a text or a list of texts.
     """
 
-    name_fields: ClassVar[tuple[str, ...]]
+    name_fields: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
 
@@ -97,8 +102,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Reject a list without items, and one that repeats an item."""
+def _some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
     if not items:
         raise problem("wrong_value", "expected at least one item")
     seen: set[Any] = set()
@@ -109,9 +113,34 @@ def some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
     return items
 
 
+Item = TypeVar("Item")
+#: A list that has at least one item, and none twice.
+Some = Annotated[tuple[Item, ...], AfterValidator(_some_distinct), Field(json_schema_extra={"minItems": 1})]
+
+
+def check_name(
+    name: str, known: Any, what: str = "name", code: str = "unknown_value", remedy: str = ""
+) -> str:
+    """Reject a name that is not among those ``known``: texts, or a registry."""
+    if name in known:
+        return name
+    names = getattr(known, "names", known)
+    hint = suggest_or(name, names, remedy) if remedy else did_you_mean(name, names)
+    raise problem(code, f"unknown {what} {name!r}", hint)
+
+
+def name_of(kind: str, what: str = "name", code: str = "unknown_value", remedy: str = "") -> AfterValidator:
+    """Return a check that the context of a validation knows a name; without a context, any name will do."""
+
+    def check(name: str, info: ValidationInfo) -> str:
+        return check_name(name, info.context[kind], what, code, remedy) if info.context else name
+
+    return AfterValidator(check)
+
+
 def no_todo(text: str) -> str:
     """Reject leftover TODOs."""
-    if re.match(r"TODO\b", text):
+    if _TODO.match(text):
         raise problem("todo", "TODO is still to be filled in", "fill it in, or remove the key")
     return text
 
@@ -127,7 +156,7 @@ def no_email(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Reject a text of several lines, and an e-mail address."""
-    if re.search(r"[\t\r\n]", text) or text != text.strip():
+    if _SEVERAL_LINES.search(text):
         raise problem("wrong_value", "expected one line without tabs in it and without spaces around it")
     return no_todo(no_email(text))
 
@@ -166,6 +195,12 @@ def _iso_date(value: Any) -> Any:
 
 #: A short, single-line text.
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(one_line)]
+#: The name of an entry of gpus.yaml.
+GpuName = Annotated[Text, name_of("gpus", "GPU", "unknown_gpu", "add it to gpus.yaml")]
+#: The name of an entry of architectures.yaml.
+Checkpoint = Annotated[
+    Text, name_of("architectures", "checkpoint", "unknown_model", "add it to architectures.yaml")
+]
 #: Sentences; may run over several lines. Always shown as text, never read as markup.
 Prose = Annotated[str, StringConstraints(min_length=1, max_length=4000), AfterValidator(no_email)]
 #: An http(s) address.

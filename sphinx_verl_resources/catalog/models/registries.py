@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from ...codes import Code, Origin
 from ...diagnostics import did_you_mean
-from .base import NamedRecord, Prose, Record, Text, no_todo, optional, problem, some_distinct
+from .base import NamedRecord, Prose, Record, Some, Text, no_todo, optional, problem
 
 
 class OtherReading(Record):
@@ -82,8 +82,6 @@ class Variant(Record):
 class ConfigKey(NamedRecord):
     """One key."""
 
-    name_fields = ("name",)
-
     name: Text = Field(description="The dotted key.")
     group: Literal["scale", "model", "actor", "fsdp", "megatron", "ref", "rollout", "critic"] = Field(
         description="What it belongs to."
@@ -126,8 +124,6 @@ class ConfigKeyFile(Record):
 
 class Accuracy(NamedRecord):
     """The errors of one group of cases, and the range that follows from them."""
-
-    name_fields = ("name",)
 
     name: Text = Field(description="The group of cases.")
     cases: int = Field(ge=1, description="Cases with a measured value that is compared.")
@@ -178,12 +174,8 @@ class Suppression(Record):
     code: Annotated[str, AfterValidator(_code), WithJsonSchema({"type": "string", "enum": list(_CODES)})] = (
         Field(description="The code of the warning, without ``verl.`` before it.")
     )
-    files: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] = Field(
-        description="The files, seen from the data directory: runs/a.yaml."
-    )
-    names: Annotated[tuple[Text, ...], AfterValidator(some_distinct)] | None = optional(
-        "The entries of these files that are meant; absent: all of them."
-    )
+    files: Some[Text] = Field(description="The files, seen from the data directory: runs/a.yaml.")
+    names: Some[Text] | None = optional("The entries of these files that are meant; absent: all of them.")
     reason: Annotated[Prose, AfterValidator(_reason)] = Field(
         description="Why the data are right as they are: a sentence."
     )

@@ -16,11 +16,12 @@ from pydantic import (
     model_validator,
 )
 
-from ...diagnostics import suggest_or
 from ..names import SIZES, Engine, Kind, PageColumn, Tag, Train, sizes_hint
 from .base import (
     SLUG,
+    Checkpoint,
     GitRef,
+    GpuName,
     IsoDate,
     Prose,
     Record,
@@ -75,8 +76,8 @@ def _size(value: str) -> str:
 
 
 def _equals_stem(run_id: str, info: ValidationInfo) -> str:
-    if info.context and run_id != info.context.stem:
-        stem = info.context.stem
+    stem = info.context["stem"] if info.context else run_id
+    if run_id != stem:
         remedy = f"rename both, to {slug(stem)} for example"
         if re.fullmatch(SLUG, stem):
             remedy = f"write id: {stem}, or rename the file"
@@ -84,24 +85,11 @@ def _equals_stem(run_id: str, info: ValidationInfo) -> str:
     return run_id
 
 
-def _entry_of(registry: str, code: str, what: str) -> AfterValidator:
-    """Return a check that a name is in a registry of the context in which a run is validated."""
-
-    def check(name: str, info: ValidationInfo) -> str:
-        entries = getattr(info.context, registry, None)
-        if entries is not None and name not in entries:
-            remedy = suggest_or(name, entries.names, f"add it to {registry}.yaml")
-            raise problem(code, f"unknown {what} {name!r}", remedy)
-        return name
-
-    return AfterValidator(check)
-
-
 class Gpus(Record):
     """The number of GPUs, and their type."""
 
     count: int = Field(ge=1, le=100_000, description="Number of GPUs, over all nodes.")
-    type: Annotated[Text, _entry_of("gpus", "unknown_gpu", "GPU")] | None = Field(
+    type: GpuName | None = Field(
         description="Name or alias of an entry of gpus.yaml; null where the source does not name the GPU.",
         examples=["H100", "H800", "A100", "H20"],
     )
@@ -259,7 +247,7 @@ class Run(Record):
         description="MIN: fits with every memory optimisation on. RECOMMENDED: best throughput. "
         "null where the source claims neither."
     )
-    model: Annotated[Text, _entry_of("architectures", "unknown_model", "checkpoint")] = Field(
+    model: Checkpoint = Field(
         description="Checkpoint that the script loads; an entry of architectures.yaml.",
         examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
     )
