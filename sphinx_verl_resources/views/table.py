@@ -77,6 +77,8 @@ class Cell:
     @property
     def text(self) -> str:
         """Return the text of the cell, without marks."""
+        if len(self.pieces) == 1 and not self.links:  # nearly always
+            return self.pieces[0][0]
         return ", ".join([*(text for text, _ in self.pieces), *(link.astext() for link in self.links)])
 
     @property
