@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sphinx_verl_resources.lint.rule import Rule
 
 EXAMPLES = Path(__file__).parent.parent / "rules"
+MESSAGE = "# verl-resources check:"
 SCOPES = {
     "file": "the text of a file",
     "run": "one run",
@@ -55,12 +56,21 @@ class Rules(Generated):
             yield ":Needs: a checkout of verl, ``--repo``"
         yield ""
         folder = EXAMPLES / name
-        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".txt"):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             inside = path.relative_to(folder).as_posix()
             language = "yaml" if path.suffix == ".yaml" else "bash"
             yield from (f".. literalinclude:: /rules/{name}/{inside}", f"   :language: {language}")
+            if MESSAGE in path.read_text("utf-8"):
+                yield f"   :end-before: {MESSAGE}"
             yield from (f"   :caption: {inside}", "")
-        yield from (f".. literalinclude:: /rules/{name}/expected.txt", "   :language: text", "")
+        yield from (".. code-block:: text", "", f"   {expected(folder)}", "")
+
+
+def expected(folder: Path) -> str:
+    """Return the message about an example, which a comment at the end of one of its files repeats."""
+    texts = [path.read_text("utf-8") for path in folder.rglob("*.yaml")]
+    (message,) = [line for text in texts for line in text.splitlines() if line.startswith(MESSAGE)]
+    return message.removeprefix(MESSAGE).strip()
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The examples of the documentation: each breaks its rule and no other, and the good one breaks none."""
+"""The examples of the documentation: each breaks its rule and no other, and the good one breaks none.
+
+A comment at the end of an example repeats what ``check`` says about it. ``UPDATE_GOLDEN=1`` writes it anew.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from sphinx_verl_resources.codes import Origin
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.lint.check import RULES
 
+MESSAGE = "# verl-resources check: "
+
 
 def problems(folder, checked, verl) -> list[str]:
     """What is wrong with the data of an example."""
@@ -22,20 +27,31 @@ def problems(folder, checked, verl) -> list[str]:
     return checked.problems(repository)
 
 
+def message_of(folder) -> str:
+    """What the comment of an example says."""
+    (text,) = [text for path in folder.rglob("*.yaml") if MESSAGE in (text := path.read_text("utf-8"))]
+    return text.partition(MESSAGE)[2].removesuffix("\n")
+
+
+def write_message(folder, message) -> None:
+    """Put a message at the end of the file that it is about."""
+    file = folder / message.partition(":")[0]
+    file.write_text(file.read_text("utf-8").partition(MESSAGE)[0] + f"{MESSAGE}{message}\n", "utf-8")
+
+
 @pytest.mark.parametrize("code", [rule.code.name for rule in RULES])
 def test_every_rule_has_an_example_that_breaks_it_alone(code, root, checked, verl):
     folder = root / "docs/rules" / code
     (found,) = problems(folder, checked, verl)
     if os.environ.get("UPDATE_GOLDEN"):
-        (folder / "expected.txt").write_text(f"{found}\n", "utf-8")
+        write_message(folder, found)
     assert found.endswith(f"[verl.{code}]")
-    assert f"{found}\n" == (folder / "expected.txt").read_text("utf-8")
+    assert found == message_of(folder)
 
 
 def test_the_levels_are_those_listed(root):
     for rule in RULES:
-        expected = (root / "docs/rules" / rule.code.name / "expected.txt").read_text("utf-8")
-        assert f": {rule.severity.name}: " in expected
+        assert f": {rule.severity.name}: " in message_of(root / "docs/rules" / rule.code.name)
 
 
 def test_a_good_example_breaks_none(root, checked, verl):
