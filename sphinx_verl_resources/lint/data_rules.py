@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..catalog.models.architecture import Architecture
 from ..catalog.models.base import NamedRecord
@@ -13,37 +13,25 @@ from ..catalog.validation import valid_entries
 from ..diagnostics import Code
 from ..estimator.parameters import count_parameters
 from ..units import GB, GIB, MIB, gb, gib_number
-from .rule import data_rule
+from .context import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..catalog.models.case import Case
     from ..catalog.models.run import Run
     from ..diagnostics import Diagnostic, Location
     from ..estimator.estimate import Estimate
-    from .context import CheckContext, RunEntry, SourceFile
+    from .context import CheckContext, RunEntry
 
 
 Record = TypeVar("Record", bound=NamedRecord)
+#: An entry of a registry, and what returns its place, or that of one of its fields.
+_Entry: TypeAlias = "tuple[Record, Callable[..., Location]]"
 
 #: The memory that drivers report, relative to the figure in the product's name: an 80 GB GPU may have
 #: 80 × 2^30 bytes, and less where it reserves some for error correction.
 _LEAST, _MOST = 0.92, 1.08
-
-
-@dataclass(frozen=True)
-class _Entry(Generic[Record]):
-    """An entry of a registry without errors, with its position."""
-
-    record: Record
-    source: SourceFile
-    kind: str
-    index: int
-
-    def place(self, *field: str) -> Location:
-        """Return the place of the entry or of one of its fields; the key is its name, for exceptions."""
-        return self.source.value_place(self.kind, self.index, *field, key=self.record.name)
 
 
 def _gpus(context: CheckContext) -> Iterator[_Entry[Gpu]]:
@@ -55,13 +43,14 @@ def _models(context: CheckContext) -> Iterator[_Entry[Architecture]]:
 
 
 def _entries(context: CheckContext, kind: str, model: type[Record]) -> Iterator[_Entry[Record]]:
+    """Yield the entries of a registry that have no errors."""
     for source in context.of_kind(kind):
         for index, record in enumerate(valid_entries(source.document.data, kind, model)):
             if record is not None:
-                yield _Entry(record, source, kind, index)
+                yield record, partial(source.value_place, kind, index, key=record.name)
 
 
-@data_rule(Code.unused_entry, "registry")
+@Rule(Code.unused_entry, "registry")
 def unused_entry(context: CheckContext) -> Iterator[Diagnostic]:
     """Require a run or a case that uses the entry, unless the data hold neither runs nor cases."""
     if not context.of_kind("run") and not context.of_kind("cases"):
@@ -74,55 +63,53 @@ def unused_entry(context: CheckContext) -> Iterator[Diagnostic]:
     used_gpus = {id(gpus.get(user.gpus.type)) for user in users if user.gpus.type}
     used_models = {id(architectures.get(name)) for name in models}
     remedy = "remove it, or say in exceptions.yaml what it is there for"
-    for gpu in _gpus(context):
-        if id(gpus.get(gpu.record.name)) not in used_gpus:
-            message = "no run and no case uses this GPU"
-            yield unused_entry.broken_at(gpu.place(), message, remedy)
-    for model in _models(context):
-        if id(architectures.get(model.record.hf_id)) not in used_models:
-            message = "no run and no case uses this model"
-            yield unused_entry.broken_at(model.place(), message, remedy)
+    for gpu, place_of in _gpus(context):
+        if id(gpus.get(gpu.name)) not in used_gpus:
+            yield unused_entry.broken_at(place_of(), "no run and no case uses this GPU", remedy)
+    for model, place_of in _models(context):
+        if id(architectures.get(model.hf_id)) not in used_models:
+            yield unused_entry.broken_at(place_of(), "no run and no case uses this model", remedy)
 
 
-@data_rule(Code.gpu_memory, "registry")
+@Rule(Code.gpu_memory, "registry")
 def gpu_memory(context: CheckContext) -> Iterator[Diagnostic]:
     """Require figures of a GPU's memory that can belong to the same GPU."""
-    for entry in _gpus(context):
-        gpu, reported = entry.record, entry.record.memory_mib * MIB
+    for gpu, place_of in _gpus(context):
+        reported = gpu.memory_mib * MIB
         if not _LEAST <= reported / (gpu.memory_gb * GB) <= _MOST:
             message = f"memory_mib is {gb(reported)}, and the GPU is sold with {gpu.memory_gb} GB"
             remedy = "memory_mib counts 2^20 bytes, as nvidia-smi prints them"
-            yield gpu_memory.broken_at(entry.place("memory_mib"), message, remedy)
+            yield gpu_memory.broken_at(place_of("memory_mib"), message, remedy)
         if gpu.cuda_total_gib and gpu.cuda_total_gib * GIB > reported:
             most = f"more than the {reported / GIB:.2f} GiB of the driver"
             message = f"CUDA offers {gpu.cuda_total_gib:g} GiB, {most}"
-            yield gpu_memory.broken_at(entry.place("cuda_total_gib"), message, "correct one of the two")
+            yield gpu_memory.broken_at(place_of("cuda_total_gib"), message, "correct one of the two")
 
 
-@data_rule(Code.incomplete_entry, "registry")
+@Rule(Code.incomplete_entry, "registry")
 def incomplete_entry(context: CheckContext) -> Iterator[Diagnostic]:
     """Require the sources of an entry's figures."""
-    for gpu in _gpus(context):
-        if gpu.record.kind != "reading" and not gpu.record.note:
-            message = f"memory_mib is {gpu.record.kind}, and no note says from what"
+    for gpu, place_of in _gpus(context):
+        if gpu.kind != "reading" and not gpu.note:
+            message = f"memory_mib is {gpu.kind}, and no note says from what"
             remedy = "add note: which GPU or which document it is taken from"
-            yield incomplete_entry.broken_at(gpu.place("kind"), message, remedy)
-    for model in _models(context):
-        if not model.record.config_source:
+            yield incomplete_entry.broken_at(place_of("kind"), message, remedy)
+    for model, place_of in _models(context):
+        if not model.config_source:
             message = "the source of the shape is missing"
             remedy = "add config_source: [{repo: …, path: config.json}]"
-            yield incomplete_entry.broken_at(model.place(), message, remedy)
-        if model.record.verified and not model.record.published:
+            yield incomplete_entry.broken_at(place_of(), message, remedy)
+        if model.verified and not model.published:
             message = "it counts as verified, and no published count is given"
             remedy = "add published, or verified: false"
-            yield incomplete_entry.broken_at(model.place("verified"), message, remedy)
+            yield incomplete_entry.broken_at(place_of("verified"), message, remedy)
 
 
-@data_rule(Code.parameter_count, "registry")
+@Rule(Code.parameter_count, "registry")
 def parameter_count(context: CheckContext) -> Iterator[Diagnostic]:
     """Require the parameter count that follows from the recorded shape."""
-    for entry in _models(context):
-        model, counts = entry.record, count_parameters(entry.record)
+    for model, place_of in _models(context):
+        counts = count_parameters(model)
         for field, stated, counted in (
             ("parameters", model.parameters, counts.total),
             ("parameters_active", model.parameters_active, counts.active),
@@ -130,21 +117,21 @@ def parameter_count(context: CheckContext) -> Iterator[Diagnostic]:
             if stated is not None and stated != counted:
                 message = f"{field} is {stated:,}, and the shape gives {counted:,}"
                 remedy = "compare the shape with config.json"
-                yield parameter_count.broken_at(entry.place(field), message, remedy)
+                yield parameter_count.broken_at(place_of(field), message, remedy)
 
 
 #: A note with one of these words explains the figure.
 _ABOUT_MEMORY = re.compile(r"memory|measured|computed|estimate|peak|\bgib\b|\bgb\b", re.IGNORECASE)
 
 
-@data_rule(Code.duplicate_run, "data")
+@Rule(Code.duplicate_run, "data")
 def duplicate_run(context: CheckContext) -> Iterator[Diagnostic]:
     """Reject a run that is recorded twice."""
     alike: dict[Any, list[RunEntry]] = {}
     for entry in context.runs:
         run = entry.run
         settings = tuple(sorted((key, repr(value)) for key, value in run.settings.items()))
-        gpu = context.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
+        gpu = context.gpu_of(run)
         gpus = run.gpus.count, gpu.name if gpu else None, run.gpus.nodes, run.gpus.memory_gb
         others = alike.setdefault((run.model, gpus, run.task, run.train, run.infer, settings), [])
         earlier = next((other for other in others if not _differ(run, other.run)), None)
@@ -167,7 +154,7 @@ def _differ(one: Run, other: Run) -> bool:
     return any(first and second and first != second for first, second in pairs)
 
 
-@data_rule(Code.recommended_below_min, "data")
+@Rule(Code.recommended_below_min, "data")
 def recommended_below_min(context: CheckContext) -> Iterator[Diagnostic]:
     """Reject a RECOMMENDED run with less hardware than every MIN run of its model and task."""
     for entry in context.runs:
@@ -196,12 +183,12 @@ def _takes_less(one: Run, other: Run, context: CheckContext) -> bool:
 
 def _memory(run: Run, context: CheckContext) -> float | None:
     """Return the memory of all GPUs in GB as sold: the figures of drivers differ between GPUs of 80 GB."""
-    gpu = context.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
+    gpu = context.gpu_of(run)
     each = gpu.memory_gb if gpu else run.gpus.memory_gb
     return run.gpus.count * each if each else None
 
 
-@data_rule(Code.far_from_computed, "data")
+@Rule(Code.far_from_computed, "data")
 def far_from_computed(context: CheckContext) -> Iterator[Diagnostic]:
     """Require a measured peak inside the range of the estimate, or a note that explains it."""
     for entry in context.runs:

@@ -14,7 +14,7 @@ from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.request import ROLLOUT
 from ..settings.read import read_script
 from ..units import GIB, MIB, gib_number
-from .rule import run_rule
+from .context import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ _ENGINE_SIZES = tuple(
 )
 
 
-@run_rule(Code.gpu_count, Severity.ERROR)
+@Rule(Code.gpu_count, "run", Severity.ERROR)
 def gpu_count(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Require as many GPUs as the nodes have together."""
     gpus, settings = entry.run.gpus, entry.run.settings
@@ -81,7 +81,7 @@ def _whole(settings: Mapping[str, Any], key: str) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-@run_rule(Code.impossible_settings, Severity.ERROR)
+@Rule(Code.impossible_settings, "run", Severity.ERROR)
 def impossible_settings(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Reject settings with which verl does not start."""
     settings = entry.run.settings
@@ -111,7 +111,7 @@ def _as_written(key: str, settings: Mapping[str, Any], renamed: Mapping[str, str
     return next(older, None) or next(alike, None)
 
 
-@run_rule(Code.peak_above_capacity, Severity.ERROR)
+@Rule(Code.peak_above_capacity, "run", Severity.ERROR)
 def peak_above_capacity(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Reject a peak above the GPU's memory, except where PyTorch's counter includes a sleeping engine."""
     measured = entry.run.measured
@@ -131,13 +131,13 @@ def peak_above_capacity(entry: RunEntry, context: CheckContext) -> Iterator[Diag
 
 def _capacity(run: Run, context: CheckContext) -> float | None:
     """Return the most memory that the GPU can have, in bytes."""
-    gpu = context.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
+    gpu = context.gpu_of(run)
     if gpu:
         return MIB * float(max([gpu.memory_mib, *(reading.memory_mib for reading in gpu.other_readings)]))
     return run.gpus.memory_gb * GIB if run.gpus.memory_gb else None
 
 
-@run_rule(Code.future_date, Severity.ERROR)
+@Rule(Code.future_date, "run", Severity.ERROR)
 def future_date(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Reject dates in the future."""
     if entry.run.added and entry.run.added > context.today:
@@ -145,7 +145,7 @@ def future_date(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
         yield future_date.broken_at(place, f"{entry.run.added} is yet to come", "write the day of today")
 
 
-@run_rule(Code.no_evidence)
+@Rule(Code.no_evidence, "run")
 def no_evidence(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Require evidence of a tested run, and at least a script of any other."""
     run = entry.run
@@ -156,7 +156,7 @@ def no_evidence(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     yield no_evidence.broken_at(entry.source.value_place(), f"{claim} nothing shows it", remedy)
 
 
-@run_rule(Code.no_date)
+@Rule(Code.no_date, "run")
 def no_date(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Require the date of a tested run."""
     if entry.run.kind == "tested" and not entry.run.added:
@@ -165,7 +165,7 @@ def no_date(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
         yield no_date.broken_at(entry.source.value_place(), message, remedy)
 
 
-@run_rule(Code.no_version)
+@Rule(Code.no_version, "run")
 def no_version(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Require the versions of verl and of the engine of a tested run."""
     run = entry.run
@@ -180,7 +180,7 @@ def no_version(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
         yield no_version.broken_at(entry.source.value_place("infer"), message, 'add version: "…"')
 
 
-@run_rule(Code.moving_ref, fixable="with-repository")
+@Rule(Code.moving_ref, "run", fixable="with-repository")
 def moving_ref(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Require links to commits or releases, which do not change."""
     for loc, ref, _path in _refs(entry.run):
@@ -201,7 +201,7 @@ def _refs(run: Run) -> Iterator[tuple[tuple[str | int, ...], str, str | None]]:
             yield ("evidence", index, "ref"), item.ref, item.path
 
 
-@run_rule(Code.unknown_ref, Severity.ERROR, needs_repository=True)
+@Rule(Code.unknown_ref, "run", Severity.ERROR, needs_repository=True)
 def unknown_ref(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Require commits that exist."""
     repository = _repository(context)
@@ -217,7 +217,7 @@ def unknown_ref(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
             yield unknown_ref.broken_at(entry.source.value_place(*loc), message, remedy)
 
 
-@run_rule(Code.unknown_path, Severity.ERROR, needs_repository=True)
+@Rule(Code.unknown_path, "run", Severity.ERROR, needs_repository=True)
 def unknown_path(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Require files that exist at the commits named with them."""
     repository = _repository(context)
@@ -231,7 +231,7 @@ def unknown_path(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]
             yield unknown_path.broken_at(entry.source.value_place(*loc), message, remedy)
 
 
-@run_rule(Code.script_differs, needs_repository=True)
+@Rule(Code.script_differs, "run", needs_repository=True)
 def script_differs(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Require the recorded values in the linked script; values that it leaves open are not compared."""
     repository, script = _repository(context), entry.run.script

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.files import bundled_directory
 from sphinx_verl_resources.catalog.yaml_data import read_yaml
-from sphinx_verl_resources.lint.repairs import repaired, with_schema_line
+from sphinx_verl_resources.lint.file_rules import repaired
 
 LINE = "# yaml-language-server: $schema=../schema/run.json\n"
 COMMIT = "2239fd0ff7210c80ad63e20581924d1f66167429"
@@ -126,10 +126,10 @@ def test_lines_that_end_in_carriage_returns_are_left_alone(text):
 def test_schema_lines_of_other_files():
     line = "# yaml-language-server: $schema=schema/gpus.json"
     other = line.replace("gpus", "run")
-    assert with_schema_line("gpus: []\r\n", "schema/gpus.json")[0] == f"{line}\r\ngpus: []\r\n"
-    assert with_schema_line(f"{other}\r\ngpus: []\r\n", "schema/gpus.json")[0] == f"{line}\r\ngpus: []\r\n"
+    assert repaired("gpus: []\r\n", "gpus", "gpus")[0] == f"{line}\r\ngpus: []\r\n"
+    assert repaired(f"{other}\r\ngpus: []\r\n", "gpus", "gpus")[0] == f"{line}\r\ngpus: []\r\n"
     old = f"{other}\rgpus: []\r"
-    assert with_schema_line(old, "schema/gpus.json") == (old, ()), "nothing but its first line would be left"
+    assert repaired(old, "gpus", "gpus") == (old, ()), "nothing but its first line would be left"
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
