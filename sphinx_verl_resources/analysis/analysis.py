@@ -160,7 +160,6 @@ class Outcome:
 def analyse(
     analysis: Analysis,
     name: str,
-    *,
     gpus: int | None = None,
     batch_size: int | None = None,
     sequence_length: int | None = None,

@@ -66,10 +66,11 @@ class VerlDomain(Domain):
         "files": {},
         "written": {},
     }
-    #: Raise when ``initial_data`` or a part of it takes another shape: a query or a diagnostic another
-    #: name, module or other fields. Sphinx then reads everything again. A fingerprint that is made otherwise
-    #: is no reason: a new version of the extension reads all its pages again anyway, see ``Extension``.
-    data_version = 11
+    #: Raise when ``initial_data`` or a part of it takes another shape: when a query, a diagnostic or a
+    #: function that a query names moves, or takes other fields or arguments. Sphinx then reads everything
+    #: again. A fingerprint that is made otherwise is no reason: a new version of the extension reads all its
+    #: pages again anyway, see ``Extension``.
+    data_version = 12
     object_types = {  # noqa: RUF012
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
-from ..diagnostics import nearest
+from ..catalog.selection import REGISTRIES
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, nearest, suggest_or
 from ..estimator.context import EstimatorContext
 from ..i18n import N_
 from ..query import Answer, Query, digest
 from . import objects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..catalog.catalog import BrokenRun, Catalog
     from ..catalog.files import Snapshot
@@ -198,9 +199,21 @@ class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
     names: tuple[str, ...] = ()
 
     def answer(self, data: BuildData) -> tuple[Gpu, ...] | tuple[Architecture, ...]:
-        """Return the entries in the order of the registry or of the names, without unknown ones."""
+        """Return the entries in the order of the registry or of the names.
+
+        Raises:
+            NoAnswerError: names are unknown.
+        """
         registry = data.catalog.gpus if self.kind == objects.GPU else data.catalog.architectures
+        unknown = [self._unknown(name, registry.names) for name in self.names if registry.get(name) is None]
+        if unknown:
+            raise NoAnswerError(*unknown)
         return registry.select(self.names)
+
+    def _unknown(self, name: str, known: Sequence[str]) -> Diagnostic:
+        code = Code.unknown_gpu if self.kind == objects.GPU else Code.unknown_model
+        message = f"there is no {objects.LABELS[self.kind]} {name!r}"
+        return Diagnostic(Location(""), code, message, suggest_or(name, known, REGISTRIES[self.kind]))
 
     def fingerprint(self, answer: tuple[Gpu, ...] | tuple[Architecture, ...]) -> str:
         """Return a digest of all fields."""

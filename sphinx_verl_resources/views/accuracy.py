@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..catalog.models.case import Case
     from ..estimator.backtest import Score, Summary
 
-TABLE_CLASS = "verl-accuracy"
 #: The outcomes of cases without a compared figure.
 _OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran")}
 #: The agreement of a verdict with the outcome.

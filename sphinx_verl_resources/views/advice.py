@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..analysis.analysis import Outcome
     from ..catalog.models.analysis import Assumptions, Command, Metric, Priority, TradeOff
     from ..catalog.models.registries import ConfigKey
+    from .remarks import Marks
 
 CONFIG_CLASS = "verl-config"
-ANALYSIS_CLASS = "verl-analysis"
 #: The command that launches verl.
 LAUNCHER = "python3 -m verl.trainer.main_ppo"
 
@@ -40,12 +40,12 @@ def settings_command(settings: Mapping[str, Any], keys: Iterable[ConfigKey | Non
 def settings_rows(
     settings: Mapping[str, Any],
     keys: Iterable[ConfigKey | None],
-    marks: Mapping[str, Sequence[str]],
+    marks: Marks,
 ) -> nodes.tgroup:
     """Make one row per key, with verl's default and the key's effect."""
     unknown = _("not known")
     return column_table(zip(settings.items(), keys, strict=True), [
-        (_("Key"), lambda row: Cell.path(row[0][0], remarks=marks.get(row[0][0], ()))),
+        (_("Key"), lambda row: Cell.path(row[0][0], remarks=marks(row[0][0]))),
         (_("Advised"), lambda row: Cell.of(as_text(row[0][1]))),
         (_("verl's default"), lambda row: Cell.of(as_text(row[1].default) if row[1] else unknown)),
         (_("What it does to memory"), lambda row: Cell.of(_one_line(row[1].effect) if row[1] else unknown)),
@@ -56,13 +56,13 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
+def assumption_rows(assumed: Assumptions, marks: Marks) -> nodes.tgroup:
     """Make one row per assumption."""
 
     def row(subject: str, label: str, text: str, **values: float | str) -> list[Cell]:
         shown = {name: value if isinstance(value, str) else plain(value) for name, value in values.items()}
         value = text.format(**shown, precision=assumed.precision)
-        return [Cell.of(label, marks.get(subject, ())), Cell.of(value)]
+        return [Cell.of(label, marks(subject)), Cell.of(value)]
 
     each = _("{size} bytes each ({precision})")
     optimizer = _("Optimizer states ({optimizer})").format(optimizer=assumed.optimizer)
@@ -98,7 +98,7 @@ def assumption_rows(assumed: Assumptions, marks: Mapping[str, Sequence[str]]) ->
 def priority_rows(
     priorities: Sequence[Priority],
     outcomes: Sequence[Outcome],
-    marks: Mapping[str, Sequence[str]],
+    marks: Marks,
 ) -> nodes.tgroup:
     """Make one row per step, in the order of the advice, with what it saves on each model."""
     headings = [
@@ -114,7 +114,7 @@ def priority_rows(
         label = next((step.label for step in taken if step), item.name)
         rows.append([
             Cell.of(f"{number}. {item.advice}"),
-            Cell.of(label, marks.get(item.name, ())),
+            Cell.of(label, marks(item.name)),
             Cell.of(_one_line(item.reason)),
             *(Cell.number(gb_number(step.saved) if step else "") for step in taken),
             Cell.path(*item.keys),
@@ -122,33 +122,31 @@ def priority_rows(
     return table_group(headings, rows)
 
 
-def trade_off_rows(items: Iterable[TradeOff], marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
+def trade_off_rows(items: Iterable[TradeOff], marks: Marks) -> nodes.tgroup:
     """Make one row per change."""
     return column_table(items, [
-        (_("Change"), lambda item: Cell.of(item.change, marks.get(item.name, ()))),
+        (_("Change"), lambda item: Cell.of(item.change, marks(item.name))),
         (_("Makes smaller"), lambda item: Cell.of(item.gain)),
         (_("Costs"), lambda item: Cell.of(item.cost)),
     ])  # fmt: skip
 
 
-def command_list(commands: Iterable[Command], marks: Mapping[str, Sequence[str]]) -> list[nodes.Element]:
+def command_list(commands: Iterable[Command], marks: Marks) -> list[nodes.Element]:
     """Show each command in a block, below its purpose."""
     result: list[nodes.Element] = []
     for item in commands:
         paragraph = recorded(item.purpose)
-        paragraph += remark_marks(marks.get(item.name, ()))
+        paragraph += remark_marks(marks(item.name))
         result += [paragraph, code_block(item.command, "bash", CONFIG_CLASS)]
     return result
 
 
-def metric_rows(
-    metrics: Iterable[Metric], assumed: Assumptions, marks: Mapping[str, Sequence[str]]
-) -> nodes.tgroup:
+def metric_rows(metrics: Iterable[Metric], assumed: Assumptions, marks: Marks) -> nodes.tgroup:
     """Make one row per metric."""
     limit = _("Below {share} % of the GPU's memory.").format(share=plain(assumed.memory_limit * 100))
     rows = []
     for item in metrics:
         text = _one_line(item.text)
         text = in_a_row(limit, text) if item.limited else text
-        rows.append([Cell.of(item.label, marks.get(item.name, ())), Cell.of(text)])
+        rows.append([Cell.of(item.label, marks(item.name)), Cell.of(text)])
     return table_group([_("Metric"), _("What to look for")], rows)

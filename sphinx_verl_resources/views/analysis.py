@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from ..analysis.requirements import JudgedClaim
     from ..breakdown import Breakdown
     from ..catalog.models.analysis import Cause
+    from .remarks import Marks
 
-TABLE_CLASS = "verl-memory"
-SUMMARY_CLASS = "verl-memory-summary"
-ORIGINAL_CLASS = "verl-published"
-REQUIREMENTS_CLASS = "verl-requirements"
 _UNUSED = N_("no formula uses it")
 #: The note below a summary of models with different numbers of GPUs.
 DIFFERENT_GPUS = N_(
@@ -71,6 +68,20 @@ _JUDGEMENTS = {
 }
 
 
+def memory_caption(outcome: Outcome) -> str:
+    """Return the caption of a table: for how many tokens, and on how many GPUs if a step needs them."""
+    batch, length = outcome.batch_size, outcome.sequence_length
+    caption = plural(
+        "{model}: memory for {batch} sequence of {length} tokens",
+        "{model}: memory for {batch} sequences of {length} tokens",
+        batch,
+    ).format(model=outcome.shape.name, batch=batch, length=length)
+    if all(step.gpus is None for step in outcome.steps):
+        return caption
+    gpus = plural("{caption} on {count} GPU", "{caption} on {count} GPUs", outcome.gpus)
+    return gpus.format(caption=caption, count=outcome.gpus)
+
+
 def step_title(label: str, gpus: int | None) -> str:
     """Return a step with its number of GPUs, if it has one: ``FSDP over 8 GPUs``."""
     if gpus is None:
@@ -83,7 +94,7 @@ def bar_label(bar: Bar) -> str:
     return step_title(bar.label, bar.step.gpus) if bar.step else _(bar.label)
 
 
-def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.tgroup:
+def specification_rows(outcome: Outcome, marks: Marks) -> nodes.tgroup:
     """Make one row per quantity of the formulas, and per quantity that is only stated."""
     shape = outcome.shape
     if shape.checkpoint:
@@ -112,7 +123,7 @@ def specification_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> 
         (_("GPUs"), plain(outcome.gpus), "", "gpus"),
     ]
     rows = [
-        [Cell.of(label, marks.get(subject, ())), Cell.number(value), Cell.of(remark)]
+        [Cell.of(label, marks(subject)), Cell.number(value), Cell.of(remark)]
         for label, value, remark, subject in facts
     ]
     return table_group([_("Quantity"), _("Value"), _("Remark")], rows)
@@ -126,20 +137,20 @@ def _joined(*texts: str) -> str:
     return _("; ").join(text for text in texts if text)
 
 
-def formula_list(outcome: Outcome, marks: Mapping[str, Sequence[str]]) -> nodes.definition_list:
+def formula_list(outcome: Outcome, marks: Marks) -> nodes.definition_list:
     """List the formulas of each component and each step."""
     items = formula_items()
     for component in outcome.start.components:
         items += formula_item(
-            _(component.label), [("", component_formula(component, gb))], marks.get(component.key, ())
+            _(component.label), [("", component_formula(component, gb))], marks(component.key)
         )
-    items += formula_item(_("Total"), [("", _sum(outcome.start))], marks.get(TOTAL, ()))
+    items += formula_item(_("Total"), [("", _sum(outcome.start))], marks(TOTAL))
     for step in outcome.steps:
         changed = [item for item in step.after.components if item.key in step.changed]
         lines = [(_(item.label) if len(changed) > 1 else "", component_formula(item, gb)) for item in changed]
         lines.append(("", _sum(step.after)))
         title = step_title(step.label, step.gpus)
-        items += formula_item(title, lines, marks.get(step.name, ()), step.text)
+        items += formula_item(title, lines, marks(step.name), step.text)
     return items
 
 
@@ -147,13 +158,13 @@ def _sum(breakdown: Breakdown) -> str:
     return sum_formula(breakdown, lambda size: f"{size / GB:,.3f}".rstrip("0").rstrip("."), gb)
 
 
-def waterfall_rows(outcome: Outcome, marks: Mapping[str, Sequence[str]], *, with_gib: bool) -> nodes.tgroup:
+def waterfall_rows(outcome: Outcome, marks: Marks, *, with_gib: bool) -> nodes.tgroup:
     """Make the waterfall's rows, with running totals and what each step saved."""
     rows: list[list[Cell]] = []
     for bar in outcome.waterfall():
         numbers = [_change(bar.change), gb_number(bar.running)]
         numbers += [gib_number(bar.running)] if with_gib else []
-        cells = [Cell.of(bar_label(bar), marks.get(bar.subject, ())), *map(Cell.number, numbers)]
+        cells = [Cell.of(bar_label(bar), marks(bar.subject)), *map(Cell.number, numbers)]
         rows.append([*(bold(cells) if bar.is_sum else cells), Cell.of(_detail(bar))])
     totals = [_("Running total (GB)"), *([_("Running total (GiB)")] if with_gib else [])]
     return table_group([_("Part or step"), _("Change (GB)"), *totals, _("Share or effect")], rows)
@@ -183,16 +194,14 @@ def _detail(bar: Bar) -> str:
     )
 
 
-def summary_rows(
-    outcomes: Sequence[Outcome], marks: Mapping[str, Sequence[str]], *, with_gib: bool
-) -> nodes.tgroup:
+def summary_rows(outcomes: Sequence[Outcome], marks: Marks, *, with_gib: bool) -> nodes.tgroup:
     """Make one row per model: its total, and the memory of a GPU after each step."""
     steps = outcomes[0].steps if outcomes else ()
     headings = [
         Cell.of(_("Model")),
         Cell.of(_("GPUs")),
-        Cell.of(_("All on one GPU (GB)"), marks.get(TOTAL, ())),
-        *(Cell.of(_("then {step} (GB)").format(step=step.label), marks.get(step.name, ())) for step in steps),
+        Cell.of(_("All on one GPU (GB)"), marks(TOTAL)),
+        *(Cell.of(_("then {step} (GB)").format(step=step.label), marks(step.name)) for step in steps),
         Cell.of(_("Saved")),
     ]
     if with_gib:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..estimator.sweeps import Longer, Saving, SavingSteps
 
 ANSWER_CLASS = "verl-answer"
-LENGTHS_CLASS = "verl-lengths"
+MEMORY_CLASS = "verl-memory"
 #: The categories that grow with the lengths.
 _GROWING = (Category.ACTIVATIONS, Category.LOGITS)
 #: The counter of a recorded run, and the computed figure that is comparable with it.
@@ -179,8 +179,19 @@ def phase_rows(estimate: Estimate) -> nodes.tgroup:
     )
 
 
-def part_list(title: str, breakdown: Breakdown) -> list[nodes.Node]:
-    """List the parts under a title, each with its formula, its numbers and its evidence."""
+def peak_parts(estimate: Estimate) -> list[nodes.Node]:
+    """List the parts of the peak phase."""
+    phase = estimate.peak_phase
+    return _parts(_("The parts of the peak phase, {phase}:").format(phase=_(phase.label)), phase.breakdown)
+
+
+def host_parts(estimate: Estimate) -> list[nodes.Node]:
+    """List the parts of the memory of a host."""
+    return _parts(_("The parts of a node's host memory:"), estimate.host)
+
+
+def _parts(title: str, breakdown: Breakdown) -> list[nodes.Node]:
+    """List parts under a title, each with its formula, its numbers and its evidence."""
     items = formula_items()
     for component in breakdown.components:
         evidence = _(_EVIDENCE[component.evidence])

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.registries import Gpu
 
-GPUS_CLASS = "verl-gpus"
-MODELS_CLASS = "verl-models"
 #: Where checkpoints are published.
 CHECKPOINTS = "https://huggingface.co/{}"
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}

@@ -6,6 +6,7 @@ marks and lists are placeholders, and remarks have names instead of numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from docutils import nodes
@@ -14,11 +15,19 @@ from ..i18n import _
 from .blocks import notes_title, numbered_notes, recorded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from ..catalog.links import Links
     from ..catalog.models.analysis import Remark, Source, VerlState
     from .table import verl_marks
+
+#: Gives the names of the remarks about a subject.
+Marks = Callable[[str], Sequence[str]]
+
+
+def no_marks(subject: str) -> Sequence[str]:
+    """Return no name of a remark, where remarks have their marks elsewhere."""
+    return ()
 
 
 class verl_remarks(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case

@@ -17,6 +17,7 @@ from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.units import GB, gb
 from sphinx_verl_resources.views.analysis import summary_rows, waterfall_rows
+from sphinx_verl_resources.views.remarks import no_marks
 
 ANALYSIS = EstimatorContext(read_snapshot([])).analysis
 MODELS = [*ANALYSIS.specifications, *sorted({entry.hf_id for entry in ANALYSIS.architectures})]
@@ -165,5 +166,5 @@ def test_nothing_at_all_can_be_shown(analysis):
     outcome = analyse(replace(analysis, assumptions=assumed), "3B")
     assert outcome.start.total == outcome.end.total == outcome.saved_share == 0
     assert [bar.share for bar in outcome.waterfall()] == [0.0] * 12
-    assert "0.0 % of the total" in waterfall_rows(outcome, {}, with_gib=True).astext()
-    assert "0.0" in summary_rows([outcome], {}, with_gib=True).astext()
+    assert "0.0 % of the total" in waterfall_rows(outcome, no_marks, with_gib=True).astext()
+    assert "0.0" in summary_rows([outcome], no_marks, with_gib=True).astext()

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ...catalog.names import ASSUMED_SUBJECTS, COMPONENTS, REQUIREMENTS
+from ...catalog.names import REQUIREMENTS
 from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, did_you_mean
 from ...i18n import _
-from .base import ABOUT_TABLE, TABLE_OPTIONS
+from .base import ABOUT_TABLE
 from .computed import WITHOUT_REMARKS, AnalysisDirective
-from .options import Option, choices
+from .options import pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ...catalog.models.analysis import Cause
-
-PIECES = ("yaml", "command-line", "table")
 
 
 class VerlPublished(AnalysisDirective):
@@ -28,23 +24,19 @@ class VerlPublished(AnalysisDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return tables, then causes."""
-        from ...analysis.questions import Names, OriginalFigures
+        from ...analysis.questions import names, original_figures
         from ...views import analysis as render
 
-        answers = []
-        for name in self.models(Names("printed")):
-            with self.noted():
-                answers.append((name, *self.ask(OriginalFigures(name))))
+        answers = self.of_each(self.models(names, "printed"), original_figures)
         if self.problems:
             return []
-        causes: dict[str, Cause] = {cause.name: cause for answer in answers for cause in answer[-1]}
+        causes: dict[str, Cause] = {cause.name: cause for _name, found in answers for cause in found[1]}
         targets = self.targets({code: nodes.make_id(f"verl-cause-{code}") for code in causes})
         anchors = {code: target["ids"][0] for code, target in targets.items()}
         tables: list[nodes.Node] = []
-        for name, found, _causes in answers:
-            rows = render.original_rows(found, anchors)
+        for name, (figures, _causes) in answers:
             caption = _("{model}, as printed").format(model=name)
-            tables.append(self.table(render.ORIGINAL_CLASS, rows, caption, with_options=False))
+            tables.append(self.table(render.original_rows(figures, anchors), caption, with_options=False))
         return [*tables, render.cause_list(causes.values(), targets)] if causes else tables
 
 
@@ -56,23 +48,20 @@ class VerlRequirements(AnalysisDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return one table a model, what the columns are, and remarks."""
-        from ...analysis.questions import Assumed, Names, Required
+        from ...analysis.model_shape import assumptions_of
+        from ...analysis.questions import names, required
         from ...views import analysis as render
 
-        answers = []
-        for name in self.models(Names("requirements")):
-            with self.noted():
-                answers.append((name, self.ask(Required(name))))
+        answers = self.of_each(self.models(names, "requirements"), required)
         if self.problems:
             return []
-        marks, remarks = self.remarks([REQUIREMENTS])
         tables: list[nodes.Node] = []
         for name, verdicts in answers:
-            rows = render.requirement_rows(verdicts, marks.get(REQUIREMENTS, ()))
+            rows = render.requirement_rows(verdicts, self.marks(REQUIREMENTS))
             caption = _("{model}: how many GPUs").format(model=name)
-            tables.append(self.table(render.REQUIREMENTS_CLASS, rows, caption, with_options=False))
-        legend = render.requirement_legend(self.ask(Assumed()).memory_limit)
-        return [legend, *tables, *remarks]
+            tables.append(self.table(rows, caption, with_options=False))
+        legend = render.requirement_legend(self.of_analysis(assumptions_of).memory_limit)
+        return [legend, *tables, *self.remarks()]
 
 
 class VerlConfigAdvice(AnalysisDirective):
@@ -80,13 +69,10 @@ class VerlConfigAdvice(AnalysisDirective):
 
     directive = "verl-config"
     takes = (
-        Option(
-            "show",
+        pieces(
             "What to show, in this order: the settings to copy, as YAML or as overrides, and what each key "
             "does.",
-            f"any of {', '.join(f'``{piece}``' for piece in PIECES)}, separated by commas",
-            "all of it",
-            choices(PIECES),
+            ("yaml", "command-line", "table"),
         ),
         WITHOUT_REMARKS,
         *ABOUT_TABLE,
@@ -94,40 +80,29 @@ class VerlConfigAdvice(AnalysisDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the pieces asked for, in the order asked for."""
-        from ...analysis.questions import Configured, Names
+        from ...analysis.questions import configured, names
         from ...views import advice as render
 
-        pieces = self.values.get("show", PIECES)
         if not self.arguments:
-            known = ", ".join(self.ask(Names("configurations")))
+            known = ", ".join(self.of_analysis(names, "configurations"))
             message = f"name the model that the settings are for: {known}"
             raise NoAnswerError.because(message, code=Code.unknown_size)
-        record, keys = self.ask(Configured(self.arguments[0].strip()))
-        self.need_table(TABLE_OPTIONS, pieces)
+        record, keys, wrong = self.of_analysis(configured, self.arguments[0].strip())
+        self.need_table()
         if self.problems:
             return []
-        marks, remarks = self.remarks(record.settings) if "table" in pieces else ({}, [])
         made: list[nodes.Node] = []
-        for piece in pieces:
+        for piece in self.values["show"]:
             if piece == "yaml":
                 made.append(render.settings_yaml(record.settings))
             elif piece == "command-line":
                 made.append(render.settings_command(record.settings, keys))
             else:
-                rows = render.settings_rows(record.settings, keys, marks)
-                caption = _("{model}: settings").format(model=record.name)
-                made.append(self.table(render.CONFIG_CLASS, rows, caption, with_options=True))
-        self._warn(record.settings)
-        return [*made, *remarks]
-
-    def _warn(self, settings: Iterable[str]) -> None:
-        """Warn where the settings are shown that verl does not take them."""
-        from ...analysis.questions import KeyProblem
-
-        for key in settings:
-            found = self.ask(KeyProblem(key))
-            if found:
-                self.log(Diagnostic(Location(""), Code.config_key, *found, severity=Severity.WARNING))
+                rows = render.settings_rows(record.settings, keys, self.marks)
+                made.append(self.table(rows, _("{model}: settings").format(model=record.name)))
+        for message, remedy in wrong:
+            self.log(Diagnostic(Location(""), Code.config_key, message, remedy, Severity.WARNING))
+        return [*made, *self.remarks()]
 
 
 class VerlAnalysis(AnalysisDirective):
@@ -148,48 +123,35 @@ class VerlAnalysis(AnalysisDirective):
         if name not in parts:
             message = f"there is no part {name!r}" if name else "name a part"
             raise NoAnswerError.because(message, did_you_mean(name, parts))
-        return [] if self.problems else parts[name]()
+        return [] if self.problems else [*parts[name](), *self.remarks()]
 
-    def _table(self, rows: nodes.tgroup, caption: str) -> nodes.table:
-        from ...views import advice as render
+    def _assumptions(self) -> list[nodes.Element]:
+        from ...analysis.model_shape import assumptions_of
+        from ...views.advice import assumption_rows
 
-        return self.table(render.ANALYSIS_CLASS, rows, caption, with_options=True)
+        return [self.table(assumption_rows(self.of_analysis(assumptions_of), self.marks), _("Assumptions"))]
 
-    def _entries(self, section: str) -> tuple[Any, ...]:
-        from ...analysis.questions import Entries
+    def _priorities(self) -> list[nodes.Element]:
+        from ...analysis.analysis import analyse
+        from ...analysis.questions import entries, own_models
+        from ...views.advice import priority_rows
 
-        return self.ask(Entries(section))
+        outcomes = [self.of_analysis(analyse, name) for name in self.of_analysis(own_models)]
+        rows = priority_rows(self.of_analysis(entries, "priorities"), outcomes, self.marks)
+        return [self.table(rows, _("What to switch on first"))]
 
-    def _assumptions(self) -> list[nodes.Node]:
-        from ...analysis.questions import Assumed
-        from ...views import advice as render
+    def _trade_offs(self) -> list[nodes.Element]:
+        from ...analysis.questions import entries
+        from ...views.advice import trade_off_rows
 
-        marks, remarks = self.remarks((*COMPONENTS, *ASSUMED_SUBJECTS))
-        rows = render.assumption_rows(self.ask(Assumed()), marks)
-        return [self._table(rows, _("Assumptions")), *remarks]
+        rows = trade_off_rows(self.of_analysis(entries, "trade_offs"), self.marks)
+        return [self.table(rows, _("Memory against speed"))]
 
-    def _priorities(self) -> list[nodes.Node]:
-        from ...analysis.questions import Memory, OwnModels
-        from ...views import advice as render
+    def _monitoring(self) -> list[nodes.Element]:
+        from ...analysis.model_shape import assumptions_of
+        from ...analysis.questions import entries
+        from ...views.advice import command_list, metric_rows
 
-        priorities = self._entries("priorities")
-        outcomes = [self.ask(Memory(name)) for name in self.ask(OwnModels())]
-        marks, remarks = self.remarks(item.name for item in priorities)
-        rows = render.priority_rows(priorities, outcomes, marks)
-        return [self._table(rows, _("What to switch on first")), *remarks]
-
-    def _trade_offs(self) -> list[nodes.Node]:
-        from ...views import advice as render
-
-        items = self._entries("trade_offs")
-        marks, remarks = self.remarks(item.name for item in items)
-        return [self._table(render.trade_off_rows(items, marks), _("Memory against speed")), *remarks]
-
-    def _monitoring(self) -> list[nodes.Node]:
-        from ...analysis.questions import Assumed
-        from ...views import advice as render
-
-        commands, metrics = self._entries("commands"), self._entries("metrics")
-        marks, remarks = self.remarks(item.name for item in (*commands, *metrics))
-        rows = render.metric_rows(metrics, self.ask(Assumed()), marks)
-        return [*render.command_list(commands, marks), self._table(rows, _("What to watch")), *remarks]
+        metrics, assumed = self.of_analysis(entries, "metrics"), self.of_analysis(assumptions_of)
+        commands = command_list(self.of_analysis(entries, "commands"), self.marks)
+        return [*commands, self.table(metric_rows(metrics, assumed, self.marks), _("What to watch"))]

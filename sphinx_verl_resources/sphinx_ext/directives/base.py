@@ -28,9 +28,14 @@ if TYPE_CHECKING:
 
 #: Options of every directive that makes a table.
 ABOUT_TABLE = (
-    Option("caption", "The caption of the table, instead of one that says what it shows.", "text"),
-    Option("name", "A label, so that other pages can link the table.", "label"),
-    Option("class", "Further classes of the table.", "names, separated by spaces"),
+    Option(
+        "caption",
+        "The caption of the table, instead of one that says what it shows.",
+        "text",
+        about_table=True,
+    ),
+    Option("name", "A label, so that other pages can link the table.", "label", about_table=True),
+    Option("class", "Further classes of the table.", "names, separated by spaces", about_table=True),
 )
 TABLE_OPTIONS = tuple(option.name for option in ABOUT_TABLE)
 
@@ -46,13 +51,15 @@ class VerlDirective(SphinxDirective):
 
     Attributes:
         given: the text of each option that the directive has and that is given as it should be.
-        values: what was read from these; those that could not be read are missing.
+        values: of each option what was read, or what counts where it is not given or cannot be read.
         problems: what is wrong with the directive.
     """
 
     directive: ClassVar[str]
     #: The options of a directive with one form.
     takes: ClassVar[tuple[Option, ...]] = ()
+    #: What to do about an argument, for a directive that takes none.
+    instead_of_argument: ClassVar[str] = ""
 
     has_content = True  # to say that there must be none
     optional_arguments = 1
@@ -66,8 +73,9 @@ class VerlDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Show what is asked for, or a box for each thing that is wrong."""
         self.ask(Extension())
-        self.given, self.values, self.problems = {}, {}, []
+        self.given, self.problems = {}, []
         known = {option.name: option for option in self.forms()[self.form]}
+        self.values = {name: option.value for name, option in known.items()}
         for name, text in self.options.items():
             with self.noted():
                 self._take(name, str(text or ""), known)
@@ -76,6 +84,7 @@ class VerlDirective(SphinxDirective):
         for name in list(self.given):
             with self.noted(name):
                 self.values[name] = known[name].read(self.given[name])
+        self._check_needed(known.values())
         content: list[nodes.Node] = []
         with self.noted():
             content = self.show()
@@ -103,6 +112,19 @@ class VerlDirective(SphinxDirective):
             what = f"takes no value, got {text!r}; remove it" if text else "a value is missing; write one"
             raise NoAnswerError.because(what, key=f":{name}")
         self.given[name] = text
+
+    def _check_needed(self, known: Iterable[Option]) -> None:
+        """Note an argument without a use, and options that are missing."""
+        if self.arguments and self.instead_of_argument:
+            self.refuse("the directive takes no argument", self.instead_of_argument)
+        for option in known:
+            if option.needed and option.name not in self.given:
+                self.refuse(option.needed)
+
+    def refuse(self, message: str, remedy: str = "", option: str = "") -> None:
+        """Note what is wrong with the directive, or with an option of it."""
+        with self.noted(option):
+            raise NoAnswerError.because(message, remedy)
 
     def refuse_option(self, name: str) -> NoReturn:
         """Raise for an option that the directive does not have."""
@@ -144,19 +166,13 @@ class VerlDirective(SphinxDirective):
                 for problem in error.diagnostics
             ]
 
-    def refuse_argument(self, remedy: str) -> None:
-        """Note that the directive has no use for its argument; ``remedy`` says what to do."""
-        if self.arguments:
-            with self.noted():
-                raise NoAnswerError.because("the directive takes no argument", remedy)
-
-    def need_table(self, names: Iterable[str], pieces: Iterable[str]) -> None:
-        """Refuse options about a table where ``pieces``, what is shown, leaves the table out."""
-        about = next((name for name in names if name in self.given), None)
-        if about is not None and "table" not in pieces:
-            with self.noted(about):
-                message = "is about the table, which :show: leaves out"
-                raise NoAnswerError.because(message, "add table to :show:, or leave it out")
+    def need_table(self) -> None:
+        """Refuse an option about the table where ``:show:`` leaves the table out."""
+        options = (option.name for option in self.forms()[self.form] if option.about_table)
+        about = next((name for name in options if name in self.given), "")
+        if about and "table" not in self.values["show"]:
+            remedy = "add table to :show:, or leave it out"
+            self.refuse("is about the table, which :show: leaves out", remedy, about)
 
     def log(self, problem: Diagnostic) -> None:
         """Print a problem at its line, or at that of the directive."""
@@ -179,17 +195,17 @@ class VerlDirective(SphinxDirective):
         return nodes.error("", paragraph, classes=["verl-problem"])
 
     def table(
-        self, table_class: str, inside: nodes.Element, caption: str, *, with_options: bool
+        self, inside: nodes.Element, caption: str = "", *, with_options: bool = True, table_class: str = ""
     ) -> nodes.table:
         """Return a table.
 
         Args:
-            table_class: its class.
             inside: its rows, or what will become them.
             caption: its title; none if empty.
             with_options: whether the options of the directive are about this table.
+            table_class: its class, if not the name of the directive.
         """
-        table = empty_table(table_class)
+        table = empty_table(table_class or self.directive)
         self.set_source_info(table)
         table += inside
         if with_options:

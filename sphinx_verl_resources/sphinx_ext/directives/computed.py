@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from ...catalog.selection import REGISTRIES, phrases
-from ...diagnostics import Code, Location, NoAnswerError, suggest_or
+from ...catalog.selection import phrases
+from ...diagnostics import Location, NoAnswerError
 from ...i18n import N_, _
 from ..domain import VerlDomain
-from ..queries import ConfigValue, KnownValue
+from ..objects import GPU
+from ..queries import ConfigValue, RegistryEntries
 from ..references import link_if_any
 from .base import VerlDirective
 from .options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ...diagnostics import Diagnostic
-    from ...query import Query
+    from ...query import Answer
 
 #: The flag that leaves remarks out.
 NO_REMARKS = "no-remarks"
@@ -38,28 +39,38 @@ NOT_USED = " has errors; what is wrong in it is not used here. The build log say
 class AnalysisDirective(VerlDirective):
     """A directive whose content rests on the analysis."""
 
+    #: The names of the remarks that have a mark.
+    _marked: set[str]
+
     def run(self) -> list[nodes.Node]:
         """Return the content, below a box for each file with errors."""
-        from ...analysis.questions import FilesWithErrors
+        from ...analysis.questions import files_with_errors
 
-        return [*self.file_boxes(self.ask(FilesWithErrors())), *super().run()]
+        self._marked = set()
+        return [*self.file_boxes(self.of_analysis(files_with_errors)), *super().run()]
+
+    def of_analysis(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
+        """Return what a function makes of the analysis, see ``AnalysisQuery``."""
+        from ...analysis.questions import AnalysisQuery
+
+        return self.ask(AnalysisQuery(function, arguments))
 
     def file_boxes(self, names: Iterable[str]) -> list[nodes.Node]:
         """Return a box for each file with errors."""
         return [self.box(nodes.literal("", name), nodes.Text(NOT_USED)) for name in names]
 
-    def models(self, default: Query[tuple[str, ...]]) -> list[str]:
-        """Return the models that the argument names, or else the answer to ``default``.
+    def models(self, function: Callable[..., Sequence[str]], *arguments: Any) -> Sequence[str]:
+        """Return the models that the argument names, or else what a function makes of the analysis.
 
         Raises:
             NoAnswerError: a model is named twice, or there is none.
         """
-        from ...analysis.questions import IsName
+        from ...analysis.questions import names
 
         if not self.arguments:
-            return list(self.ask(default))
+            return self.of_analysis(function, *arguments)
         text = " ".join(self.arguments[0].split())
-        if " " in text and self.ask(IsName(text)):
+        if " " in text and text.casefold() in map(str.casefold, self.of_analysis(names, "specifications")):
             return [text]
         found = phrases(text) if "," in text else text.split()
         if not found:
@@ -70,24 +81,38 @@ class AnalysisDirective(VerlDirective):
                 raise NoAnswerError.because(f"the model {name!r} stands there twice", "keep one of the two")
         return found
 
-    def remarks(self, subjects: Iterable[str]) -> tuple[Mapping[str, Sequence[str]], list[nodes.Element]]:
-        """Return the names of remarks by subject, and the list of these remarks."""
-        from ...analysis.questions import RemarksOn
+    def of_each(
+        self, models: Iterable[str], function: Callable[..., Answer], *arguments: Any
+    ) -> list[tuple[str, Answer]]:
+        """Return each model with what a function makes of the analysis, its name and the arguments."""
+        answers = []
+        for name in models:
+            with self.noted():
+                answers.append((name, self.of_analysis(function, name, *arguments)))
+        return answers
+
+    def marks(self, subject: str) -> tuple[str, ...]:
+        """Return the names of the remarks about a subject; the marks of these lead to ``remarks``."""
+        from ...analysis.questions import remarks_about
+
+        if NO_REMARKS in self.given or not subject:
+            return ()
+        names = self.of_analysis(remarks_about, subject)
+        self._marked.update(names)
+        return names
+
+    def remarks(self) -> list[nodes.Element]:
+        """Return the list of the remarks that have a mark."""
+        from ...analysis.questions import remarks_named
         from ...views.remarks import remark_list
 
-        if NO_REMARKS in self.given:
-            return {}, []
-        found, verl = self.ask(RemarksOn(tuple(subjects)))
-        if not found:
-            return {}, []
-        marks: dict[str, list[str]] = {}
-        for remark in found:
-            for subject in remark.about:
-                marks.setdefault(subject, []).append(remark.name)
+        if not self._marked:
+            return []
+        found, verl = self.of_analysis(remarks_named, *sorted(self._marked))
         self.ask(ConfigValue("script_url"))
         page = self.ask(ConfigValue("estimator_page"))
         more = link_if_any(page, _(ESTIMATOR), self.env.docname)
-        return marks, [remark_list(found, verl, VerlDomain.of(self.env).settings.links, more)]
+        return [remark_list(found, verl, VerlDomain.of(self.env).settings.links, more)]
 
 
 @dataclass(frozen=True)
@@ -146,29 +171,19 @@ class SettingsDirective(AnalysisDirective):
         else:
             self.log(problem)
 
-    def known_gpu(self, name: str, option: str) -> str:
-        """Return the name of a GPU that an option names.
-
-        Raises:
-            NoAnswerError: the registry does not have it.
-        """
-        self.ask(KnownValue("gpu", name))
-        gpus = VerlDomain.of(self.env).catalog.gpus
-        if gpus.get(name) is None:
-            hint = suggest_or(name, gpus.names, REGISTRIES["gpu"])
-            message = f"there is no GPU {name!r}"
-            raise NoAnswerError.because(message, hint, code=Code.unknown_gpu, key=f":{option}")
-        return name
+    def check_recorded(self, kind: str, names: Sequence[str], option: str) -> None:
+        """Note the GPUs or models that an option names and no registry has."""
+        if names:
+            with self.noted(option):
+                self.ask(RegistryEntries(kind, tuple(names)))
 
     def named_gpus(self) -> tuple[int, str]:
         """Return how many GPUs ``:gpus:`` names, and which; 0 and no name where something is wrong."""
         if "gpus" not in self.given:
-            with self.noted():
-                raise NoAnswerError.because("say on how many GPUs and which, as in :gpus: 8*H100")
-        count, gpu = self.values.get("gpus", (0, ""))
+            self.refuse("say on how many GPUs and which, as in :gpus: 8*H100")
+        count, gpu = self.values["gpus"] or (0, "")
         if gpu:
-            with self.noted():
-                self.known_gpu(gpu, "gpus")
+            self.check_recorded(GPU, (gpu,), "gpus")
         return count, gpu
 
     def _place(self, line: int, key: str = "") -> Location:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from ...catalog.names import ASSUMED_SUBJECTS, COMPONENTS, LIMITS, TOTAL
-from ...diagnostics import Code, NoAnswerError
-from ...i18n import _, plural
-from . import estimate, options
-from .base import ABOUT_TABLE, TABLE_OPTIONS
+from ...catalog.names import LIMITS
+from ...diagnostics import Code, NoAnswerError, did_you_mean
+from ...i18n import _
+from .base import ABOUT_TABLE
 from .computed import WITHOUT_REMARKS, AnalysisDirective, SettingsDirective
-from .options import Option, number
+from .options import Option, choices, number, pieces, resource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from docutils import nodes
 
     from ...analysis.analysis import Outcome
+    from ...catalog.models.run import Measured
+    from ...estimator.questions import EstimateQuery
+    from ...estimator.versions import Version
 
-#: What can be shown of a model.
-PIECES = ("specification", "formulas", "chart", "table")
 
 #: Options of every table of the analysis; the first three have the names in ``LIMITS``.
 NUMBERS = (
@@ -45,7 +45,7 @@ NUMBERS = (
         ":verl:memory:`sequence length`",
         number(LIMITS["sequence-length"]),
     ),
-    Option("gib", "Show sizes in GiB too."),
+    Option("gib", "Show sizes in GiB too.", about_table=True),
     WITHOUT_REMARKS,
     *ABOUT_TABLE,
 )
@@ -56,15 +56,70 @@ ANALYSIS_OPTIONS = (
         "names of steps, separated by commas, or ``none``",
         "all: ``fsdp``, ``gradient-checkpointing``, ``activation-offload``, ``dynamic-batching``",
     ),
-    Option(
-        "show",
+    pieces(
         "What to show, in this order. ``chart`` is drawn on pages of HTML and has the table behind it: where "
         "``table`` is not asked for, it follows the chart.",
-        f"any of {', '.join(f'``{piece}``' for piece in PIECES)}, separated by commas",
-        "all of it",
-        options.pieces(*PIECES),
+        ("specification", "formulas", "chart", "table"),
     ),
     *NUMBERS,
+)
+
+
+def _version(text: str) -> Version:
+    from ...estimator.versions import CURRENT, version_of, version_text
+
+    found = version_of(text.strip())
+    if found is None:
+        raise NoAnswerError.because(
+            f"{text!r} is no release of verl", f"write it like {version_text(CURRENT)}"
+        )
+    return found
+
+
+#: The options that ask for an estimate, and those that go with ``:model:`` only.
+ASKING, OF_MODEL = ("run", "model"), ("gpus", "verl-version")
+#: Options of the analysis, and what an estimate has instead.
+INSTEAD = {
+    "batch-size": "set data.train_batch_size below the options",
+    "sequence-length": "set data.max_prompt_length and data.max_response_length below the options",
+    "steps": "set the keys of verl below the options",
+    "gib": "an estimate is in GiB",
+    "no-remarks": "an estimate has none",
+}
+ESTIMATE_OPTIONS = (
+    Option("run", "The recorded run, whose file says everything else.", "id of a run"),
+    Option(
+        "model",
+        "The checkpoint. It goes with ``gpus`` and with settings below the options: YAML, with verl's keys "
+        "dotted or nested. What is not set has verl's default.",
+        "Hugging Face name",
+    ),
+    Option(
+        "gpus",
+        "How many GPUs and which. It goes with ``model``.",
+        "count and name, such as ``8*H100``",
+        read=resource,
+    ),
+    Option(
+        "verl-version",
+        "The release of verl. It goes with ``model``.",
+        "release, such as ``v0.7.1``",
+        "the newest one known",
+        _version,
+    ),
+    pieces(
+        "What to show, in this order. ``answer``: whether it fits, the peak with its range, the peak "
+        "phase and what relieves it most, what verl's metric prints, host memory. ``chart``: a bar for each "
+        "phase against what the GPU offers, drawn on pages of HTML, with the table behind it. ``table``: a "
+        "row for each phase. ``components``: each part of the peak phase with its formula, the numbers "
+        "put in, and how well it is known. ``host``: the same for the memory of a node. ``savings``: what "
+        "each setting that saves memory buys, drawn and as a table, when all of them are switched off and "
+        "then on again, one after another. Settings that the estimate leaves out are listed below in any "
+        "case.",
+        ("answer", "chart", "table", "components", "host", "savings"),
+        ("answer", "table"),
+    ),
+    *ABOUT_TABLE,
 )
 
 
@@ -76,21 +131,25 @@ class VerlMemory(SettingsDirective):
     @classmethod
     def forms(cls) -> Mapping[str, tuple[Option, ...]]:
         """Return the options of both forms."""
-        return {"analysis": ANALYSIS_OPTIONS, "estimate": estimate.OPTIONS}
+        return {"analysis": ANALYSIS_OPTIONS, "estimate": ESTIMATE_OPTIONS}
 
     @property
     def form(self) -> str:
         """Return the form that is asked for, or that has the options and the text."""
-        if not self.options.keys().isdisjoint(estimate.ASKING):
+        if not self.options.keys().isdisjoint(ASKING):
             return "estimate"
         foreign = bool(self.content) or not self.options.keys() <= {item.name for item in ANALYSIS_OPTIONS}
         return "estimate" if foreign and not self.arguments else "analysis"
 
     def refuse_option(self, name: str) -> NoReturn:
         """Name what an estimate has instead of an option of the analysis."""
-        if self.form == "estimate":
-            estimate.refuse_option(name)
-        super().refuse_option(name)
+        if self.form == "analysis":
+            super().refuse_option(name)
+        if name in INSTEAD:
+            message = "is about the analysis of a model"
+            raise NoAnswerError.because(message, INSTEAD[name], key=f":{name}")
+        hint = did_you_mean(name, [*(option.name for option in ESTIMATE_OPTIONS), *INSTEAD])
+        raise NoAnswerError.because("unknown option", hint, key=f":{name}")
 
     def check_text(self) -> None:
         """Accept settings for an estimate only."""
@@ -101,19 +160,23 @@ class VerlMemory(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the pieces asked for, in the order asked for."""
-        return estimate.show(self) if self.form == "estimate" else self._analysis()
+        return self._estimate() if self.form == "estimate" else self._analysis()
+
+    def _pieces(self, made: Mapping[str, Callable[[], Iterable[nodes.Node]]]) -> list[nodes.Node]:
+        return [node for piece in self.values["show"] for node in made[piece]()]
+
+    # -- the analysis
 
     def _analysis(self) -> list[nodes.Node]:
         """Return components, chain and running totals of one model."""
-        from ...analysis.questions import Memory
+        from ...analysis.analysis import analyse
 
-        pieces: tuple[str, ...] = self.values.get("show", PIECES)
         steps: tuple[str, ...] | None = None
         with self.noted("steps"):
             steps = self._steps()
         with self.noted("gpus"):
             self._check_sharing(steps)
-        self.need_table(("gib", *TABLE_OPTIONS), pieces)
+        self.need_table()
         if not self.arguments:
             hint = (
                 "name a size class or a model, as in '.. verl-memory:: 8B', a run with :run:, or a "
@@ -122,67 +185,149 @@ class VerlMemory(SettingsDirective):
             raise NoAnswerError.because(hint, code=Code.unknown_size)
         name = " ".join(self.arguments[0].split())
         if self.problems:
-            self.ask(Memory(name))  # to say in the same build that there is no such model
+            self.of_analysis(analyse, name)  # to say in the same build that there is no such model
             return []
-        gpus, batch, length = map(self.values.get, LIMITS)
-        return self._pieces(self.ask(Memory(name, gpus, batch, length, steps)), pieces)
+        return self._show_analysis(self.of_analysis(analyse, name, *map(self.values.get, LIMITS), steps))
 
     def _steps(self) -> tuple[str, ...] | None:
-        from ...analysis.questions import Names
+        from ...analysis.questions import names
 
         text = self.given.get("steps")
         if text is None or text.strip().lower() == "none":
             return None if text is None else ()
-        return options.choices(self.ask(Names("steps")), "none")(text)
+        return choices(self.of_analysis(names, "steps"), "none")(text)
 
     def _check_sharing(self, steps: tuple[str, ...] | None) -> None:
         """Refuse a number of GPUs where no step shares anything among them."""
-        from ...analysis.questions import Names, SharingSteps
+        from ...analysis.questions import names, sharing_steps
 
         if "gpus" in self.given:
-            sharing = self.ask(SharingSteps())
-            taken = self.ask(Names("steps")) if steps is None else steps
+            sharing = self.of_analysis(sharing_steps)
+            taken = self.of_analysis(names, "steps") if steps is None else steps
             if not set(sharing).intersection(taken):
                 needed = " or ".join(repr(name) for name in sharing) or "that shares something among GPUs"
                 message = f"has no effect without the step {needed}"
                 raise NoAnswerError.because(message, "take it, or leave :gpus: out")
 
-    def _pieces(self, outcome: Outcome, pieces: tuple[str, ...]) -> list[nodes.Node]:
+    def _show_analysis(self, outcome: Outcome) -> list[nodes.Node]:
         from ...views import analysis as render
-        from ...views.analysis import waterfall_chart
+        from ...views.remarks import no_marks
 
-        subjects = [*ASSUMED_SUBJECTS] if "specification" in pieces else []
-        if {"formulas", "table"}.intersection(pieces):
-            subjects += [*COMPONENTS, TOTAL, *(step.name for step in outcome.steps)]
-        marks, remarks = self.remarks(subjects)
-        name = outcome.shape.name
-        made: dict[str, nodes.Node] = {}
-        for piece in pieces:
-            if piece == "specification":
-                rows = render.specification_rows(outcome, marks)
-                caption = _("{model}: the model").format(model=name)
-                made[piece] = self.table(render.TABLE_CLASS, rows, caption, with_options=False)
-            elif piece == "formulas":
-                made[piece] = render.formula_list(outcome, {} if "table" in pieces else marks)
-            elif piece == "chart":
-                made[piece] = self.chart(waterfall_chart(outcome.waterfall(), _caption(outcome)), name)
-            else:
-                rows = render.waterfall_rows(outcome, marks, with_gib="gib" in self.given)
-                made[piece] = self.table(render.TABLE_CLASS, rows, _caption(outcome), with_options=True)
-        return [*made.values(), *remarks]
+        name, caption = outcome.shape.name, render.memory_caption(outcome)
+        # One mark for each remark: where there is a table, it stands there.
+        marks = no_marks if "table" in self.values["show"] else self.marks
+        made = self._pieces({
+            "specification": lambda: [
+                self.table(
+                    render.specification_rows(outcome, self.marks),
+                    _("{model}: the model").format(model=name),
+                    with_options=False,
+                )
+            ],
+            "formulas": lambda: [render.formula_list(outcome, marks)],
+            "chart": lambda: [self.chart(render.waterfall_chart(outcome.waterfall(), caption), name)],
+            "table": lambda: [
+                self.table(
+                    render.waterfall_rows(outcome, self.marks, with_gib="gib" in self.given), caption
+                )
+            ],
+        })  # fmt: skip
+        return [*made, *self.remarks()]
 
+    # -- the estimate
 
-def _caption(outcome: Outcome) -> str:
-    batch, length = outcome.batch_size, outcome.sequence_length
-    caption = plural(
-        "{model}: memory for {batch} sequence of {length} tokens",
-        "{model}: memory for {batch} sequences of {length} tokens",
-        batch,
-    ).format(model=outcome.shape.name, batch=batch, length=length)
-    if all(step.gpus is None for step in outcome.steps):
-        return caption
-    gpus = plural("{caption} on {count} GPU", "{caption} on {count} GPUs", outcome.gpus)
-    return gpus.format(caption=caption, count=outcome.gpus)
+    def _estimate(self) -> list[nodes.Node]:
+        """Return what a run takes, phase by phase, and what the estimate leaves out."""
+        self.need_table()
+        self._check_form()
+        found: tuple[EstimateQuery, str, Measured | None] | None = None
+        with self.noted():
+            if "model" in self.given:
+                found = self._of_model()
+            elif "run" in self.given:
+                found = self._of_run()
+        return [] if self.problems or found is None else self._show_estimate(*found)
+
+    def _check_form(self) -> None:
+        if self.arguments:
+            message = f"the argument {self.arguments[0]!r} asks for the analysis of a model"
+            remedy = "leave it out, or leave :run: and :model: out for the analysis"
+            raise NoAnswerError.because(message, remedy)
+        if self.options.keys().isdisjoint(ASKING):
+            raise NoAnswerError.because("name a run with :run:, or a checkpoint with :model: and :gpus:")
+        if self.given.keys() >= set(ASKING):
+            raise NoAnswerError.because(":run: and :model: do not go together", "keep one of them")
+        if "run" in self.given:
+            mixed = next((f":{name}:" for name in OF_MODEL if name in self.given), "")
+            if mixed or self.content:
+                what = f"{mixed} goes" if mixed else "settings go"
+                raise NoAnswerError.because(f"{what} with :model:", "a run has its own")
+
+    def _of_run(self) -> tuple[EstimateQuery, str, Measured | None]:
+        """Return the question, what it is about, and what the run reported."""
+        from ...estimator.questions import RecordedRun, RunEstimate
+        from ...views.runs import run_title
+
+        name = self.values["run"]
+        run, query = self.ask(RecordedRun(name)), RunEstimate(name)
+        try:
+            self.ask(query)
+        except NoAnswerError as error:
+            if not run.settings:  # the message names the run
+                raise
+            raise NoAnswerError.because(
+                f"the run {name!r} cannot be estimated: {error}", code=error.code
+            ) from None
+        return query, run_title(run), run.measured
+
+    def _of_model(self) -> tuple[EstimateQuery, str, None] | None:
+        """Return the question, and what it is about; None with problems noted where there is no answer."""
+        from ...estimator.questions import ModelEstimate
+
+        body = self.settings()
+        count, gpu = self.named_gpus()
+        model = self.values["model"]
+        query = ModelEstimate(model, count or 8, gpu or "H100", body.config, self.values["verl-version"])
+        try:
+            warnings = self.ask(query).warnings
+        except NoAnswerError as error:
+            self.note_all(error.diagnostics, body)
+            return None
+        if not self.problems:
+            self.note_all(warnings, body)
+        return query, _("{model} on {gpus}").format(model=model, gpus=f"{count}*{gpu}"), None
+
+    def _show_estimate(self, query: EstimateQuery, title: str, measured: Measured | None) -> list[nodes.Node]:
+        from ...views import estimate as render
+        from ...views.charts import phase_chart
+
+        found = self.ask(query)
+        caption = _("{what}: memory per GPU, phase by phase").format(what=title)
+        made = self._pieces({
+            "answer": lambda: render.answer(found, measured),
+            "chart": lambda: [self.chart(phase_chart(found, caption, measured), self._chart_name(title))],
+            "table": lambda: [self.table(render.phase_rows(found), caption)],
+            "components": lambda: render.peak_parts(found),
+            "host": lambda: render.host_parts(found),
+            "savings": lambda: self._savings(query, title),
+        })  # fmt: skip
+        if {"components", "host"}.intersection(self.values["show"]):
+            made.append(render.evidence_legend())
+        return [*made, *render.notes(found)]
+
+    def _chart_name(self, title: str) -> str:
+        return str(self.options.get("run", title))
+
+    def _savings(self, query: EstimateQuery, title: str) -> list[nodes.Node]:
+        """Return what each setting that saves memory buys: drawing, table, and how to read it."""
+        from ...estimator.questions import Savings
+        from ...views.charts import savings_chart
+        from ...views.estimate import saving_note, saving_rows
+
+        steps = self.ask(Savings(query))
+        caption = _("{what}: what each setting saves").format(what=title)
+        chart = self.chart(savings_chart(steps, caption), f"savings-{self._chart_name(title)}")
+        return [chart, self.table(saving_rows(steps), caption, with_options=False), saving_note()]
 
 
 class VerlMemorySummary(AnalysisDirective):
@@ -193,21 +338,17 @@ class VerlMemorySummary(AnalysisDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table."""
-        from ...analysis.questions import Memory, OwnModels
+        from ...analysis.analysis import analyse
+        from ...analysis.questions import own_models
         from ...views import analysis as render
         from ...views.blocks import legend
 
-        sizes = tuple(map(self.values.get, LIMITS))
-        outcomes: list[Outcome] = []
-        for name in self.models(OwnModels()):
-            with self.noted():
-                outcomes.append(self.ask(Memory(name, *sizes)))
+        answers = self.of_each(self.models(own_models), analyse, *map(self.values.get, LIMITS))
         if self.problems:
             return []
-        steps = [step.name for outcome in outcomes[:1] for step in outcome.steps]
-        marks, remarks = self.remarks([TOTAL, *steps])
-        rows = render.summary_rows(outcomes, marks, with_gib="gib" in self.given)
-        table = self.table(render.SUMMARY_CLASS, rows, _("GB per GPU, step by step"), with_options=True)
+        outcomes = [outcome for _name, outcome in answers]
+        rows = render.summary_rows(outcomes, self.marks, with_gib="gib" in self.given)
+        table = self.table(rows, _("GB per GPU, step by step"))
         if len({outcome.gpus for outcome in outcomes}) > 1:
-            return [table, legend(_(render.DIFFERENT_GPUS)), *remarks]
-        return [table, *remarks]
+            return [table, legend(_(render.DIFFERENT_GPUS)), *self.remarks()]
+        return [table, *self.remarks()]

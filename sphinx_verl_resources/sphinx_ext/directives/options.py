@@ -13,7 +13,7 @@ from ...catalog.selection import words
 from ...diagnostics import NoAnswerError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 #: The most GPUs that an estimate can be asked for.
 MOST_GPUS = 100_000
@@ -27,8 +27,11 @@ class Option:
         name: without colons.
         help: what it does, in reStructuredText.
         values: what can be written; empty for a flag.
-        default: what counts where it is not given, if that is a value.
+        default: what counts where it is not given, in words, if that is a value.
         read: turns the text into a value, or raises ``NoAnswerError``.
+        value: what counts where it is not given.
+        needed: the message where it is not given, if the directive cannot do without it.
+        about_table: whether it has no meaning where ``:show:`` leaves the table out.
     """
 
     name: str
@@ -36,6 +39,9 @@ class Option:
     values: str = ""
     default: str = ""
     read: Callable[[str], Any] = str.strip
+    value: Any = None
+    needed: str = ""
+    about_table: bool = False
 
 
 class AnyOption(dict[str, Callable[[str], Any]]):
@@ -125,6 +131,27 @@ def choices(allowed: Iterable[str], *alone: str) -> Callable[[str], tuple[str, .
     return read
 
 
+def pieces(help_text: str, allowed: Sequence[str], shown: Sequence[str] = ()) -> Option:
+    """Return the option ``:show:``.
+
+    Args:
+        help_text: the pieces, each with what it is.
+        allowed: their names.
+        shown: those that are shown where nothing is said; all of them if empty.
+    """
+    read = choices(allowed)
+    default = f"``{', '.join(shown)}``" if shown else "all of it"
+    values = f"any of {listed(allowed)}, separated by commas"
+    return Option(
+        "show", help_text, values, default, lambda text: with_table(read(text)), tuple(shown or allowed)
+    )
+
+
+def listed(words: Iterable[str]) -> str:
+    """Return words as code, for the text of an option."""
+    return ", ".join(f"``{word}``" for word in words)
+
+
 def with_table(pieces: tuple[str, ...]) -> tuple[str, ...]:
     """Return the pieces to show, with the table behind a chart if it is not among them.
 
@@ -135,9 +162,3 @@ def with_table(pieces: tuple[str, ...]) -> tuple[str, ...]:
         return pieces
     behind = pieces.index("chart") + 1
     return (*pieces[:behind], "table", *pieces[behind:])
-
-
-def pieces(*allowed: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a reader of ``:show:``, for content of these pieces."""
-    read = choices(allowed)
-    return lambda text: with_table(read(text))

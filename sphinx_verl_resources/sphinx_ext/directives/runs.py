@@ -14,7 +14,7 @@ from ...catalog.selection import RunQuery
 from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
 from ...i18n import N_, _
 from ...views.blocks import fill, listed
-from ...views.runs import COMPUTED, TABLE_CLASS, run_about, run_title, templates_used, uncomputed_texts
+from ...views.runs import COMPUTED, run_about, run_title, templates_used, uncomputed_texts
 from ...views.table import one_cell
 from ..domain import VerlDomain
 from ..objects import RUN, SIZE, Target
@@ -72,6 +72,7 @@ OPTIONS = (
         "fields, separated by spaces or commas",
         f"``{' '.join(PAGE_COLUMNS)}``",
         partial(selection.columns, computed=COMPUTED),
+        PAGE_COLUMNS,
     ),
     Option(
         "sort",
@@ -81,6 +82,7 @@ OPTIONS = (
         "tested runs first, MIN before RECOMMENDED, then by the day they were added, the number of GPUs and "
         "the id",
         partial(selection.sort_fields, computed=COMPUTED),
+        (),
     ),
     Option(
         "details",
@@ -105,9 +107,8 @@ class VerlRuns(VerlDirective):
         query = self._query()
         name = next((name for name in ("name", "class") if name in self.given), "")
         if name and "caption" not in self.given:
-            with self.noted(name):
-                raise NoAnswerError.because("goes with :caption:, where there is one table to give it to")
-        return [] if self.problems else self._show(query, self.values.get("columns", PAGE_COLUMNS))
+            self.refuse("goes with :caption:, where there is one table to give it to", option=name)
+        return [] if self.problems else self._show(query, self.values["columns"])
 
     def _show(self, query: RunQuery, columns: Sequence[str]) -> list[nodes.Node]:
         self._look_at_settings((*columns, *(name for name, descending in query.sort)))
@@ -136,7 +137,7 @@ class VerlRuns(VerlDirective):
                     for word in words:
                         self.ask(KnownValue(name, word))
                     filters.append((name, selection.filter_values(catalog, name, words)))
-        return RunQuery(sizes, tuple(filters), self.values.get("sort", ()))
+        return RunQuery(sizes, tuple(filters), self.values["sort"])
 
     def _look_at_settings(self, names: Iterable[str]) -> None:
         """Warn of a setting that no run records: most likely it is misspelt."""
@@ -233,11 +234,10 @@ class VerlRuns(VerlDirective):
     def _details(self, run: Run) -> verl_details:
         """Return peak and capacity, status and evidence; folded: estimate, settings, and sources."""
         from ...estimator.questions import Capacity
-        from ...views import analysis as memory
         from ...views import run_details as render
         from ...views.blocks import details
         from ...views.charts import phase_chart
-        from ...views.estimate import phase_rows
+        from ...views.estimate import MEMORY_CLASS, phase_rows
 
         self.ask(ConfigValue("edit_url"))
         settings = VerlDomain.of(self.env).settings
@@ -250,7 +250,8 @@ class VerlRuns(VerlDirective):
             drawn = phase_chart(estimate, run_title(run), run.measured)
             content.append(self.chart(drawn, run.id))
             # Without a caption it takes no number from the tables of the page.
-            content.append(self.table(memory.TABLE_CLASS, phase_rows(estimate), "", with_options=False))
+            rows = phase_rows(estimate)
+            content.append(self.table(rows, with_options=False, table_class=MEMORY_CLASS))
         edit = settings.edit_address(f"runs/{run.id}.yaml")
         content += [*render.flags(run), render.facts(run, settings.links, edit)]
         block = details(render.summary(run, capacity, estimate), content)
@@ -259,7 +260,7 @@ class VerlRuns(VerlDirective):
         return block
 
     def _runs_table(self, inside: nodes.Element) -> nodes.table:
-        return self.table(TABLE_CLASS, inside, "", with_options="caption" in self.given)
+        return self.table(inside, with_options="caption" in self.given)
 
     def _empty(self, sizes: str, *, filtered: bool) -> nodes.paragraph:
         """Return a sentence that says that there is no run, and how to add one."""

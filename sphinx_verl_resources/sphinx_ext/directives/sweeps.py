@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ...catalog.selection import REGISTRIES, phrases, sizes
-from ...diagnostics import Code, Diagnostic, NoAnswerError, suggest_or
+from ...catalog.selection import phrases, sizes
+from ...diagnostics import Code, Diagnostic, NoAnswerError
 from ...i18n import _
 from ..domain import VerlDomain
-from ..queries import KnownValue
+from ..objects import GPU, MODEL
 from ..references import row_link
 from .base import ABOUT_TABLE
 from .computed import Body, SettingsDirective
@@ -26,14 +26,26 @@ if TYPE_CHECKING:
 DEFAULT_TASK = "GRPO"
 DEFAULT_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 FIT_OPTIONS = (
-    Option("gpu", "The GPU, by any of its names. Required.", "name of a GPU"),
-    Option("task", "The algorithm.", "``GRPO``, ``GRPO-LoRA``, ``PPO`` or ``DAPO``", f"``{DEFAULT_TASK}``"),
+    Option(
+        "gpu",
+        "The GPU, by any of its names. Required.",
+        "name of a GPU",
+        needed="say for which GPU, as in :gpu: H100",
+    ),
+    Option(
+        "task",
+        "The algorithm.",
+        "``GRPO``, ``GRPO-LoRA``, ``PPO`` or ``DAPO``",
+        f"``{DEFAULT_TASK}``",
+        value=DEFAULT_TASK,
+    ),
     Option(
         "sizes",
         "The size classes to show.",
         "size classes, separated by spaces or commas",
         "all that a model stands for: that of the analysis, or else the one that most tested runs load",
         sizes,
+        (),
     ),
     Option(
         "gpus",
@@ -41,6 +53,7 @@ FIT_OPTIONS = (
         "numbers, separated by spaces or commas",
         f"``{' '.join(map(str, DEFAULT_COUNTS))}``",
         numbers(MOST_GPUS),
+        DEFAULT_COUNTS,
     ),
     Option(
         "no-legend",
@@ -55,6 +68,7 @@ class VerlFit(SettingsDirective):
 
     directive = "verl-fit"
     takes = FIT_OPTIONS
+    instead_of_argument = "name the size classes under :sizes:"
 
     def show(self) -> list[nodes.Node]:
         """Return the table, what its words mean, and what was assumed."""
@@ -63,15 +77,10 @@ class VerlFit(SettingsDirective):
         from ...estimator.versions import CURRENT, version_text
         from ...views import fit as render
 
-        self.refuse_argument("name the size classes under :sizes:")
-        gpu = self.values.get("gpu", "")
-        with self.noted():
-            if "gpu" not in self.given:
-                raise NoAnswerError.because("say for which GPU, as in :gpu: H100")
-            self.known_gpu(gpu, "gpu")
-        classes: tuple[str, ...] = self.values.get("sizes", ())
-        counts: tuple[int, ...] = self.values.get("gpus", DEFAULT_COUNTS)
-        task = self.values.get("task", DEFAULT_TASK)
+        names = ("gpu", "task", "sizes", "gpus")
+        gpu, task, classes, counts = map(self.values.__getitem__, names)
+        if gpu:
+            self.check_recorded(GPU, (gpu,), "gpu")
         body = self.settings()
         models = dict(self.ask(SizeModels(classes)))
         if not self.problems:
@@ -83,7 +92,7 @@ class VerlFit(SettingsDirective):
         name = next(known for known in TASKS if known.casefold() == task.casefold())
         inside = render.fit_rows(rows, models, partial(row_link, self.env))
         caption = _("{task} on {gpu}: what fits").format(task=name, gpu=gpu)
-        table = self.table(render.TABLE_CLASS, inside, caption, with_options=True)
+        table = self.table(inside, caption)
         defaults = dict(self.ask(Defaults(LIMITS)))
         settings = {**(task_settings(task) or {}), **defaults, **dict(body.config)}
         legend = [] if "no-legend" in self.given else render.fit_legend(rows, version_text(CURRENT))
@@ -118,7 +127,12 @@ class VerlFit(SettingsDirective):
 DEFAULT_RESPONSES = (1024, 2048, 4096, 8192, 16384, 32768)
 MOST_TOKENS = 10_000_000
 LENGTHS_OPTIONS = (
-    Option("model", "The checkpoint. Required. Settings stand below the options.", "Hugging Face name"),
+    Option(
+        "model",
+        "The checkpoint. Required. Settings stand below the options.",
+        "Hugging Face name",
+        needed="name a checkpoint, as in :model: Qwen/Qwen2.5-7B-Instruct",
+    ),
     Option("gpus", "How many GPUs and which. Required.", "count and name, such as ``8*H100``", read=resource),
     Option(
         "responses",
@@ -126,6 +140,7 @@ LENGTHS_OPTIONS = (
         "numbers, separated by spaces or commas",
         f"``{' '.join(map(str, DEFAULT_RESPONSES))}``",
         numbers(MOST_TOKENS),
+        DEFAULT_RESPONSES,
     ),
     *ABOUT_TABLE,
 )
@@ -136,32 +151,27 @@ class VerlLengths(SettingsDirective):
 
     directive = "verl-lengths"
     takes = LENGTHS_OPTIONS
+    instead_of_argument = "name the checkpoint under :model:"
 
     def show(self) -> list[nodes.Node]:
         """Return the table, and what was computed."""
         from ...estimator.questions import Lengths, ModelEstimate
         from ...estimator.sweeps import RESPONSE
-        from ...views.estimate import LENGTHS_CLASS, length_rows
+        from ...views.estimate import length_rows
 
-        self.refuse_argument("name the checkpoint under :model:")
-        with self.noted():
-            if "model" not in self.given:
-                raise NoAnswerError.because("name a checkpoint, as in :model: Qwen/Qwen2.5-7B-Instruct")
         count, gpu = self.named_gpus()
         body = self.settings()
-        with self.noted():
-            if RESPONSE in dict(body.config):
-                message = f"{RESPONSE} is what the rows differ in"
-                raise NoAnswerError.because(message, "name the lengths under :responses:")
+        if RESPONSE in dict(body.config):
+            self.refuse(f"{RESPONSE} is what the rows differ in", "name the lengths under :responses:")
         if self.problems:
             return []
-        model, responses = self.values["model"], self.values.get("responses", DEFAULT_RESPONSES)
-        rows = self.ask(Lengths(ModelEstimate(model, count, gpu, body.config), responses))
+        model = self.values["model"]
+        rows = self.ask(Lengths(ModelEstimate(model, count, gpu, body.config), self.values["responses"]))
         if all(row.estimate is None for row in rows):
             self.note_all(rows[0].diagnostics, body)
             return []
         caption = _("{model} on {gpus}: longer responses").format(model=model, gpus=f"{count}*{gpu}")
-        table = self.table(LENGTHS_CLASS, length_rows(rows), caption, with_options=True)
+        table = self.table(length_rows(rows), caption)
         legend = _(
             "Per GPU, on the fullest. Token budgets that are not set are the smallest that hold one "
             "sequence. The KV cache is that of one rollout engine, with sequences of full length; fewer "
@@ -198,6 +208,7 @@ WHAT_IF_OPTIONS = (
         "Hugging Face names, separated by commas",
         f"those that stand for the size classes from {DEFAULT_SIZES[0]} to {DEFAULT_SIZES[-1]}",
         _names,
+        (),
     ),
     Option(
         "gpus",
@@ -205,6 +216,7 @@ WHAT_IF_OPTIONS = (
         "names of GPUs, separated by commas",
         f"``{', '.join(DEFAULT_GPUS)}``",
         _names,
+        DEFAULT_GPUS,
     ),
     Option(
         "counts",
@@ -212,6 +224,7 @@ WHAT_IF_OPTIONS = (
         "numbers, separated by spaces or commas",
         f"``{' '.join(map(str, DEFAULT_COUNTS))}``",
         numbers(MOST_GPUS),
+        DEFAULT_COUNTS,
     ),
 )
 
@@ -221,6 +234,7 @@ class VerlWhatIf(SettingsDirective):
 
     directive = "verl-what-if"
     takes = WHAT_IF_OPTIONS
+    instead_of_argument = "name the models under :models:"
 
     def show(self) -> list[nodes.Node]:
         """Return the sentence, which the script replaces; the grid is kept for those who write files."""
@@ -247,35 +261,19 @@ class VerlWhatIf(SettingsDirective):
         """Return what can be chosen, and note what is wrong with it."""
         from ...estimator.grid import Axes
 
-        self.refuse_argument("name the models under :models:")
-        models: tuple[str, ...] = self.values.get("models", ())
-        for name in models:
-            with self.noted():
-                self._check_model(name)
-        gpus: tuple[str, ...] = self.values.get("gpus", DEFAULT_GPUS)
-        for name in gpus:
-            with self.noted():
-                self.known_gpu(name, "gpus")
-        counts = self.values.get("counts", DEFAULT_COUNTS)
+        models, gpus, counts = map(self.values.__getitem__, ("models", "gpus", "counts"))
+        self.check_recorded(MODEL, models, "models")
+        self.check_recorded(GPU, gpus, "gpus")
         axes = Axes(models or self._default_models(), counts, gpus)
-        with self.noted():
-            if axes.size > MOST_CELLS:
-                message = f"the choices have {axes.size:,} combinations, and a form at most {MOST_CELLS:,}"
-                raise NoAnswerError.because(message, "name fewer under :models:, :gpus: or :counts:")
+        if axes.size > MOST_CELLS:
+            message = f"the choices have {axes.size:,} combinations, and a form at most {MOST_CELLS:,}"
+            self.refuse(message, "name fewer under :models:, :gpus: or :counts:")
         return axes
 
     def _default_models(self) -> tuple[str, ...]:
         from ...estimator.questions import SizeModels
 
         return tuple(dict.fromkeys(model for _size, model in self.ask(SizeModels(DEFAULT_SIZES))))
-
-    def _check_model(self, name: str) -> None:
-        self.ask(KnownValue("model", name))
-        models = VerlDomain.of(self.env).catalog.architectures
-        if models.get(name) is None:
-            hint = suggest_or(name, models.names, REGISTRIES["model"])
-            message = f"there is no model {name!r}"
-            raise NoAnswerError.because(message, hint, code=Code.unknown_model, key=":models")
 
     def _check_settings(self, body: Body) -> None:
         """Note settings that the form sets."""

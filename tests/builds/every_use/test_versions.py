@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import fields, is_dataclass
+from inspect import signature
 
 import pytest
 from docutils import nodes
@@ -20,23 +21,10 @@ from sphinx_verl_resources.sphinx_ext.objects import Target
 MODULES = {analysis_questions.__name__, estimator_questions.__name__, queries.__name__}
 
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
-DATA_VERSION = 11
+DATA_VERSION = 12
 DATA = {
     "": "analysis_problems files objects problems state uses written",
-    "analysis.questions.Assumed": "",
-    "analysis.questions.Configured": "name",
-    "analysis.questions.Entries": "section",
-    "analysis.questions.FilesWithErrors": "",
-    "analysis.questions.IsName": "text",
-    "analysis.questions.KeyProblem": "key",
-    "analysis.questions.Memory": "name gpus batch_size sequence_length steps",
-    "analysis.questions.Names": "section",
-    "analysis.questions.OriginalFigures": "name",
-    "analysis.questions.OwnModels": "",
-    "analysis.questions.RemarksOn": "subjects",
-    "analysis.questions.Required": "name",
-    "analysis.questions.SharingSteps": "",
-    "analysis.questions.Value": "text",
+    "analysis.questions.AnalysisQuery": "function arguments",
     "catalog.selection.RunQuery": "sizes filters sort",
     "diagnostics.Diagnostic": "place code message remedy severity",
     "diagnostics.Location": "path line column key",
@@ -62,6 +50,22 @@ DATA = {
     "sphinx_ext.queries.ObjectName": "kind name target",
     "sphinx_ext.queries.RegistryEntries": "kind names",
     "sphinx_ext.queries.Runs": "selection",
+}
+#: What pages ask of the analysis, with the arguments.
+FUNCTIONS = {
+    "analysis.analysis.analyse": "name gpus batch_size sequence_length steps",
+    "analysis.model_shape.assumptions_of": "",
+    "analysis.questions.configured": "name",
+    "analysis.questions.entries": "section",
+    "analysis.questions.files_with_errors": "",
+    "analysis.questions.names": "section",
+    "analysis.questions.original_figures": "name",
+    "analysis.questions.own_models": "",
+    "analysis.questions.remarks_about": "subject",
+    "analysis.questions.remarks_named": "chosen",
+    "analysis.questions.required": "name",
+    "analysis.questions.sharing_steps": "",
+    "analysis.values.value_text": "text",
 }
 
 ENV_VERSION = 6
@@ -91,6 +95,23 @@ def test_what_the_domain_keeps():
     found["sphinx_ext.objects.Target"] = " ".join(Target._fields)
     found[""] = " ".join(sorted(domain.VerlDomain.initial_data))
     assert (domain.VerlDomain.data_version, found) == (DATA_VERSION, DATA)
+
+
+def test_what_the_domain_keeps_of_the_analysis(asked):
+    uses = asked.app.env.get_domain("verl").uses.values()
+    functions = {
+        query.function
+        for queries in uses
+        for query in queries
+        if isinstance(query, analysis_questions.AnalysisQuery)
+    }
+    found = {
+        f"{function.__module__}.{function.__name__}".removeprefix("sphinx_verl_resources."): " ".join(
+            list(signature(function).parameters)[1:]
+        )
+        for function in functions
+    }
+    assert found == FUNCTIONS
 
 
 def test_what_doctrees_keep(every_use):
