@@ -218,3 +218,12 @@ class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
     def fingerprint(self, answer: tuple[Gpu, ...] | tuple[Architecture, ...]) -> str:
         """Return a digest of all fields."""
         return digest([entry.model_dump_json() for entry in answer])
+
+
+@dataclass(frozen=True)
+class RegistryNames(RegistryEntries):
+    """Names that a registry should have, on a page that shows nothing else of the entries."""
+
+    def fingerprint(self, answer: tuple[Gpu, ...] | tuple[Architecture, ...]) -> str:
+        """Return a digest of nothing: without all of the names there is no answer."""
+        return digest()

@@ -12,7 +12,7 @@ from ...diagnostics import Location, NoAnswerError
 from ...i18n import N_, _
 from ..domain import VerlDomain
 from ..objects import GPU
-from ..queries import ConfigValue, RegistryEntries
+from ..queries import ConfigValue, RegistryNames
 from ..references import link_if_any
 from .base import VerlDirective
 from .options import Option
@@ -175,7 +175,7 @@ class SettingsDirective(AnalysisDirective):
         """Note the GPUs or models that an option names and no registry has."""
         if names:
             with self.noted(option):
-                self.ask(RegistryEntries(kind, tuple(names)))
+                self.ask(RegistryNames(kind, tuple(names)))
 
     def named_gpus(self) -> tuple[int, str]:
         """Return how many GPUs ``:gpus:`` names, and which; 0 and no name where something is wrong."""

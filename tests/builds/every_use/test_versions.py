@@ -49,6 +49,7 @@ DATA = {
     "sphinx_ext.queries.KnownValue": "name value",
     "sphinx_ext.queries.ObjectName": "kind name target",
     "sphinx_ext.queries.RegistryEntries": "kind names",
+    "sphinx_ext.queries.RegistryNames": "kind names",
     "sphinx_ext.queries.Runs": "selection",
 }
 #: What pages ask of the analysis, with the arguments.
