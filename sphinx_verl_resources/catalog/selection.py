@@ -20,8 +20,16 @@ if TYPE_CHECKING:
     from .catalog import BrokenRun, Catalog
     from .models.run import Run
 
-#: The fields that runs can be filtered by.
-FILTERS = ("tag", "task", "gpu", "train", "infer", "kind", "model")
+#: The fields that runs can be filtered by: the runs that are left, and what the values are.
+FILTERS = {
+    "tag": ("with one of these tags", "``MIN``, ``RECOMMENDED``"),
+    "task": ("of one of these tasks", "tasks such as ``GRPO-LoRA``"),
+    "gpu": ("on one of these GPUs, each by any of its names", "GPUs such as ``H100``"),
+    "train": ("with one of these training backends", "backends such as ``fsdp``"),
+    "infer": ("with one of these rollout engines, with or without version", "engines such as ``vllm``"),
+    "kind": ("of one of these kinds", "kinds such as ``tested``"),
+    "model": ("of one of these models, by the checkpoint or by what the row shows", "models"),
+}
 #: What to do about a name that a filter cannot know.
 REGISTRIES = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.yaml"}
 

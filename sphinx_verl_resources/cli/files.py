@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,7 +75,8 @@ def create_file(path: Path, text: str) -> None:
         except OSError:  # a file system without links
             if os.path.lexists(path):
                 raise FileExistsError(f"{path}: exists already") from None
-            _move(written, path)
+            with _writing(path):
+                written.replace(path)
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -88,46 +89,38 @@ def replace_file(path: Path, text: str) -> None:
     with _temporary_file(target, text) as written:
         with suppress(FileNotFoundError):
             written.chmod(target.stat().st_mode & 0o777)
-        _move(written, target)
-
-
-def _move(written: Path, path: Path) -> None:
-    try:
-        written.replace(path)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {_reason(error)}") from None
+        with _writing(path):
+            written.replace(target)
 
 
 @contextmanager
 def _temporary_file(path: Path, text: str) -> Iterator[Path]:
     """Write the text to a file of another name in the same folder, which is gone afterwards."""
+    # A name that begins with a dot is not read as data.
+    written = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # A name that begins with a dot is not read as data.
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {_reason(error)}") from None
-    try:
-        try:
-            with open(descriptor, "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123
+        with _writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with written.open("x", encoding="utf-8", newline="\n") as stream:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-        except OSError as error:  # a full disk
-            raise UsageError(f"{path}: cannot be written: {_reason(error)}") from None
-        Path(name).chmod(0o666 & ~_umask())
-        yield Path(name)
+        yield written
     finally:
-        Path(name).unlink(missing_ok=True)
+        with suppress(OSError):
+            written.unlink()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn a refusal of the system, a full disk too, into a usage error."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {_reason(error)}") from None
 
 
 def _reason(error: OSError | ValueError) -> str:
     """Return why the system refused, in lower case."""
     text = getattr(error, "strerror", None)
     return text.lower() if text else str(error)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

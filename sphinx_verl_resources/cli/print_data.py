@@ -47,16 +47,6 @@ equals sign: --sort=-added.
 
 Each problem is a line on standard error: path:line:col: LEVEL: message [code].
 Exit codes: 0 good, 1 the data have errors and the table lacks those runs, 2 could not run."""
-#: What the filters are set to.
-_FILTER_VALUES = {
-    "tag": "MIN or RECOMMENDED",
-    "task": "GRPO-LoRA for example",
-    "gpu": "H100 for example, by any of its names",
-    "train": "training backend, fsdp for example",
-    "infer": "rollout engine, with or without version",
-    "kind": "tested, measured, stated or script-default",
-    "model": "checkpoint, or what the row shows",
-}
 
 
 def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,10 +55,9 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_option(parser)
     chosen = parser.add_argument_group("which runs")
     chosen.add_argument("--size", action="append", metavar="SIZE,...", help=f"size class: {', '.join(SIZES)}")
-    for name in FILTERS:
-        chosen.add_argument(
-            f"--{name}", action="append", metavar=f"{name.upper()},...", help=_FILTER_VALUES[name]
-        )
+    for name, (meaning, values) in FILTERS.items():
+        words = f"{meaning}: {values.replace('``', '')}"
+        chosen.add_argument(f"--{name}", action="append", metavar=f"{name.upper()},...", help=words)
     shown = parser.add_argument_group("how they are shown")
     shown.add_argument("--columns", metavar="FIELD,...", help="fields to show; default: those of the page")
     shown.add_argument(

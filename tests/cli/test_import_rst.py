@@ -103,10 +103,10 @@ def test_a_file_where_the_folder_belongs(folder, imported, name):
 
 
 def test_a_folder_that_cannot_be_written(folder, imported, monkeypatch):
-    def refuse(**_options):
+    def refuse(*_arguments, **_options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(files.Path, "mkdir", refuse)
     code, _, err = imported()
     assert (code, written(folder)) == (2, {})
     assert "2-5-7b-grpo-2xh800.yaml: cannot be written: permission denied\n" in err

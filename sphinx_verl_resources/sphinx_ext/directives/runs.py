@@ -51,19 +51,7 @@ NONE_YET = N_("No run is recorded yet. {link}")
 OPTIONS = (
     *(
         Option(name, f"Only runs {meaning}.", f"{values}, separated by commas")
-        for name, meaning, values in (
-            ("tag", "with one of these tags", "``MIN``, ``RECOMMENDED``"),
-            ("task", "of one of these tasks", "tasks such as ``GRPO-LoRA``"),
-            ("gpu", "on one of these GPUs, each by any of its names", "GPUs such as ``H100``"),
-            ("train", "with one of these training backends", "backends such as ``fsdp``"),
-            (
-                "infer",
-                "with one of these rollout engines, with or without version",
-                "engines such as ``vllm``",
-            ),
-            ("kind", "of one of these kinds", "kinds such as ``tested``"),
-            ("model", "of one of these models, by the checkpoint or by what the row shows", "models"),
-        )
+        for name, (meaning, values) in selection.FILTERS.items()
     ),
     Option(
         "columns",
