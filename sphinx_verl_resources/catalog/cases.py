@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from .models.case import Case
-from .validation import Item, load_list
+from .validation import explained, got_instead, read, validated, value_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from .files import DataFile
-    from .yaml_data import Document
+    from .yaml_data import Document, Loc
 
 
 @dataclass(frozen=True)
@@ -80,21 +80,66 @@ def load_cases(files: Iterable[DataFile]) -> Cases:
     problems: list[Diagnostic] = []
     entries: dict[str | tuple[str, int], CaseEntry | BrokenCase] = {}
     for file in files:
-        items, found = load_list(file, Case)
-        problems += found
+        hint = "a file of this kind is a list, each item of which begins with '- id:'"
+        document = read(file, Case, hint)
+        items = document.items()
+        if not items:
+            problems += document.problems
+        if not isinstance(document.data, (tuple, type(None))):
+            got, _ = got_instead(document.data, document.source(()), "tuple_type")
+            problems.append(document.diagnostic((), Code.wrong_type, f"expected a list, got {got}", hint))
         for index, item in enumerate(items):
-            earlier = entries.get(item.record.id) if item.record else None
-            if isinstance(earlier, CaseEntry) and earlier.file.path.parent == file.path.parent:
-                item = _repeated(file, item, earlier)
-            entry = _entry(file, item, index)
-            key = entry.case.id if isinstance(entry, CaseEntry) else (file.shown, index)
+            case, found = _read_case(item)
+            earlier = entries.get(case.id) if case else None
+            if case and isinstance(earlier, CaseEntry) and earlier.file.path.parent == file.path.parent:
+                message = f"the id {case.id!r} is already that of a case at {earlier.place('id')}"
+                found.append(item.diagnostic(("id",), Code.duplicate_name, message, "rename one of the two"))
+                case = None
+            key = case.id if case else (file.shown, index)
             entries.pop(key, None)  # the one that replaces it stands where its own file does
-            entries[key] = entry
-            problems += item.problems
-            if isinstance(entry, CaseEntry):
-                problems += _doubts(entry)
-    ordered = sorted(problems)
-    return Cases(tuple(entries.values()), tuple(ordered))
+            entries[key] = CaseEntry(case, file, item) if case else _broken(item, index, found)
+            problems += found
+    return Cases(tuple(entries.values()), tuple(sorted(problems)))
+
+
+def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:
+    """Validate one case; one whose only mistakes are unknown keys is read without them, with warnings."""
+    case, details = validated(document.data, Case)
+    unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
+    if unknown:
+        case, others = validated(_without(document.data, [detail["loc"] for detail in unknown]), Case)
+        details = [*unknown, *others]
+    found = explained(document, Case, details)
+    # Where nothing else is left, a required key is misspelt: then the unknown key is the error.
+    if case or any(problem.code is not Code.unknown_key for problem in found):
+        found = [
+            replace(problem, severity=Severity.WARNING) if problem.code is Code.unknown_key else problem
+            for problem in found
+        ]
+    measured = case.measured if case else None
+    if case and case.outcome == "measured" and (measured is None or measured.gib is None):
+        # Nothing can be compared with an estimate.
+        message = "the outcome is 'measured', and no figure is given"
+        hint = "add measured: {gib: …, counter: …}"
+        found.append(document.diagnostic(("outcome",), Code.missing_key, message, hint, Severity.WARNING))
+    return None if document.problems else case, [*document.problems, *found]
+
+
+def _without(data: Any, locs: Iterable[Loc]) -> Any:
+    """Return keys and values without the keys at ``locs``."""
+    below: dict[str | int, list[Loc]] = {}
+    for loc in locs:
+        below.setdefault(loc[0], []).append(loc[1:])
+    if not below or not isinstance(data, dict):
+        return data
+    kept = {key: value for key, value in data.items() if () not in below.get(key, ())}
+    return {key: _without(value, below.get(key, ())) for key, value in kept.items()}
+
+
+def _broken(document: Document, index: int, problems: list[Diagnostic]) -> BrokenCase:
+    written = value_at(document.data, "id")
+    name = written if isinstance(written, str) and written else f"case {index + 1}"
+    return BrokenCase(name, document.place(()), next(problem for problem in problems if problem.is_error))
 
 
 def with_marks(cases: Cases, recorded: Cases) -> Cases:
@@ -115,31 +160,3 @@ def _with_marks(entry: CaseEntry | BrokenCase, recorded: Cases) -> CaseEntry | B
     marks = {name: getattr(record, name) for name in ("contested", "not_scored", "boundary")}
     missing = {name: mark for name, mark in marks.items() if getattr(case, name) is None}
     return replace(entry, case=case.model_copy(update=missing))
-
-
-def _entry(file: DataFile, item: Item[Case], index: int) -> CaseEntry | BrokenCase:
-    if item.record:
-        return CaseEntry(item.record, file, item.document)
-    written = item.document.data.get("id") if isinstance(item.document.data, dict) else None
-    name = written if isinstance(written, str) and written else f"case {index + 1}"
-    error = next(problem for problem in item.problems if problem.is_error)
-    return BrokenCase(name, item.document.place(()), error)
-
-
-def _repeated(file: DataFile, item: Item[Case], earlier: CaseEntry) -> Item[Case]:
-    assert item.record
-    message = f"the id {item.record.id!r} is already that of a case at {earlier.place('id')}"
-    place = item.document.place(("id",))
-    error = Diagnostic(place, Code.duplicate_name, message, "rename one of the two")
-    return replace(item, record=None, problems=(*item.problems, error))
-
-
-def _doubts(entry: CaseEntry) -> Iterator[Diagnostic]:
-    """Yield a warning for an outcome whose figure is missing: nothing can be compared with an estimate."""
-    measured = entry.case.measured
-    if entry.case.outcome == "measured" and (measured is None or measured.gib is None):
-        message, hint = (
-            "the outcome is 'measured', and no figure is given",
-            "add measured: {gib: …, counter: …}",
-        )
-        yield Diagnostic(entry.place("outcome"), Code.missing_key, message, hint, Severity.WARNING)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ..diagnostics import Code, Diagnostic, Location, Severity, did_you_mean, nearest
+from ..diagnostics import Code, Diagnostic, Location, did_you_mean, nearest
 from .models.base import FORMS, SLUG, models_in, slug, strings_in
 from .run_text import on_one_line
 from .yaml_data import MAX_PROBLEMS, Document, Loc, printable, read_yaml
@@ -73,83 +72,19 @@ def validate(
     if document.data is None:
         return None, document.problems
     record, details = validated(document.data, model, context)
-    details = _without_echoes(details)
-    found = [*document.problems, *(_translate(document, model, detail) for detail in details[:MAX_PROBLEMS])]
-    if len(details) > MAX_PROBLEMS:
-        message = f"{len(details) - MAX_PROBLEMS} more problems are not listed"
-        place = Location(document.shown, 1, 1)
-        found.append(Diagnostic(place, Code.wrong_value, message, "mend the others first"))
+    found = [*document.problems, *explained(document, model, details)]
     return (None if found else record), found
 
 
-@dataclass(frozen=True)
-class Item(Generic[Model]):
-    """One item of a file that is a list.
-
-    Attributes:
-        record: None if the item has errors.
-        document: the item alone, for looking up further places.
-        problems: its errors and warnings.
-    """
-
-    record: Model | None
-    document: Document
-    problems: tuple[Diagnostic, ...]
-
-
-def load_list(file: DataFile, model: type[Model]) -> tuple[tuple[Item[Model], ...], list[Diagnostic]]:
-    """Read a file that is a list and validate every item on its own.
-
-    An item whose only mistakes are unknown keys is read without them; they are warnings.
-
-    Returns:
-        The items in order, and the problems that belong to none of them.
-    """
-    first = next(iter(model.model_fields))
-    hint = f"a file of this kind is a list, each item of which begins with '- {first}:'"
-    document = read(file, model, hint)
-    found = document.problems
-    if document.data is None:
-        return (), found
-    if not isinstance(document.data, tuple):
-        got, _ = _got(document.data, document.source(()), "tuple_type")
-        return (), [*found, document.diagnostic((), Code.wrong_type, f"expected a list, got {got}", hint)]
-    documents = [document.item(index) for index in range(len(document.data))]
-    if not documents:
-        return (), found
-    below: list[list[Diagnostic]] = [[] for _ in documents]
-    for problem in found:
-        before = [index for index, item in enumerate(documents) if item.place() <= problem.place]
-        below[before[-1] if before else 0].append(problem)
-    return tuple(_item(item, model, below[index]) for index, item in enumerate(documents)), []
-
-
-def _item(document: Document, model: type[Model], below: list[Diagnostic]) -> Item[Model]:
-    """Return one item; ``below`` is what is wrong with it below the schema."""
-    record, details = validated(document.data, model)
-    unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
-    if unknown:
-        record, others = validated(_without(document.data, [detail["loc"] for detail in unknown]), model)
-        details = _without_echoes([*unknown, *others])
-    problems = [_translate(document, model, detail) for detail in details[:MAX_PROBLEMS]]
-    # Where nothing else is left, a required key is misspelt: then the unknown key is the error.
-    if record is not None or len(details) > len(unknown):
-        problems = [
-            replace(problem, severity=Severity.WARNING) if problem.code is Code.unknown_key else problem
-            for problem in problems
-        ]
-    return Item(None if below else record, document, (*below, *problems))
-
-
-def _without(data: Any, locs: Iterable[Loc]) -> Any:
-    """Return keys and values without the keys at ``locs``."""
-    below: dict[str | int, list[Loc]] = {}
-    for loc in locs:
-        below.setdefault(loc[0], []).append(loc[1:])
-    if not below or not isinstance(data, dict):
-        return data
-    kept = {key: value for key, value in data.items() if () not in below.get(key, ())}
-    return {key: _without(value, below.get(key, ())) for key, value in kept.items()}
+def explained(document: Document, model: type[BaseModel], details: list[ErrorDetails]) -> list[Diagnostic]:
+    """Return pydantic's errors as diagnostics, each with its place."""
+    kept = _without_echoes(details)
+    found = [_translate(document, model, detail) for detail in kept[:MAX_PROBLEMS]]
+    if len(kept) > MAX_PROBLEMS:
+        message = f"{len(kept) - MAX_PROBLEMS} more problems are not listed"
+        place = Location(document.shown, 1, 1)
+        found.append(Diagnostic(place, Code.wrong_value, message, "mend the others first"))
+    return found
 
 
 def value_at(data: Any, key: str) -> Any:
@@ -205,7 +140,7 @@ def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) 
     name = _dotted(loc)
     subject = f"{name}: " if name else ""
     if kind in _EXPECTED:
-        got, remedy = _got(error["input"], document.source(loc), kind)
+        got, remedy = got_instead(error["input"], document.source(loc), kind)
         if kind == "model_type":
             keys = f"its keys are {', '.join(_keys_at(model, loc))}"
             remedy = "; ".join(filter(None, (keys, _example(_field_at(model, loc), loc))))
@@ -234,7 +169,7 @@ def _wrong_value(document: Document, error: ErrorDetails, subject: str) -> Diagn
     return Diagnostic(place, Code.wrong_value, message, remedy)
 
 
-def _got(value: Any, source: str, kind: str) -> tuple[str, str]:
+def got_instead(value: Any, source: str, kind: str) -> tuple[str, str]:
     """Return what is there instead, and how to write what was meant."""
     if value is None:
         return "nothing", ""

@@ -84,9 +84,16 @@ class Document:
     problems: list[Diagnostic] = field(default_factory=list)
     inside: tuple[Document, int] | None = None
 
-    def item(self, index: int) -> Document:
-        """Return one item of a list as a document of its own; its places are those in the whole text."""
-        return Document(self.text, self.shown, self.data[index], inside=(self, index))
+    def items(self) -> list[Document]:
+        """Return each item of a list as a document of its own, with its problems; places stay the same."""
+        values = self.data if isinstance(self.data, tuple) else ()
+        items = [
+            Document(self.text, self.shown, value, inside=(self, index)) for index, value in enumerate(values)
+        ]
+        for problem in self.problems if items else ():
+            before = [item for item in items if item.place() <= problem.place]
+            (before or items[:1])[-1].problems.append(problem)
+        return items
 
     @cached_property
     def _root(self) -> yaml.Node | None:
