@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Severity, nearest
+from .catalog import Registry, load_registry, repeated_names
 from .files import ANALYSIS, CONFIG_KEYS
 from .models.analysis import (
     AnalysisFile,
@@ -26,7 +27,6 @@ from .models.analysis import (
 )
 from .models.base import models_in
 from .names import ASSUMED_SUBJECTS, COMPONENTS, REQUIREMENTS, TOTAL
-from .registries import Registry, load_config_keys, repeated_names
 from .validation import entries_in, read, valid_entries, validate, validated, value_at
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ _REMARKED = ("steps", "trade_offs", "commands", "metrics")
 def load_analysis(snapshot: Snapshot, catalog: Catalog) -> Analysis:
     """Validate, merge and cross-check; never raises on what is in the files."""
     problems: list[Diagnostic] = []
-    keys = load_config_keys(snapshot.registries[CONFIG_KEYS], problems)
+    keys = load_registry(snapshot, CONFIG_KEYS, problems)
     analysis = Analysis(catalog.gpus, catalog.architectures, keys)
     assumed: dict[str, Any] = {}
     for file in snapshot.registries[ANALYSIS]:

@@ -2,27 +2,131 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..diagnostics import Code, Diagnostic, Severity
-from .files import ARCHITECTURES, GPUS
+from .files import ACCURACY, ARCHITECTURES, CONFIG_KEYS, GPUS
+from .models.architecture import Architecture, ArchitectureFile
+from .models.base import NamedRecord, Record
+from .models.registries import Accuracy, AccuracyFile, ConfigKey, ConfigKeyFile, Gpu, GpuFile
 from .models.run import Run
-from .names import SIZES
-from .registries import load_architectures, load_gpus
+from .names import SIZES, fold
 from .run_names import contradictions
-from .validation import load
+from .validation import entries_in, load, valid_entries, value_at
 from .yaml_data import printable, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from .files import DataFile, Snapshot
-    from .models.architecture import Architecture
-    from .models.registries import Gpu
-    from .registries import Registry
     from .yaml_data import Document
+
+Entry = TypeVar("Entry", bound=NamedRecord)
+_FILES: dict[str, tuple[type[Record], type[NamedRecord]]] = {
+    GPUS: (GpuFile, Gpu),
+    ARCHITECTURES: (ArchitectureFile, Architecture),
+    CONFIG_KEYS: (ConfigKeyFile, ConfigKey),
+    ACCURACY: (AccuracyFile, Accuracy),
+}
+
+
+class Registry(Generic[Entry]):
+    """Entries by any of their names; the last to claim a name has it.
+
+    An entry replaces an earlier one of the same name and inherits its other names, so that data written with
+    them stay right. ``key`` turns a name into what is compared, so that spellings can be alike.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = (), key: Callable[[str], str] = str) -> None:
+        self._key = key
+        self._listed: dict[str, tuple[tuple[str, ...], Entry]] = {}
+        self._by_name: dict[str, Entry] = {}
+        self._doubtful: set[str] = set()
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry after all others."""
+        inherited, _ = self._listed.pop(self._key(entry.name), ((), None))
+        names = tuple(dict.fromkeys((*inherited, *entry.lookup_names)))
+        self._listed[self._key(entry.name)] = names, entry
+        for name in map(self._key, names):
+            self._by_name.pop(name, None)  # the order of names follows that of the entries
+            self._by_name[name] = entry
+
+    def with_entry(self, entry: Entry) -> Registry[Entry]:
+        """Return a registry with one more entry."""
+        registry = copy(self)
+        registry._listed, registry._by_name = dict(self._listed), dict(self._by_name)
+        registry.add(entry)
+        return registry
+
+    def doubt(self, entries: Any, name_fields: Iterable[str]) -> None:
+        """Note the names of raw entries, some of which have errors: using them is no mistake of its own."""
+        for entry in entries:
+            for value in (entry.get(name) for name in name_fields) if isinstance(entry, dict) else ():
+                names = value if isinstance(value, tuple) else (value,)
+                self._doubtful |= {self._key(name) for name in names if isinstance(name, str)}
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether an entry has the name, with or without errors."""
+        return self._key(name) in self._by_name or self._key(name) in self._doubtful
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter({id(entry): entry for entry in self._by_name.values()}.values())
+
+    def get(self, name: str) -> Entry | None:
+        """Return the entry called ``name``, or None."""
+        return self._by_name.get(self._key(name))
+
+    def select(self, names: Iterable[str]) -> tuple[Entry, ...]:
+        """Return the entries with these names, each once and in this order; without names, all entries."""
+        found = [self.get(name) for name in names]
+        chosen = {id(entry): entry for entry in found if entry is not None}
+        return tuple(chosen.values() if found else self)
+
+    @property
+    def names(self) -> list[str]:
+        """Every name and alias as written, for hints."""
+        return [name for names, _ in self._listed.values() for name in names]
+
+
+def load_registry(snapshot: Snapshot, name: str, problems: list[Diagnostic]) -> Registry[Any]:
+    """Load the registry of all files called ``name``, and add what is wrong with them to ``problems``."""
+    file_model, model = _FILES[name]
+    (section,) = file_model.model_fields
+    # GPUs are found by name in any case and with any separators.
+    key = fold if name == GPUS else str
+    registry: Registry[Any] = Registry(key=key)
+    for file in snapshot.registries[name]:
+        record, document, found = load(file, file_model)
+        entries = getattr(record, section) if record else valid_entries(document.data, section, model)
+        names = [(entry.name, *entry.lookup_names) if entry else () for entry in entries]
+        problems += [*found, *repeated_names(document, section, names, key)]
+        for entry in filter(None, entries):
+            registry.add(entry)
+        if record is None:
+            registry.doubt(entries_in(document.data, section), model.name_fields)
+    return registry
+
+
+def repeated_names(
+    document: Document, section: str, entries: list[tuple[str, ...]], key: Callable[[str], str]
+) -> Iterator[Diagnostic]:
+    """Yield each name that two entries of one file claim; ``key`` turns a name into what is compared."""
+    owners: dict[str, int] = {}
+    for index, names in enumerate(entries):
+        for name in dict.fromkeys(names):
+            owner = owners.setdefault(key(name), index)
+            if owner != index:
+                message = (
+                    f"{name!r} is also a name of entry {owner + 1} of {section!r}, {entries[owner][0]!r}"
+                )
+                remedy = "keep it in one of the two"
+                yield document.diagnostic((section, index), Code.duplicate_name, message, remedy)
 
 
 @dataclass(frozen=True)
@@ -75,8 +179,8 @@ def load_catalog(
         watched: hands the run files on and reports progress.
     """
     problems = list(snapshot.problems)
-    gpus = load_gpus(snapshot.registries[GPUS], problems)
-    models = load_architectures(snapshot.registries[ARCHITECTURES], problems)
+    gpus = load_registry(snapshot, GPUS, problems)
+    models = load_registry(snapshot, ARCHITECTURES, problems)
     runs: dict[str, Run] = {}
     files: dict[str, DataFile] = {}
     broken: list[BrokenRun] = []
@@ -110,7 +214,9 @@ def _check_claims(run: Run, document: Document, gpus: Registry[Gpu]) -> Iterator
                 message = f"{'.'.join(loc)} is null, but the run counts as tested"
                 remedy = "name it, or say with 'kind: stated' or 'kind: measured' what the row rests on"
                 yield document.diagnostic(loc, Code.untested_claim, message, remedy)
-    for what, in_name, in_row in contradictions(run, gpus):
+    if run.script is None:
+        return
+    for what, in_name, in_row in contradictions(run, run.script.path, gpus.get):
         message = f"the {what} is {in_name!r} in the script's name and {in_row!r} in the row"
         remedy = "correct the row, or link the script that was really run"
         yield document.diagnostic(("script", "path"), Code.script_name, message, remedy, Severity.WARNING)
@@ -125,5 +231,5 @@ def _duplicate_id(document: Document, file: DataFile) -> Diagnostic:
 
 def _size_of(document: Document) -> str | None:
     """Return the size class of a file with errors, None where it has none."""
-    size = document.data.get("size") if isinstance(document.data, dict) else None
+    size = value_at(document.data, "size")
     return size if size in SIZES else None

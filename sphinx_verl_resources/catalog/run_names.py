@@ -17,11 +17,10 @@ from .models.run import MAX_ID_LENGTH
 from .names import ENGINES, TRAIN_BACKENDS, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from .models.registries import Gpu
     from .models.run import Run
-    from .registries import Registry
 
 #: The form of an id, for people.
 ID_FORM = f"{FORMS[SLUG]}, at most {MAX_ID_LENGTH}"
@@ -105,17 +104,20 @@ def _parse_new(stem: str) -> ScriptName | None:
     return None
 
 
-def contradictions(run: Run, gpus: Registry[Gpu]) -> Iterator[tuple[str, str, str]]:
-    """Yield where the name of the run's script and the row disagree.
+def contradictions(
+    run: Run, script: str, gpu_of: Callable[[str], Gpu | None]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield where the name of a run's script and the row disagree.
 
     Args:
         run: the row.
-        gpus: tells whether two spellings mean the same GPU.
+        script: the path of its script.
+        gpu_of: returns the entry of a GPU by any of its names.
 
     Yields:
         What is compared, what the script's name says, what the row says.
     """
-    said = parse_script_name(run.script.path) if run.script else None
+    said = parse_script_name(script)
     if said is None:
         return
     if not any(_same_model(said.model, name) for name in (run.model.rsplit("/", 1)[-1], run.short_name)):
@@ -127,7 +129,8 @@ def contradictions(run: Run, gpus: Registry[Gpu]) -> Iterator[tuple[str, str, st
     if (
         said.device is not None
         and run.gpus.type is not None
-        and not _same_gpu(gpus, said.device, run.gpus.type)
+        and said.device.casefold() != run.gpus.type.casefold()
+        and (gpu_of(said.device) is None or gpu_of(said.device) is not gpu_of(run.gpus.type))
     ):
         yield "GPU", said.device, run.gpus.type
     if said.train != run.train and (said.train, run.train) != ("fsdp", "fsdp2"):
@@ -135,11 +138,6 @@ def contradictions(run: Run, gpus: Registry[Gpu]) -> Iterator[tuple[str, str, st
         yield "training backend", said.train, run.train
     if said.engine is not None and run.infer is not None and said.engine != run.infer.engine:
         yield "rollout engine", said.engine, run.infer.engine
-
-
-def _same_gpu(gpus: Registry[Gpu], one: str, other: str) -> bool:
-    first = gpus.get(one)
-    return one.casefold() == other.casefold() or (first is not None and first is gpus.get(other))
 
 
 def _same_model(said: str, name: str) -> bool:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..catalog.catalog import load_registry
 from ..catalog.files import (
     ACCURACY,
     ARCHITECTURES,
@@ -17,7 +18,6 @@ from ..catalog.files import (
     configured_directory,
     take_snapshot,
 )
-from ..catalog.registries import load_accuracy, load_architectures, load_config_keys, load_gpus
 from ..catalog.yaml_data import printable
 from ..diagnostics import Location
 from ..estimator.context import EstimatorContext
@@ -113,12 +113,11 @@ def load_records(names: Sequence[str]) -> tuple[EstimatorContext, list[Diagnosti
 def registries_of(snapshot: Snapshot) -> tuple[Registries, list[Diagnostic]]:
     """Load the registries alone, without runs and the analysis, and what is wrong with them."""
     problems = [problem for problem in snapshot.problems if problem.is_error]
-    files = snapshot.registries
     registries = Registries(
-        load_gpus(files[GPUS], problems),
-        load_architectures(files[ARCHITECTURES], problems),
-        load_config_keys(files[CONFIG_KEYS], problems),
-        load_accuracy(files[ACCURACY], problems),
+        load_registry(snapshot, GPUS, problems),
+        load_registry(snapshot, ARCHITECTURES, problems),
+        load_registry(snapshot, CONFIG_KEYS, problems),
+        load_registry(snapshot, ACCURACY, problems),
     )
     return registries, sorted(problems)
 

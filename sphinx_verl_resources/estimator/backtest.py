@@ -7,8 +7,8 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from ..catalog.catalog import Registry
 from ..catalog.models.registries import Accuracy
-from ..catalog.registries import Registry
 from ..diagnostics import NoAnswerError
 from ..i18n import N_
 from ..units import GIB

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.catalog import load_registry
 from ..catalog.files import ACCURACY
-from ..catalog.registries import load_accuracy
 from ..diagnostics import Code, NoAnswerError, suggest_or
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..catalog.analysis import Analysis
-    from ..catalog.catalog import Catalog
+    from ..catalog.catalog import Catalog, Registry
     from ..catalog.files import Snapshot
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.registries import Accuracy, ConfigKey, Gpu
-    from ..catalog.registries import Registry
     from ..diagnostics import Diagnostic
     from .shape import Shape
     from .versions import Version
@@ -168,5 +167,5 @@ def load_registries(
 ) -> tuple[Registries, list[Diagnostic]]:
     """Load the registries of a catalog, and report problems in those that nothing else reads."""
     problems: list[Diagnostic] = []
-    accuracy = load_accuracy(snapshot.registries[ACCURACY], problems)
+    accuracy = load_registry(snapshot, ACCURACY, problems)
     return Registries(catalog.gpus, catalog.architectures, analysis.config_keys, accuracy), problems

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
+    from ..catalog.catalog import Registry
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.registries import Gpu
-    from ..catalog.registries import Registry
     from .page_tables import Cell
 
 _VARIANT = "-Instruct"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from ..catalog.catalog import Registry
     from ..catalog.models.registries import Gpu
-    from ..catalog.registries import Registry
     from .log import LogText
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.catalog.models.run import Run
-from sphinx_verl_resources.catalog.registries import Registry
 from sphinx_verl_resources.catalog.run_names import ScriptName, contradictions, parse_script_name
 
 
@@ -45,7 +44,7 @@ def row(script: str, **changes) -> Run:
 
 
 def found(run: Run) -> list[str]:
-    return [what for what, _, _ in contradictions(run, Registry())]
+    return [what for what, _, _ in contradictions(run, run.script.path, lambda name: None)]
 
 
 @pytest.mark.parametrize(
