@@ -157,16 +157,12 @@ def _data_directory(path: str) -> str:
 
 def _is_under(shown: str, paths: Sequence[str]) -> bool:
     """Return whether a file is one of those named, or in a folder named; every file is if none is named."""
-    # Not resolved: a file that is a link is asked for where it is linked.
-    place = Path.cwd() / shown
-    return not paths or any(
-        _plain_path(place).is_relative_to(_plain_path(Path.cwd() / path)) for path in paths
-    )
+    return not paths or any(_place(shown).is_relative_to(_place(path)) for path in paths)
 
 
-def _plain_path(path: Path) -> Path:
-    """Return a path without ``.`` and ``..``, links left as they are."""
-    return Path(os.path.normpath(path))
+def _place(name: str) -> Path:
+    """Return a whole path; a file that is a link is asked for where it is linked."""
+    return Path(os.path.normpath(Path.cwd() / name))
 
 
 CHECK = Command("check", "check run files, registries and cases", _EXAMPLES, _add_arguments, _run)

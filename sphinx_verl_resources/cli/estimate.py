@@ -19,11 +19,11 @@ from ..views.plain_text import estimates_text
 from .command import Command, UsageError, add_result_options, report, show_progress
 from .data import data_snapshot, registries_of
 from .files import read_file
-from .question import add_question_arguments, gpus_argument, placed, read_question
+from .question import add_question_arguments, errors_text, gpus_argument, placed, read_question
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from ..catalog.cases import CaseEntry
     from ..catalog.files import DataFile
@@ -122,13 +122,9 @@ def _ask(
     try:
         found = ask()
     except NoAnswerError as error:
-        problems = [placed(problem, place_of(problem)) for problem in error.diagnostics]
-        return Answer(name, None, _errors(problems)), problems
-    return Answer(name, found, ""), [placed(problem, place_of(problem)) for problem in found.warnings]
-
-
-def _errors(problems: Iterable[Diagnostic]) -> str:
-    return "; ".join(problem.text for problem in problems if problem.is_error)
+        problems = placed(error.diagnostics, place_of)
+        return Answer(name, None, errors_text(problems)), problems
+    return Answer(name, found), placed(found.warnings, place_of)
 
 
 def _recorded(
@@ -161,7 +157,7 @@ def _is_run(file: DataFile) -> bool:
 def _run_file(file: DataFile, registries: Registries) -> tuple[list[Answer], list[Diagnostic]]:
     run, document, problems = load(file, Run)
     if run is None:
-        return [Answer(file.path.stem, None, _errors(problems))], problems
+        return [Answer(file.path.stem, None, errors_text(problems))], problems
     fields = {"model": ("model",), "gpus": ("gpus", "type"), "config": ("settings",)}
 
     def place_of(problem: Diagnostic) -> Location:

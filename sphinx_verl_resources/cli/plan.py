@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, Diagnostic, NoAnswerError, did_you_mean
+from ..diagnostics import Code, NoAnswerError, did_you_mean
 from ..estimator.export import result_of
 from ..estimator.planner import TASKS, layout_of, plan, task_settings
 from ..views.plain_text import plan_text
 from .command import Command, add_result_options, report
 from .data import data_snapshot, registries_of
-from .question import Question, add_question_arguments, read_question, refused
+from .question import Question, add_question_arguments, errors_text, placed, read_question, refused
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Mapping
 
     from ..estimator.planner import Plan
     from ..estimator.registries import Registries
@@ -32,11 +33,23 @@ Each problem is a line on standard error: path:line:col: LEVEL: message [code].
 Exit codes: 0 it fits, 1 it does not or there are problems, 2 could not run. Warnings do not fail."""
 #: As many as a question may name; no cluster is larger.
 MOST_GPUS = 100_000
-#: What is taken over from the result of an estimate.
+#: The fields of a plan for programs; ``gpus`` is the number that all figures are for, fitting or not.
+_FIELDS: Mapping[str, Callable[[Plan], Any]] = {
+    "gpus": lambda found: found.estimate.settings.gpus,
+    "fits": lambda found: found.gpus is not None,
+    "layout": lambda found: layout_of(found.estimate),
+    "gpus_with_fsdp": lambda found: found.with_fsdp,
+    "micro_batch": lambda found: found.micro_batch,
+    "unit": lambda found: found.unit,
+}
+#: The fields of an estimate that follow them.
 _FIGURES = (
     "verdict", "peak_gib", "low_gib", "high_gib", "capacity_gib", "binding_phase", "relief",
     "relief_saves_gib", "relief_peak_gib", "host_ram_gib_per_node", "unsupported", "warnings",
 )  # fmt: skip
+
+
+_NO_PLAN = dict.fromkeys((*_FIELDS, *_FIGURES, "settings"))
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,23 +67,28 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     """Plan and print."""
     registries, problems = registries_of(data_snapshot(options.data))
+    question, found = None, None
     try:
         question = _question(options, registries)
-    except NoAnswerError as error:
-        return _without(options, [*problems, *error.diagnostics], 2)
-    problems += question.problems
-    try:
+        problems += question.problems
         found = plan(question.request, question.registries)
+        problems += placed(found.estimate.warnings, question.place)
     except NoAnswerError as error:
-        return _without(options, problems + question.placed(error.diagnostics), 1)
-    problems += question.placed(found.estimate.warnings)
+        problems += placed(error.diagnostics, question.place) if question else error.diagnostics
     bad = report(problems)
-    settings = dict(found.request.config)
+    asked = {
+        "model": question.request.model if question else options.model,
+        "task": next((task for task in TASKS if task.casefold() == options.task.casefold()), options.task),
+        "gpu": options.gpu,
+    }
     if options.format == "json":
-        print(json.dumps(_plain(options, question, found, settings), indent=2))
-    else:
-        print(plan_text(found, question.request.model, _task(options.task), settings))
-    return 0 if found.gpus and not bad else 1
+        answer = _plain(found) if found else {**_NO_PLAN, "error": errors_text(problems)}
+        print(json.dumps({**asked, **answer}, indent=2))
+    elif found:
+        print(plan_text(found, asked["model"], asked["task"], dict(found.request.config)))
+    if found and found.gpus and not bad:
+        return 0
+    return 1 if question else 2
 
 
 def _question(options: argparse.Namespace, registries: Registries) -> Question:
@@ -84,42 +102,14 @@ def _question(options: argparse.Namespace, registries: Registries) -> Question:
     return read_question(options, registries, (options.gpus, options.gpu), base=base)
 
 
-def _task(name: str) -> str:
-    """Return the task as it is listed."""
-    return next(task for task in TASKS if task.casefold() == name.casefold())
-
-
-def _plain(
-    options: argparse.Namespace, question: Question, found: Plan, settings: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the plan for programs; ``gpus`` is the number that all figures are for, fitting or not."""
+def _plain(found: Plan) -> dict[str, Any]:
+    """Return the plan for programs."""
     figures = result_of("", found.estimate)
     return {
-        "model": question.request.model,
-        "task": _task(options.task),
-        "gpu": options.gpu,
-        "gpus": found.estimate.settings.gpus,
-        "fits": found.gpus is not None,
-        "layout": layout_of(found.estimate),
-        "gpus_with_fsdp": found.with_fsdp,
-        "micro_batch": found.micro_batch,
-        "unit": found.unit,
+        **{name: value(found) for name, value in _FIELDS.items()},
         **{name: figures[name] for name in _FIGURES},
-        "settings": settings,
+        "settings": dict(found.request.config),
     }
-
-
-def _without(options: argparse.Namespace, problems: list[Diagnostic], code: int) -> int:
-    """Report why there is no plan, and return the exit code."""
-    report(problems)
-    if options.format == "json":
-        empty = dict.fromkeys(
-            ("gpus", "fits", "layout", "gpus_with_fsdp", "micro_batch", "unit", *_FIGURES, "settings")
-        )
-        asked = {"model": options.model, "task": options.task, "gpu": options.gpu}
-        error = "; ".join(problem.text for problem in problems if problem.is_error)
-        print(json.dumps({**asked, **empty, "error": error}, indent=2))
-    return code
 
 
 PLAN = Command(

@@ -20,7 +20,7 @@ from .data import add_data_option
 from .files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from ..catalog.models.architecture import Architecture
@@ -48,10 +48,6 @@ class Question:
     source: Location = COMMAND_LINE
     problems: tuple[Diagnostic, ...] = ()
 
-    def placed(self, problems: Iterable[Diagnostic]) -> list[Diagnostic]:
-        """Return problems of the estimator with the places of their settings."""
-        return [placed(problem, self.place(problem)) for problem in problems]
-
     def place(self, problem: Diagnostic) -> Location:
         """Return the place of the setting that a problem names."""
         key = problem.place.key
@@ -60,9 +56,14 @@ class Question:
         return COMMAND_LINE if key == "gpus" else self.places.get(key, self.source)
 
 
-def placed(problem: Diagnostic, place: Location) -> Diagnostic:
-    """Return a problem of the estimator, which names a setting, with the place of that setting in a file."""
-    return replace(problem, place=replace(place, key=problem.place.key))
+def placed(problems: Iterable[Diagnostic], place_of: Callable[[Diagnostic], Location]) -> list[Diagnostic]:
+    """Return problems of the estimator, which name settings, with the places of these settings in a file."""
+    return [replace(problem, place=replace(place_of(problem), key=problem.place.key)) for problem in problems]
+
+
+def errors_text(problems: Iterable[Diagnostic]) -> str:
+    """Return the errors among problems on one line, for programs."""
+    return "; ".join(problem.text for problem in problems if problem.is_error)
 
 
 def add_question_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,9 +120,11 @@ def read_question(
     """
     given = read_settings(read_text(source), printable(source)) if source else SettingsText({}, {})
     own = read_overrides(options.settings, COMMAND_LINE)
-    broken = [*_errors(given), *_errors(own)]
+    # An estimate without settings that cannot be read would answer another question.
+    broken = [problem for problem in (*given.problems, *own.problems) if problem.is_error]
+    place = Location(printable(source)) if source else COMMAND_LINE
     if source and not (given.values or given.unresolved or broken):
-        place, message = Location(printable(source)), "the file holds no setting of verl"
+        message = "the file holds no setting of verl"
         broken.append(Diagnostic(place, Code.file_empty, message, "give a launch script, YAML or overrides"))
     if broken:
         raise NoAnswerError(*broken)
@@ -143,18 +146,12 @@ def read_question(
         backend="megatron" if "megatron" in (given.config_name or "") else None,
     )
     problems = (*_still_open(given, own), *own.problems, *found)
-    place = Location(printable(source)) if source else COMMAND_LINE
     return Question(request, registries, {**given.places, **own.places}, place, problems)
 
 
 def refused(code: Code, message: str, remedy: str = "") -> NoAnswerError:
     """Return the error for arguments that make no question."""
     return NoAnswerError(Diagnostic(COMMAND_LINE, code, message, remedy))
-
-
-def _errors(text: SettingsText) -> list[Diagnostic]:
-    """Return what makes a text unusable: an estimate without its settings would answer another question."""
-    return [problem for problem in text.problems if problem.is_error]
 
 
 def _still_open(given: SettingsText, own: SettingsText) -> list[Diagnostic]:

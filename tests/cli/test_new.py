@@ -173,7 +173,9 @@ def test_a_folder_that_cannot_be_written(here, capsys, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.mkdir", refuse)  # whoever may do everything is not stopped by permissions
+    monkeypatch.setattr(
+        "pathlib.Path.mkdir", refuse
+    )  # whoever may do everything is not stopped by permissions
     code, _, err = new(capsys, "--script", "run.sh")
     assert code == 2
     assert err.splitlines()[-1].endswith("cannot be written: permission denied")
