@@ -359,4 +359,4 @@ def _with_batch(request: Request, sequences: int) -> Request:
         if key in _BATCHES or key.endswith(("micro_batch_size", "micro_batch_size_per_gpu"))
     }
     per_gpu = {key: sequences for key in changed if key.endswith("per_gpu")}
-    return replace(request, config={**request.config, **changed, **per_gpu})
+    return request.having({**changed, **per_gpu})

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..breakdown import Breakdown, Change
-from ..diagnostics import Code
+from ..diagnostics import Code, NoAnswerError
 from . import kinds
 from .allocations import allocate, fixed, size_of
 from .constants import HOST_BASE
@@ -150,6 +150,14 @@ def estimate(request: Request, registries: Registries) -> Estimate:
     shape, settings, warnings, unsupported = resolve(request, registries)
     measured = range_of(LOGGED if _is_like_the_logs(shape, settings) else OTHER, registries)
     return Estimate(shape, settings, measured, warnings, unsupported)
+
+
+def attempt(request: Request, registries: Registries) -> Estimate | NoAnswerError:
+    """Return the estimate of a request, or why there is none: for searches, which go on without it."""
+    try:
+        return estimate(request, registries)
+    except NoAnswerError as error:
+        return error
 
 
 def _is_like_the_logs(shape: Shape, settings: Settings) -> bool:

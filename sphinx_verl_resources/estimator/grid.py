@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from ..catalog.names import SIZES
 from ..diagnostics import Code, NoAnswerError, did_you_mean
 from ..units import GIB
-from .estimate import Estimate, estimate
+from .estimate import Estimate, attempt
 from .phases import LABELS
 from .planner import BUDGETS, SAVING, TASKS, best_layout, fitted, layout_of, task_settings
 from .registries import capacity_of
 from .request import REFERENCE, ROLLOUT, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from ..catalog.dataset import Dataset
     from ..catalog.models.run import Run
@@ -248,18 +248,20 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], registries: Registries) 
     Raises:
         NoAnswerError: no cell has an estimate, or the settings ask for Megatron.
     """
-    capacities = [capacity_of(gpu) for name in axes.gpus if (gpu := registries.gpus.get(name))]
-    distinct = sorted(set(capacities))
+    offered = [(capacity_of(gpu), name) for name in axes.gpus if (gpu := registries.gpus.get(name))]
+    if not offered:
+        raise NoAnswerError.because("none of the GPUs is known", "add it to gpus.yaml", key="gpus")
+    gpus = dict(sorted(offered))
     cells = [
         cell
         for model, count in product(axes.models, axes.counts)
-        for cell in _cells(axes, Request(model, config, count), distinct, registries)
+        for cell in _cells(axes, Request(model, config, count), gpus, registries)
     ]
-    estimates = [cell for cell in cells if not isinstance(cell, NoAnswerError)]
-    if not cells:
-        raise NoAnswerError.because("none of the GPUs is known", "add it to gpus.yaml", key="gpus")
+    estimates = [cell for cell in cells if isinstance(cell, Estimate)]
     if not estimates:
         raise cast("NoAnswerError", cells[0])
+    if any(cell.settings.actor.backend == "megatron" for cell in estimates):
+        raise NoAnswerError.because("the grid is computed with FSDP", "leave out what asks for Megatron")
     reasons: dict[str, int] = {}
     rows = [_row(cell, reasons) for cell in cells]
     verdicts, peaks, lows, highs, bindings, *totals = map(tuple, zip(*rows, strict=True))
@@ -267,8 +269,8 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], registries: Registries) 
     phases = tuple(LABELS)
     told = set.intersection(*(set(estimate.warnings) for estimate in estimates))
     return GridCells(
-        offered=tuple(map(_tenths, capacities)),
-        cards=tuple(map(distinct.index, capacities)),
+        offered=tuple(_tenths(capacity) for capacity, _ in offered),
+        cards=tuple(list(gpus).index(capacity) for capacity, _ in offered),
         phases=tuple(phases[index] for index in used),
         verdicts=verdicts,
         peaks=peaks,
@@ -305,47 +307,29 @@ def _tenths(size: float) -> int:
 
 
 def _cells(
-    axes: Axes, asked: Request, capacities: Sequence[float], registries: Registries
+    axes: Axes, asked: Request, gpus: Mapping[float, str], registries: Registries
 ) -> Iterator[Estimate | NoAnswerError]:
-    """Yield the cells of one model and number of GPUs, in their order."""
-    layouts = _layouts(asked, axes.gpus, registries)
+    """Yield the cells of one model and number of GPUs, in their order.
+
+    A run is estimated once for each layout, and moved to the other GPUs that have the same layout.
+
+    Args:
+        axes: what can be chosen.
+        asked: the model, the number of GPUs, and further settings.
+        gpus: by capacity, a GPU that offers it.
+        registries: the registries.
+    """
+    layouts = [
+        (name, capacity, fitted(replace(asked, gpu=name), registries).config)
+        for capacity, name in gpus.items()
+    ]
     for chosen in product(axes.tasks, axes.tokens, axes.offloads, axes.loras):
-        request = replace(asked, config=cell_settings(*chosen, asked.config))
-        yield from _on_every_gpu(request, [layouts[capacity] for capacity in capacities], registries)
-
-
-def _layouts(
-    asked: Request, gpus: tuple[str, ...], registries: Registries
-) -> dict[float, tuple[str, float, dict[str, Any]]]:
-    """Return by capacity a GPU of it, the capacity, and the settings that follow from both."""
-    layouts = {}
-    for name in gpus:
-        gpu = registries.gpus.get(name)
-        if gpu is not None:
-            config = fitted(replace(asked, gpu=name), registries).config
-            added = {key: value for key, value in config.items() if key not in asked.config}
-            layouts[capacity_of(gpu)] = (name, capacity_of(gpu), added)
-    return layouts
-
-
-def _on_every_gpu(
-    request: Request, layouts: Sequence[tuple[str, float, dict[str, Any]]], registries: Registries
-) -> Iterator[Estimate | NoAnswerError]:
-    """Yield the estimates of one run: one for each layout, moved to the other GPUs with the same layout."""
-    made: list[tuple[dict[str, Any], Estimate | NoAnswerError]] = []
-    for name, capacity, added in layouts:
-        known = next((cell for layout, cell in made if layout == added), None)
-        if known is None:
-            known = _estimated(replace(request, config={**added, **request.config}, gpu=name), registries)
-            made.append((added, known))
-        yield known if isinstance(known, NoAnswerError) else known.on_gpu(capacity)
-
-
-def _estimated(request: Request, registries: Registries) -> Estimate | NoAnswerError:
-    try:
-        found = estimate(request, registries)
-    except NoAnswerError as error:
-        return error
-    if found.settings.actor.backend == "megatron":
-        raise NoAnswerError.because("the grid is computed with FSDP", "leave out what asks for Megatron")
-    return found
+        config = cell_settings(*chosen, asked.config)
+        made: dict[object, Estimate | NoAnswerError] = {}
+        for name, capacity, layout in layouts:
+            key = tuple(layout.items())
+            if key not in made:
+                request = replace(asked, gpu=name, config={**layout, **config})
+                made[key] = attempt(request, registries)
+            cell = made[key]
+            yield cell.on_gpu(capacity) if isinstance(cell, Estimate) else cell

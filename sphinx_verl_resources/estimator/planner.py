@@ -7,7 +7,7 @@ from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError
-from .estimate import Estimate, estimate
+from .estimate import Estimate, attempt, estimate
 from .registries import capacity_of
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .settings import USUAL_CAPACITY, sequence_divisor
@@ -129,18 +129,39 @@ def fitted(request: Request, registries: Registries) -> Request:
     return replace(request, config=config)
 
 
-def with_megatron(request: Request, registries: Registries) -> Iterator[Request]:
-    """Yield the same run with Megatron, its memory optimisations on, by growing model-parallel sizes.
+def with_fsdp(asked: Request, registries: Registries) -> Iterator[tuple[Request, Estimate]]:
+    """Yield the run with the smallest token budget, then with doubled ones up to a whole mini-batch.
+
+    With one micro-batch per mini-batch, verl v0.9 keeps no undivided gradients.
+    """
+    request = fitted(asked, registries)
+    first = attempt(request, registries)
+    if isinstance(first, NoAnswerError):
+        return
+    yield request, first
+    settings = first.settings
+    micro = settings.actor.micro_batch
+    everything = settings.actor.mini_batch * settings.lengths.limit / sequence_divisor(settings.actor)
+    tokens, is_open = micro.tokens, all(asked.config.get(budget) is None for budget in BUDGETS)
+    while is_open and micro.dynamic and tokens < everything and tokens < _MOST_TOKENS:
+        tokens *= 2
+        larger = request.having(dict.fromkeys(BUDGETS, tokens))
+        if isinstance(found := attempt(larger, registries), Estimate):
+            yield larger, found
+
+
+def with_megatron(asked: Request, registries: Registries) -> Iterator[tuple[Request, Estimate]]:
+    """Yield the run with Megatron, its memory optimisations on, by growing model-parallel sizes.
 
     Sizes that do not divide the GPUs or the heads are left out, and those with more stages than layers.
     Experts are spread as far as the model-parallel size leaves room.
     """
-    shape, gpus = registries.shape(request.model), request.gpus or 8
+    shape, gpus = registries.shape(asked.model), asked.gpus or 8
     if shape is None:
         return
     moe = shape.architecture.moe
     dropped = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
-    config = {key: value for key, value in request.config.items() if not key.startswith(dropped)}
+    config = {key: value for key, value in asked.config.items() if not key.startswith(dropped)}
     if rank := config.pop(f"{MODEL}.lora_rank", None):  # the key that Megatron reads
         config[f"{MODEL}.lora.rank"] = rank
     for pipeline, tensor in _LAYOUTS:
@@ -155,7 +176,10 @@ def with_megatron(request: Request, registries: Registries) -> Iterator[Request]
         layout = {
             f"{role}.megatron.{name}": size for role in (ACTOR, "critic") for name, size in sizes.items()
         }
-        yield replace(request, backend="megatron", config={**config, **MEGATRON_SAVING, **layout})
+        request = replace(asked, backend="megatron", config={**config, **MEGATRON_SAVING, **layout})
+        request = fitted(request, registries)
+        if isinstance(found := attempt(request, registries), Estimate):
+            yield request, found
 
 
 def best_layout(asked: Request, registries: Registries) -> tuple[Request, Estimate] | None:
@@ -167,41 +191,16 @@ def best_layout(asked: Request, registries: Registries) -> tuple[Request, Estima
     """
     named = asked.backend or asked.config.get(f"{ACTOR}.strategy") or asked.config.get("model_engine")
     own_sizes = any(key.startswith(f"{ACTOR}.megatron.") for key in asked.config)
-    with_fsdp = _with_budgets(asked, registries) if named != "megatron" or own_sizes else iter(())
-    others = (
-        with_megatron(asked, registries) if not named or (named == "megatron" and not own_sizes) else iter(())
-    )
+    as_asked = own_sizes or named != "megatron"
+    ways = [with_fsdp] if as_asked else []
+    if not (named and as_asked):
+        ways.append(with_megatron)
     tried = []
-    for request in chain(with_fsdp, (fitted(other, registries) for other in others)):
-        try:
-            found = estimate(request, registries)
-        except NoAnswerError:
-            continue
-        tried.append((request, found))
-        if found.verdict == "fits":
-            return tried[-1]
-    return min(tried, key=lambda pair: pair[1].high, default=None)
-
-
-def _with_budgets(asked: Request, registries: Registries) -> Iterator[Request]:
-    """Yield the request with the smallest token budget, then with doubled ones up to a whole mini-batch.
-
-    With one micro-batch per mini-batch, verl v0.9 keeps no undivided gradients.
-    """
-    request = fitted(asked, registries)
-    yield request
-    if any(asked.config.get(budget) is not None for budget in BUDGETS):
-        return
-    try:
-        settings = estimate(request, registries).settings
-    except NoAnswerError:
-        return
-    micro = settings.actor.micro_batch
-    everything = settings.actor.mini_batch * settings.lengths.limit / sequence_divisor(settings.actor)
-    tokens = micro.tokens
-    while micro.dynamic and tokens < everything and tokens < _MOST_TOKENS:
-        tokens *= 2
-        yield replace(request, config={**request.config, **dict.fromkeys(BUDGETS, tokens)})
+    for layout in chain.from_iterable(way(asked, registries) for way in ways):
+        tried.append(layout)
+        if layout[1].verdict == "fits":
+            return layout
+    return min(tried, key=lambda layout: layout[1].high, default=None)
 
 
 def layout_of(found: Estimate) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -63,6 +63,10 @@ class Request:
     task: str | None = None
     framework: str = "verl"
     partial: bool = False
+
+    def having(self, settings: Mapping[str, Any]) -> Request:
+        """Return the request with further settings on top of its own."""
+        return replace(self, config={**self.config, **settings})
 
 
 def parse_gpus(text: str) -> tuple[int | None, str | None]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError
 from .engine import cache_tokens
-from .estimate import Estimate, estimate
+from .estimate import Estimate, attempt, estimate
 from .peaks import lower_utilization
 from .planner import MEGATRON_SAVING, SAVING, fitted
-from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
+from .request import ACTOR, MODEL, OF_ACTOR, OF_CRITIC, REFERENCE, ROLLOUT
 from .settings import sequence_divisor
 
 if TYPE_CHECKING:
@@ -87,14 +87,14 @@ def savings(request: Request, registries: Registries) -> SavingSteps:
     request = replace(request, config=registries.in_todays_names(request.config))
     asked = estimate(request, registries)
     groups = tuple(_groups(asked))
-    request = replace(request, config={**request.config, **_without(asked, groups)})
+    request = request.having(_without(asked, groups))
     start = before = estimate(request, registries)
     steps = []
     for group in (*groups, None):
         settings = group if group is not None else _smaller_rollout(before)
         if not settings:
             continue
-        request = replace(request, config={**request.config, **settings})
+        request = request.having(settings)
         after = estimate(request, registries)
         setting = " ".join(f"{key}={value}" for key, value in settings.items())
         host = after.host.total - before.host.total
@@ -110,16 +110,15 @@ def _groups(asked: Estimate) -> Iterator[Mapping[str, Any]]:
     actor, critic = asked.settings.actor, asked.settings.critic
     if actor.backend != "megatron":
         yield _on(f"{MODEL}.enable_gradient_checkpointing")
-    roles = {ACTOR: actor, **({"critic": critic} if critic else {})}
-    with_megatron = [prefix for prefix, role in roles.items() if role.backend == "megatron"]
+    roles = {OF_ACTOR: actor, **({OF_CRITIC: critic} if critic else {})}
+    with_megatron = [of.role for of, role in roles.items() if role.backend == "megatron"]
     for prefix in with_megatron:
         yield _of_megatron(prefix, "recompute")
     limit = -(-int(asked.settings.lengths.limit) // sequence_divisor(actor))
     yield {**_on(f"{ACTOR}.use_dynamic_bsz"), f"{ACTOR}.{_BUDGET}": limit}
     for name in ("optimizer_offload", "param_offload"):
-        for prefix, role in roles.items():
-            part = "megatron" if role.backend == "megatron" else "fsdp" if role is critic else "fsdp_config"
-            yield {f"{prefix}.{part}.{name}": True}
+        for of, role in roles.items():
+            yield {f"{of.role}.megatron.{name}" if role.backend == "megatron" else f"{of.fsdp}.{name}": True}
     for prefix in with_megatron:
         yield _of_megatron(prefix, "optim.")
 
@@ -183,15 +182,13 @@ def longer(request: Request, registries: Registries, responses: tuple[int, ...])
     >>> short.estimate.peak < long.estimate.peak, short.sequences > long.sequences
     (True, True)
     """
-    return tuple(_with(request, registries, response) for response in responses)
-
-
-def _with(request: Request, registries: Registries, response: int) -> Longer:
-    asked = fitted(replace(request, config={**request.config, RESPONSE: response}), registries)
-    try:
-        estimated = estimate(asked, registries)
-    except NoAnswerError as error:
-        return Longer(response, None, diagnostics=error.diagnostics)
-    limit = estimated.settings.lengths.limit
-    held = cache_tokens(estimated.shape, estimated.settings) / limit if limit else 0.0
-    return Longer(response, estimated, held, estimated.warnings)
+    rows = []
+    for response in responses:
+        found = attempt(fitted(request.having({RESPONSE: response}), registries), registries)
+        if isinstance(found, NoAnswerError):
+            rows.append(Longer(response, None, diagnostics=found.diagnostics))
+        else:
+            limit = found.settings.lengths.limit
+            held = cache_tokens(found.shape, found.settings) / limit if limit else 0.0
+            rows.append(Longer(response, found, held, found.warnings))
+    return tuple(rows)

@@ -6,8 +6,9 @@ Source of every switch: verl's own history, read at 1dda039b9 (2026-08-22).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from typing import Any
 
 #: A release of verl, for example (0, 7, 1).
 Version = tuple[int, int, int]
@@ -34,6 +35,24 @@ OBSERVED: Version = (0, 4, 0)
 DOCUMENTED: Version = (0, 8, 0)
 
 
+#: Lies before every release.
+_FIRST: Version = (0, 0, 0)
+_BUCKET = 2048 * 2**20
+
+
+def _by_version(*changes: tuple[Version, Any]) -> Any:
+    """Declare a trait: the versions since which it has a value, in ascending order, with that value."""
+    return field(metadata={"changes": changes})
+
+
+def _until(version: Version) -> Any:
+    return _by_version((_FIRST, True), (version, False))
+
+
+def _since(version: Version) -> Any:
+    return _by_version((_FIRST, False), (version, True))
+
+
 @dataclass(frozen=True)
 class Behaviour:
     """Traits of a version of verl.
@@ -56,21 +75,21 @@ class Behaviour:
         sglang_bucket: bytes of the bucket that weights travel through to SGLang.
     """
 
-    entropy_always: bool
-    cache_awake_in_sync: bool
-    engine_in_process: bool
-    engine_takes_free_memory: bool
-    reference_resident: bool
-    second_logits_copy: bool
-    unsharded_gradients: bool
-    fsdp2_streams: bool
-    sglang_stages: bool
-    sleep_keeps_weights: bool
-    critic_reads_own_keys: bool
-    one_critic_budget: bool
-    reference_bytes: int
-    vllm_bucket: int
-    sglang_bucket: int
+    entropy_always: bool = _until((0, 4, 0))
+    cache_awake_in_sync: bool = _until((0, 4, 0))
+    engine_in_process: bool = _until((0, 7, 1))
+    engine_takes_free_memory: bool = _until((0, 3, 0))
+    reference_resident: bool = _until((0, 3, 0))
+    second_logits_copy: bool = _since((0, 9, 0))
+    unsharded_gradients: bool = _since((0, 9, 0))
+    fsdp2_streams: bool = _since((0, 9, 0))
+    sglang_stages: bool = _since((0, 8, 0))
+    sleep_keeps_weights: bool = _until((0, 6, 0))
+    critic_reads_own_keys: bool = _until((0, 8, 0))
+    one_critic_budget: bool = _since((0, 9, 0))
+    reference_bytes: int = _by_version((_FIRST, 2), ((0, 6, 0), 4))
+    vllm_bucket: int = _by_version((_FIRST, 0), ((0, 7, 1), _BUCKET))
+    sglang_bucket: int = _by_version((_FIRST, 0), ((0, 5, 0), 512 * 2**20), ((0, 7, 1), _BUCKET))
 
 
 @lru_cache(maxsize=64)
@@ -80,24 +99,10 @@ def behaviour(version: Version) -> Behaviour:
     >>> behaviour((0, 7, 0)).engine_in_process, behaviour((0, 7, 1)).engine_in_process
     (True, False)
     """
-    bucket = 2048 * 2**20
-    return Behaviour(
-        entropy_always=version < (0, 4, 0),
-        cache_awake_in_sync=version < (0, 4, 0),
-        engine_in_process=version < (0, 7, 1),
-        engine_takes_free_memory=version < (0, 3, 0),
-        reference_resident=version < (0, 3, 0),
-        second_logits_copy=version >= (0, 9, 0),
-        unsharded_gradients=version >= (0, 9, 0),
-        fsdp2_streams=version >= (0, 9, 0),
-        sglang_stages=version >= (0, 8, 0),
-        sleep_keeps_weights=version < (0, 6, 0),
-        critic_reads_own_keys=version < (0, 8, 0),
-        one_critic_budget=version >= (0, 9, 0),
-        reference_bytes=4 if version >= (0, 6, 0) else 2,
-        vllm_bucket=bucket if version >= (0, 7, 1) else 0,
-        sglang_bucket=bucket if version >= (0, 7, 1) else 512 * 2**20 if version >= (0, 5, 0) else 0,
-    )
+    traits = ((trait.name, trait.metadata["changes"]) for trait in fields(Behaviour))
+    return Behaviour(**{
+        name: [value for since, value in changes if since <= version][-1] for name, changes in traits
+    })  # fmt: skip
 
 
 def version_of(text: str | None) -> Version | None:

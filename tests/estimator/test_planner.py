@@ -156,7 +156,7 @@ def test_tasks():
 
 def test_layouts_of_megatron(registries):
     asked = request("Qwen/Qwen2.5-72B", gpus=16)
-    layouts = [estimate(fitted(item, registries), registries) for item in with_megatron(asked, registries)]
+    layouts = [found for _, found in with_megatron(asked, registries)]
     names = [layout_of(found) for found in layouts]
     assert names[0] == "Megatron"
     assert "Megatron TP 8 PP 2" in names
@@ -170,15 +170,14 @@ def test_layouts_of_megatron(registries):
 
 def test_layouts_spread_experts(registries):
     asked = request("Qwen/Qwen3-30B-A3B", gpus=16)
-    for item in with_megatron(asked, registries):
-        megatron = estimate(fitted(item, registries), registries).settings.actor.megatron
+    for _, found in with_megatron(asked, registries):
+        megatron = found.settings.actor.megatron
         assert 128 % megatron.expert == 0
         assert 16 % (megatron.expert * megatron.pipeline) == 0
 
 
 def test_adapters_keep_their_rank_with_megatron(registries):
-    first = next(with_megatron(request(task="GRPO-LoRA", gpus=8), registries))
-    found = estimate(fitted(first, registries), registries)
+    _, found = next(with_megatron(request(task="GRPO-LoRA", gpus=8), registries))
     assert found.settings.actor.lora_rank == 32
     assert not found.warnings
 
@@ -186,7 +185,7 @@ def test_adapters_keep_their_rank_with_megatron(registries):
 def test_ppo_with_megatron_divides_the_critic_too(registries):
     """The critic has the actor's tensor parallelism and its distributed optimizer, though only TP is recorded."""
     asked = request("Qwen/Qwen2.5-72B", "PPO", gpus=8)
-    found = [estimate(fitted(item, registries), registries) for item in with_megatron(asked, registries)]
+    found = [estimate for _, estimate in with_megatron(asked, registries)]
     tensor = next(item for item in found if layout_of(item) == "Megatron TP 8")
     actor, critic = tensor.settings.actor.megatron, tensor.settings.critic.megatron
     assert (actor.sequence_parallel, actor.distributed_optimizer) == (True, True)
