@@ -27,7 +27,8 @@ from .models.analysis import (
 )
 from .models.base import models_in
 from .names import ASSUMED_SUBJECTS, COMPONENTS, REQUIREMENTS, TOTAL
-from .validation import entries_in, read, valid_entries, validate, validated, value_at
+from .validation import entries_in, valid_entries, validate, validated, value_at
+from .yaml_data import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -106,7 +107,7 @@ def load_analysis(snapshot: Snapshot, catalog: Catalog) -> Analysis:
     analysis = Analysis(catalog.gpus, catalog.architectures, keys)
     assumed: dict[str, Any] = {}
     for file in snapshot.registries[ANALYSIS]:
-        document = read(file, AnalysisFile)
+        document = read_yaml(file.content, file.shown)
         known = _known_names(analysis, document.data)
         problems += validate(document, AnalysisFile, known)[1]
         entries: dict[str, tuple[Any, ...]] = {

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from .models.case import Case
-from .validation import explained, got_instead, read, validated, value_at
+from .validation import empty, explained, got_instead, validated, value_at
+from .yaml_data import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -81,11 +82,13 @@ def load_cases(files: Iterable[DataFile]) -> Cases:
     entries: dict[str | tuple[str, int], CaseEntry | BrokenCase] = {}
     for file in files:
         hint = "a file of this kind is a list, each item of which begins with '- id:'"
-        document = read(file, Case, hint)
+        document = read_yaml(file.content, file.shown)
         items = document.items()
         if not items:
             problems += document.problems
-        if not isinstance(document.data, (tuple, type(None))):
+        if document.data is None and not document.problems:
+            problems.append(empty(document, hint))
+        elif not isinstance(document.data, (tuple, type(None))):
             got, _ = got_instead(document.data, document.source(()), "tuple_type")
             problems.append(document.diagnostic((), Code.wrong_type, f"expected a list, got {got}", hint))
         for index, item in enumerate(items):

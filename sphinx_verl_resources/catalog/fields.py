@@ -122,7 +122,15 @@ class Field:
 
     def value(self, run: Run) -> Any:
         """Return the value, None where nothing is recorded."""
-        value = self.read(run) if self.read else _under(run, self.name)
+        value: Any = run
+        if self.read:
+            value = self.read(run)
+        else:
+            for part in self.name.split("."):
+                if isinstance(value, tuple):  # of a list of records, the values of each
+                    value = tuple(inner for item in value if (inner := getattr(item, part)) is not None)
+                else:
+                    value = getattr(value, part, None)
         return None if isinstance(value, (tuple, Mapping)) and not value else value
 
     def text(self, run: Run) -> str:
@@ -145,19 +153,6 @@ class Field:
         value = self.value(run)
         words = self.words(run) if self.words else (None if value is None else as_text(value),)
         return [word for word in words if word]
-
-
-def _under(run: Run, name: str) -> Any:
-    """Return the value at a dotted name; of a list of records, the values of each."""
-    if "." not in name:
-        return getattr(run, name)
-    value: Any = run
-    for part in name.split("."):
-        if isinstance(value, tuple):
-            value = tuple(getattr(item, part) for item in value if getattr(item, part) is not None)
-        else:
-            value = getattr(value, part, None)
-    return value
 
 
 #: Fields that are more than a name and a value, in the order in which they are listed to people.

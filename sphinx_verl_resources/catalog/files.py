@@ -47,11 +47,6 @@ class DataFile:
     shown: str
     content: bytes
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of name and content."""
-        return hashlib.sha256(os.fsencode(self.path.name) + b"\0" + self.content).hexdigest()
-
 
 @dataclass(frozen=True)
 class Directory:
@@ -84,10 +79,13 @@ class Snapshot:
     @cached_property
     def digest(self) -> str:
         """Changes when any file does, or when one appears or vanishes."""
-        texts = (str(problem) for problem in self.problems)
+        found = hashlib.sha256()
         registries = (file for name in REGISTRIES for file in self.registries[name])
-        parts = (_digest(self.runs), _digest(self.cases), _digest(registries), *texts)
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        for file in (*self.runs, *self.cases, *registries):
+            found.update(f"{file.shown}\0{len(file.content)}\0".encode())
+            found.update(file.content)
+        found.update("\0".join(map(str, self.problems)).encode())
+        return found.hexdigest()
 
 
 def bundled_directory() -> Directory:
@@ -289,8 +287,3 @@ def _relative(path: Path, base: Path) -> str:
         return Path(os.path.relpath(path, base)).as_posix()
     except ValueError:  # another drive
         return path.as_posix()
-
-
-def _digest(files: Iterable[DataFile]) -> str:
-    joined = "\0".join(f"{file.shown}\0{file.digest}" for file in files)
-    return hashlib.sha256(joined.encode()).hexdigest()

@@ -68,11 +68,11 @@ def once(find: Find) -> Find:
 
 def select_runs(catalog: Catalog, query: RunQuery) -> list[Run]:
     """Return the runs that ``query`` asks for, in its order."""
-    conditions = [_runs_of(catalog, name, values) for name, values in query.filters]
-    if query.sizes:
-        conditions.append(_runs_of(catalog, "size", query.sizes))
-    ids = set.intersection(*conditions) if conditions else catalog.runs
-    chosen = [catalog.runs[run_id] for run_id in ids]
+    chosen = [run for run in catalog.runs.values() if not query.sizes or run.size in query.sizes]
+    for name, wanted in query.filters:
+        by_word = _runs_by_word(catalog, name)
+        ids = set().union(*(by_word.get(_compared(catalog, name, word), ()) for word in wanted))
+        chosen = [run for run in chosen if run.id in ids]
     chosen.sort(key=_page_order)
     # Stable sorts from the last key to the first give the order of all of them.
     for name, descending in reversed(query.sort):
@@ -81,6 +81,29 @@ def select_runs(catalog: Catalog, query: RunQuery) -> list[Run]:
         absent = [run for run in chosen if key(run) is None]
         chosen = sorted(present, key=key, reverse=descending) + absent
     return chosen
+
+
+@once
+def _runs_by_word(catalog: Catalog, name: str) -> dict[str, list[str]]:
+    """Return the ids of the runs that match each word of a filter."""
+    found: dict[str, list[str]] = {}
+    field = find_field(name)
+    for run in catalog.runs.values():
+        for word in {_compared(catalog, name, word) for word in field.search_words(run)}:
+            found.setdefault(word, []).append(run.id)
+    return found
+
+
+def _compared(catalog: Catalog, name: str, word: str) -> str:
+    """Return a word as it is compared: a GPU by its name in the registry, everything else by its spelling."""
+    gpu = catalog.gpus.get(word) if name == "gpu" else None
+    return gpu.name if gpu else fold(word)
+
+
+def _page_order(run: Run) -> tuple[int, int, str, int, str]:
+    tag = TAGS.index(run.tag) if run.tag else len(TAGS)
+    added = run.added.isoformat() if run.added else "9999"
+    return KINDS.index(run.kind), tag, added, run.gpus.count, run.id
 
 
 def select_broken(catalog: Catalog, query: RunQuery) -> list[BrokenRun]:
@@ -99,88 +122,44 @@ def sizes_to_show(records: Iterable[Run | BrokenRun], query: RunQuery) -> list[s
 
 
 @once
-def recorded_settings(catalog: Catalog) -> set[str]:
-    """Return every key that some run has a setting for."""
-    return {key for run in catalog.runs.values() for key in run.settings}
-
-
-@once
 def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
     """Return the values of a filter; None for ``task``, which may be one that nobody has recorded yet.
 
     For ``settings``, return every key that some run has a setting for.
     """
+    runs = catalog.runs.values()
     if name == "task":
         return None
+    if name == "settings":
+        return sorted({key for run in runs for key in run.settings})
+    field = find_field(name)
     if name == "gpu":
         return catalog.gpus.names
-    if name == "model":
-        return [*catalog.architectures.names, *_recorded_words(catalog, name)]
-    if name == "settings":
-        return sorted(recorded_settings(catalog))
-    if name == "infer":
-        return [*ENGINES, *_recorded_words(catalog, name)]
-    return list(find_field(name).choices)
+    if name not in ("model", "infer"):
+        return list(field.choices)
+    recorded = {word for run in runs for word in field.search_words(run)}
+    return [*(ENGINES if name == "infer" else catalog.architectures.names), *sorted(recorded)]
 
 
-def _recorded_words(catalog: Catalog, name: str) -> list[str]:
-    field = find_field(name)
-    return sorted({word for run in catalog.runs.values() for word in field.search_words(run)})
+def hint_if_unknown(catalog: Catalog, name: str, value: str) -> str | None:
+    """Return None for a value that the data know, else a hint at what it may mean; empty without one.
 
-
-def is_known(catalog: Catalog, name: str, value: str) -> bool:
-    """Return whether the data know a value of a filter, or a key of ``settings``."""
-    if name == "settings":
-        return value in recorded_settings(catalog)
-    known = _known_words(catalog, name)
-    return known is None or fold(value) in known
-
-
-@once
-def _known_words(catalog: Catalog, name: str) -> set[str] | None:
-    """Return ``allowed_values`` as they are compared."""
+    Args:
+        catalog: the data.
+        name: of a filter, or ``settings``.
+        value: of the filter, or a key.
+    """
     allowed = allowed_values(catalog, name)
-    return None if allowed is None else {fold(word) for word in allowed}
+    if allowed is None:
+        return None
+    is_known = value in allowed if name == "settings" else fold(value) in map(fold, allowed)
+    return None if is_known else did_you_mean(value, allowed)
 
 
 def gpu_name(catalog: Catalog, run: Run) -> str | None:
     """Return the registry's name of a run's GPU; None where the source does not name it."""
     gpu = catalog.gpus.get(run.gpus.type) if run.gpus.type else None
     return gpu.name if gpu else run.gpus.type
-
-
-def other_values(catalog: Catalog, name: str, value: str) -> str:
-    """Return a hint at what an unknown value may mean; empty without one."""
-    return did_you_mean(value, allowed_values(catalog, name) or ())
-
-
-def _page_order(run: Run) -> tuple[int, int, str, int, str]:
-    tag = TAGS.index(run.tag) if run.tag else len(TAGS)
-    added = run.added.isoformat() if run.added else "9999"
-    return KINDS.index(run.kind), tag, added, run.gpus.count, run.id
-
-
-def _runs_of(catalog: Catalog, name: str, wanted: Iterable[str]) -> set[str]:
-    """Return the ids of the runs that match one of the words of a filter."""
-    runs = _runs_by_word(catalog, name)
-    return set().union(*(runs.get(_compared(catalog, name, word), ()) for word in wanted))
-
-
-@once
-def _runs_by_word(catalog: Catalog, name: str) -> dict[str, list[str]]:
-    """Return the ids of the runs that match each word of a filter."""
-    found: dict[str, list[str]] = {}
-    field = find_field(name)
-    for run in catalog.runs.values():
-        for word in {_compared(catalog, name, word) for word in field.search_words(run)}:
-            found.setdefault(word, []).append(run.id)
-    return found
-
-
-def _compared(catalog: Catalog, name: str, word: str) -> str:
-    """Return a word as it is compared: a GPU by its name in the registry, everything else by its spelling."""
-    gpu = catalog.gpus.get(word) if name == "gpu" else None
-    return gpu.name if gpu else fold(word)
 
 
 def words(text: str) -> list[str]:
@@ -254,8 +233,9 @@ def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[st
     if not found:
         raise NoAnswerError.because("name at least one value")
     for value in found:
-        if not is_known(catalog, name, value):
-            remedy = other_values(catalog, name, value) or "no run has it"
+        hint = hint_if_unknown(catalog, name, value)
+        if hint is not None:
+            remedy = hint or "no run has it"
             if name in REGISTRIES:
                 remedy = suggest_or(value, allowed_values(catalog, name) or (), REGISTRIES[name])
             raise NoAnswerError.because(f"unknown value {value!r}", remedy)

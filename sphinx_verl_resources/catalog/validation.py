@@ -50,19 +50,9 @@ def load(
     Returns:
         The record (None if it has errors), the document for looking up further places, and all problems.
     """
-    document = read(file, model)
+    document = read_yaml(file.content, file.shown)
     record, found = validate(document, model, context)
     return record, document, found
-
-
-def read(file: DataFile, model: type[BaseModel], remedy: str = "") -> Document:
-    """Read one file; an empty one is a problem, and ``remedy`` says how it begins."""
-    document = read_yaml(file.content, file.shown)
-    if not document.problems and document.data is None:
-        hint = remedy or f"a file of this kind begins with the key {next(iter(model.model_fields))!r}"
-        place = Location(file.shown, 1, 1)
-        document.problems.append(Diagnostic(place, Code.file_empty, "the file is empty", hint))
-    return document
 
 
 def validate(
@@ -70,10 +60,17 @@ def validate(
 ) -> tuple[Model | None, list[Diagnostic]]:
     """Return the record of a document, None if there are errors, and all problems."""
     if document.data is None:
-        return None, document.problems
+        return None, document.problems or [
+            empty(document, f"begins with the key {next(iter(model.model_fields))!r}")
+        ]
     record, details = validated(document.data, model, context)
-    found = [*document.problems, *explained(document, model, details)]
+    found = [*document.problems, *(explained(document, model, details) if details else ())]
     return (None if found else record), found
+
+
+def empty(document: Document, remedy: str) -> Diagnostic:
+    """Return the problem of an empty file."""
+    return document.diagnostic((), Code.file_empty, "the file is empty", remedy)
 
 
 def explained(document: Document, model: type[BaseModel], details: list[ErrorDetails]) -> list[Diagnostic]:

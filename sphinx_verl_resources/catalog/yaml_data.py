@@ -21,7 +21,7 @@ import yaml
 from ..diagnostics import Code, Diagnostic, Location, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sized
+    from collections.abc import Callable, Iterator
 
 #: libyaml where PyYAML was built with it; the pure Python parser gives the same events.
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -158,9 +158,8 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
         column = len(before.decode(errors="replace")) + 1
         message = f"byte 0x{content[error.start]:02x} is not UTF-8"
         return unreadable(line, column, Code.encoding, message, "save the file as UTF-8")
-    problems = list(_forbidden_characters(text, shown))
-    if problems:
-        return Document(text, shown, problems=problems)
+    if FORBIDDEN.search(text):
+        return Document(text, shown, problems=list(_forbidden_characters(text, shown)))
     reader = _Reader(text, shown)
     # A document that is no YAML keeps no text, so that nobody composes it to look up a place.
     try:
@@ -178,8 +177,6 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
 
 def _forbidden_characters(text: str, shown: str) -> Iterator[Diagnostic]:
     """Yield the first forbidden character of each line."""
-    if not FORBIDDEN.search(text):
-        return
     lines = enumerate(re.split(r"\r\n|[\r\n]", text), 1)
     found = ((number, match) for number, line in lines if (match := FORBIDDEN.search(line)))
     for number, match in itertools.islice(found, MAX_PROBLEMS):
@@ -229,28 +226,31 @@ class _Reader:
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
             while not isinstance(event := self._next(), yaml.SequenceEndEvent):
-                self._refuse_more(items, event)
+                if len(items) > MAX_ITEMS:
+                    self._refuse_more(event)
                 items.append(self._value(event, depth + 1))
             return tuple(items)
         found: dict[str, Any] = {}
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
-            key = self._key(event, found)
+            key = self._key(event)
+            if len(found) > MAX_ITEMS:
+                self._refuse_more(event)
+            if key in found and len(self.problems) < MAX_PROBLEMS:
+                message = f"the key {key!r} stands here a second time"
+                problem = self._problem(event, Code.duplicate_key, message, "keep one of the two")
+                self.problems.append(problem)
             found[key] = self._value(self._next(), depth + 1)
         return found
 
-    def _key(self, event: Any, before: dict[str, Any]) -> str:
-        """Return the key that comes after those ``before``."""
+    def _key(self, event: Any) -> str:
         if not isinstance(event, yaml.ScalarEvent) or event.anchor or event.tag:
             self._refuse_decoration(event)
             self._refuse(event, "a key that is not plain text")
-        key: str = event.value if event.implicit[0] else self._quoted(event)
-        self._refuse_more(before, event)
-        if key == "<<" and event.implicit[0]:
+        if not event.implicit[0]:
+            return self._quoted(event)
+        if event.value == "<<":
             self._refuse(event, "the merge key '<<'")
-        if key in before and len(self.problems) < MAX_PROBLEMS:
-            message = f"the key {key!r} stands here a second time"
-            self.problems.append(self._problem(event, Code.duplicate_key, message, "keep one of the two"))
-        return key
+        return str(event.value)
 
     def _quoted(self, event: yaml.ScalarEvent) -> str:
         """Return text in quotes, or a block of text: both can hold escapes of forbidden characters."""
@@ -262,10 +262,9 @@ class _Reader:
             self.problems.append(_invisible(self._place(event), match))
         return FORBIDDEN.sub(_escaped, text)
 
-    def _refuse_more(self, before: Sized, event: yaml.Event) -> None:
-        if len(before) > MAX_ITEMS:
-            message = f"a list or mapping of more than {MAX_ITEMS:,} items is not read"
-            raise _RefusedError(self._problem(event, Code.file_too_large, message, "split the file"))
+    def _refuse_more(self, event: yaml.Event) -> NoReturn:
+        message = f"a list or mapping of more than {MAX_ITEMS:,} items is not read"
+        raise _RefusedError(self._problem(event, Code.file_too_large, message, "split the file"))
 
     def _refuse_decoration(self, event: Any) -> None:
         if isinstance(event, yaml.AliasEvent):

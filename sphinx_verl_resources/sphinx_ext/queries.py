@@ -133,10 +133,9 @@ class KnownValue(Query["str | None"]):
 
     def answer(self, data: BuildData) -> str | None:
         """Return None for a known value, otherwise a hint at known ones."""
-        from ..catalog.selection import is_known, other_values
+        from ..catalog.selection import hint_if_unknown
 
-        known = is_known(data.catalog, self.name, self.value)
-        return None if known else other_values(data.catalog, self.name, self.value)
+        return hint_if_unknown(data.catalog, self.name, self.value)
 
 
 #: Stands for a day where no run says when it was added.
