@@ -60,9 +60,8 @@ def validate(
 ) -> tuple[Model | None, list[Diagnostic]]:
     """Return the record of a document, None if there are errors, and all problems."""
     if document.data is None:
-        return None, document.problems or [
-            empty(document, f"begins with the key {next(iter(model.model_fields))!r}")
-        ]
+        hint = f"a file of this kind begins with the key {next(iter(model.model_fields))!r}"
+        return None, document.problems or [empty(document, hint)]
     record, details = validated(document.data, model, context)
     found = [*document.problems, *(explained(document, model, details) if details else ())]
     return (None if found else record), found
