@@ -36,9 +36,9 @@ examples:
   verl-resources check --format sarif --output check.sarif
 
 Each problem is a line on standard error: path:line:col: LEVEL: message [code]. In other formats the
-problems are the result; what --fix has done stands on standard error in all of them. What is right in
-spite of a warning is excused, with the reason, in the file exceptions.yaml of the data directory. Every
-rule is explained in the documentation.
+problems are the result; repairs are always listed on standard error. The file exceptions.yaml of the data
+directory excuses warnings about data that are right, with the reason. Every rule is explained in the
+documentation.
 Exit codes: 0 no error, 1 errors found, 2 could not run. Warnings fail with --strict only."""
 
 FORMATS = ("text", "json", "github", "sarif")

@@ -92,7 +92,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options; positional words may stand before, between and after them."""
+    """Return the options; positional words may come before, between and after them."""
     parser, commands = build_parser()
     if not arguments:
         parser.print_help(sys.stderr)
@@ -106,7 +106,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         remedy = f"did you mean {near!r}?" if near else f"the commands are {', '.join(commands)}"
         parser.error(f"unknown command {name[:80]!r}; {remedy}")
     if not any(option.startswith(name) for option in ("-h", "--help", "--version")):
-        parser.error(f"{name[:80]!r} stands before a command; a command comes first, then its options")
+        parser.error(f"{name[:80]!r} comes before a command; write the command first, then its options")
     return parser.parse_args(arguments)
 
 
@@ -146,7 +146,7 @@ pip install 'sphinx-verl-resources[completion]'.
 
 Exit codes: 0 good, 2 could not run."""
 SHELLS = ("bash", "zsh", "tcsh")
-#: Options whose values are known, though others may stand there too.
+#: Options with known values that also take others.
 _WORDS: dict[str, tuple[str, ...]] = {
     "size": SIZES, "tag": TAGS, "kind": KINDS, "train": TRAIN_BACKENDS, "infer": ENGINES,
     "task": tuple(TASKS),

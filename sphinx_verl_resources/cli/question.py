@@ -37,7 +37,7 @@ class Question:
     Attributes:
         request: the question.
         registries: the registries, a user's own architecture included.
-        places: where each setting stands.
+        places: the place of each setting.
         source: the file of settings; the command line where there is none.
         problems: what is wrong with the settings.
     """

@@ -272,7 +272,7 @@ class _RunFile:
 
 
 class _Edit(NamedTuple):
-    """A text in place of another one, and the values that stand there in place of one."""
+    """A text in place of another one, and the values in place of one."""
 
     value: _Value
     start: int

@@ -34,7 +34,7 @@ def read_overrides(words: Iterable[str], place: Location) -> SettingsText:
 
     Args:
         words: ``key=value`` each; ``+``, ``++`` and ``~`` in front are understood, Hydra's own keys left out.
-        place: where the words stand.
+        place: the place of the words.
 
     Returns:
         The settings; a word that is no override is an error at ``place``.
@@ -77,7 +77,7 @@ def parse_value(text: str) -> Any:
     """Return the value that Hydra makes of ``text``: a scalar, a tuple or a dict.
 
     Raises:
-        ValueError: a bracket or quote is not closed, or something stands behind it.
+        ValueError: a bracket or quote is not closed, or something follows it.
 
     >>> [parse_value(text) for text in ("8", "1e-6", "False", "null", "'8'", "", "[1, 'a b']", "{rank: 32}")]
     [8, 1e-06, False, None, '8', '', (1, 'a b'), {'rank': 32}]
@@ -87,7 +87,7 @@ def parse_value(text: str) -> Any:
         return _scalar(text)
     value, end = _element(text, 0, "", 0)
     if end < len(text):
-        raise ValueError(f"{text[end : end + 20]!r} stands behind it")
+        raise ValueError(f"{text[end : end + 20]!r} follows it")
     return value
 
 

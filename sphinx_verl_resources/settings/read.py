@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from .overrides import OVERRIDE, add_override
-from .result import MAX_PROBLEMS, Collector, SettingsText
+from .result import Collector, SettingsText, listed
 from .shell.expansion import Expansion
 from .shell.follow import read_commands
 from .shell.syntax import Source, TooMuchError
@@ -41,10 +41,10 @@ _SCRIPT = re.compile(
     re.MULTILINE,
 )
 
-#: Options of Hydra that take the next word; the others stand alone.
+#: Options of Hydra that take the next word; the others take none.
 _OPTIONS = frozenset({"--config-path", "-cp", "--config-dir", "-cd", "--package", "-p", "--cfg", "-c"})
 _CONFIG_NAME = frozenset({"--config-name", "-cn"})
-#: Programs that only show what stands behind them.
+#: Programs that only show their arguments.
 _SHOWS = frozenset({"echo", "cat", "grep", "sed"})
 #: A word such as ``trainer.nnodes=1`` or ``+actor.x.y=2``.
 _DOTTED = re.compile(r"\+{0,2}[A-Za-z_]\w*\.[\w.]*=")
@@ -58,7 +58,7 @@ def read_settings(text: str, shown: str) -> SettingsText:
     The content tells which of them the text is. An empty text sets nothing.
 
     Args:
-        text: as it was written; overrides stand one on a line, or several between blanks.
+        text: as it was written; overrides are separated by blanks or ends of lines.
         shown: the name of the text in messages.
 
     Returns:
@@ -223,7 +223,7 @@ def _with_settings(commands: Iterable[_Command]) -> list[tuple[_Command, Sequenc
 def _report_lost(
     collector: Collector, commands: Sequence[_Command], training: _Command, source: Source
 ) -> None:
-    """Warn of settings that stand below the command and are not part of it."""
+    """Warn of settings below the command that are not part of it."""
     start = next((index for index, command in enumerate(commands, 1) if command is training), len(commands))
     lost = (command[0] for command in commands[start:] if _DOTTED.match(written(command[0].text)))
     for argument in islice(lost, 1):
@@ -249,14 +249,13 @@ class _Mention(NamedTuple):
 
     key: str
     value: str
-    line: int
-    column: int
+    place: Location
 
 
-def unread_settings(text: str, settings: SettingsText, shown: str) -> list[Diagnostic]:
+def unread_settings(text: str, settings: SettingsText, shown: str) -> tuple[Diagnostic, ...]:
     r"""Report each place of a script that looks like a setting and is not among those read.
 
-    It may stand in a second command, in a function that is never called, in a text that is written to a file
+    It may be in a second command, in a function that is never called, in a text that is written to a file
     (as YAML too), or in a branch that is not taken. Comments do not count, nor do settings set twice,
     which are reported elsewhere.
 
@@ -270,53 +269,42 @@ def unread_settings(text: str, settings: SettingsText, shown: str) -> list[Diagn
     ['run.sh:2:14']
     """
     mentions: dict[str, list[_Mention]] = {}
-    for mention in _mentions(text.replace("\r\n", "\n")):
+    for mention in _mentions(text.replace("\r\n", "\n"), shown):
         mentions.setdefault(mention.key, []).append(mention)
-    reported = {(problem.place.line, problem.place.column) for problem in settings.problems}
-    problems = [
-        _unread_problem(mention, shown)
-        for key, of_key in mentions.items()
-        for mention in _not_read(key, of_key, settings)
-        if (mention.line, mention.column) not in reported
-    ]
-    problems.sort()
-    if len(problems) > MAX_PROBLEMS:
-        rest = len(problems) - MAX_PROBLEMS
-        message = f"{rest} more lines look like settings and were not read"
-        place = problems[MAX_PROBLEMS].place
-        hint = "look through the script from here on"
-        problems[MAX_PROBLEMS:] = [Diagnostic(place, Code.unread, message, hint, Severity.WARNING)]
-    return problems
+    reported = {problem.place for problem in settings.problems}
+    found = (_not_read(key, of_key, settings) for key, of_key in mentions.items())
+    return listed(
+        _unread_problem(mention) for unread in found for mention in unread if mention.place not in reported
+    )
 
 
-def _mentions(text: str) -> Iterator[_Mention]:
+def _mentions(text: str, shown: str) -> Iterator[_Mention]:
     for number, line in enumerate(text.split("\n"), 1):
         if ":" not in line and ("=" not in line or "." not in line):
             continue
         code = _COMMENT.sub("", line)
-        if match := _YAML_LINE.match(code):
-            yield _Mention(match["key"], match["value"] or "", number, match.start("key") + 1)
-        for match in _SETTING_TEXT.finditer(code):
+        of_yaml = _YAML_LINE.match(code)
+        for match in [*([of_yaml] if of_yaml else []), *_SETTING_TEXT.finditer(code)]:
             if not match["key"].startswith("hydra."):
-                yield _Mention(match["key"], match["value"].strip("'\""), number, match.start("key") + 1)
+                place = Location(shown, number, match.start("key") + 1)
+                yield _Mention(match["key"], (match["value"] or "").strip("'\""), place)
 
 
 def _not_read(key: str, mentions: list[_Mention], settings: SettingsText) -> list[_Mention]:
     """Return the mentions of one key that were not read."""
     if key not in settings.places:  # or it is a mapping, of which the keys are read
         inside = {where.line for name, where in settings.places.items() if name.startswith(f"{key}.")}
-        return [mention for mention in mentions if mention.line not in inside]
+        return [mention for mention in mentions if mention.place.line not in inside]
     value = str(settings.values[key]).lower() if key in settings.values else None
     others = [mention for mention in mentions if mention.value.lower() != value]
-    elsewhere = [mention for mention in others if mention.line not in settings.lines[key]]
-    if any(mention.line == settings.places[key].line for mention in mentions):
+    elsewhere = [mention for mention in others if mention.place.line not in settings.lines[key]]
+    if any(mention.place.line == settings.places[key].line for mention in mentions):
         return elsewhere
     # It came through a variable: if no mention has its value, it is taken from the last one.
     return [m for m in elsewhere if m is not others[-1]] if len(others) == len(mentions) else elsewhere
 
 
-def _unread_problem(mention: _Mention, shown: str) -> Diagnostic:
+def _unread_problem(mention: _Mention) -> Diagnostic:
     message = f"{mention.key} is set here and was not read: it is no argument of the command that trains"
-    hint = "if the run had this setting, add it to the file, or pass it to that command"
-    place = Location(shown, mention.line, mention.column)
-    return Diagnostic(place, Code.unread, message, hint, Severity.WARNING)
+    remedy = "if the run had this setting, add it to the file, or pass it to that command"
+    return Diagnostic(mention.place, Code.unread, message, remedy, Severity.WARNING)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import Code, Diagnostic, Location, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 #: Problems that are listed of one text.
 MAX_PROBLEMS = 50
@@ -64,7 +64,7 @@ class Collector:
         self._values[key] = value
 
     def leave_open(self, key: str, text: str, reason: str, place: Location) -> None:
-        """Note a key whose value is not known: the text that stands there, and why that says nothing."""
+        """Note a key whose value is not known, with its text and the reason."""
         self._forget(key, place)
         self._unresolved[key] = text
         self.warn(place, Code.unresolved, f"the value of {key} is not known: {reason}", "write the value out")
@@ -87,7 +87,7 @@ class Collector:
             self._places,
             self.config_name,
             self._unresolved,
-            _in_order(self.problems),
+            listed(self.problems),
             self._lines,
         )
 
@@ -140,11 +140,11 @@ def dotted(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else str(name)
 
 
-def _in_order(problems: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Sort by place; of very many, keep errors rather than warnings."""
-    by_weight = sorted(problems, key=lambda problem: problem.severity is Severity.WARNING)
-    kept, rest = by_weight[:MAX_PROBLEMS], by_weight[MAX_PROBLEMS:]
+def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Sort problems; of very many, keep errors rather than warnings and count the rest."""
+    kept = sorted(problems, key=lambda problem: (not problem.is_error, problem))
+    rest = kept[MAX_PROBLEMS:]
     if rest:
         message = f"{len(rest)} more problems are not listed"
-        kept.append(replace(rest[0], message=message, remedy="mend the others first"))
-    return tuple(sorted(kept, key=lambda problem: problem.place))
+        kept[MAX_PROBLEMS:] = [replace(rest[0], message=message, remedy="mend the others first")]
+    return tuple(sorted(kept))

@@ -46,7 +46,7 @@ def _leaves(
     mapping: Mapping[str, Any], node: yaml.Node | None, shown: str, prefix: str = ""
 ) -> Iterator[tuple[str, Any, Location]]:
     """Yield the values of a nested mapping under dotted keys, and the places of these keys."""
-    # Of a key that stands there twice, the last value is the one that was read.
+    # Of a key that is there twice, the last value was read.
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     nodes = {key_node.value: (key_node, value_node) for key_node, value_node in pairs}
     for name, value in mapping.items():

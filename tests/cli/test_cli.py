@@ -86,7 +86,7 @@ def test_options_before_a_command(capsys):
     with pytest.raises(SystemExit) as exit_:
         main(["--color", "always", "check"])
     assert exit_.value.code == 2
-    assert "'--color' stands before a command; a command comes first" in capsys.readouterr().err
+    assert "'--color' comes before a command; write the command first" in capsys.readouterr().err
 
 
 def test_check_json(data, monkeypatch, capsys):

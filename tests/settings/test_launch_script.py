@@ -360,4 +360,4 @@ def test_windows_line_ends():
 def test_very_many_are_counted():
     found = unread_settings(TRAIN + "python3 x.py a.b=1\n" * 90, read_script(TRAIN, "r"), "r")
     assert len(found) == 51
-    assert found[-1].message == "40 more lines look like settings and were not read"
+    assert found[-1].message == "40 more problems are not listed"

@@ -88,7 +88,7 @@ class _Parser(Scanner):
         return match[0] if match else ""
 
     def _accept(self, *words: str) -> str:
-        """Go behind one of ``words`` and return it; return an empty text if none of them stands here."""
+        """Go behind one of ``words`` and return it; return an empty text if none of them comes next."""
         word = self._peek()
         if word not in words:
             return ""
@@ -273,8 +273,8 @@ class _Parser(Scanner):
         if _PROCESS.match(self.text, start):
             return self._skipped(start + 1, "the output of a command is not known")
         if self.text.startswith("(", start):
-            self.fail(start, "a bracket stands where none can", "put the word in quotes")
-            return self._skipped(start, "it stands in brackets")
+            self.fail(start, "a bracket is not allowed here", "put the word in quotes")
+            return self._skipped(start, "it is in brackets")
         word = self.word()
         return word if word.parts or self.pos > start else None
 
@@ -308,7 +308,9 @@ class _Parser(Scanner):
                 self.fail_unclosed(start, "bracket")
                 return tuple(items)
             else:
-                self.fail(before, f"{self.text[before]!r} stands in an array", "put the word in quotes")
+                self.fail(
+                    before, f"{self.text[before]!r} is not allowed in an array", "put the word in quotes"
+                )
                 self.pos += 1
 
     def _test(self) -> list[Word]:
@@ -329,7 +331,7 @@ class _Parser(Scanner):
         return words
 
     def _redirection(self) -> bool:
-        """Skip ``> file``, ``2>&1`` or ``<<EOF``; return false if none stands here."""
+        """Skip ``> file``, ``2>&1`` or ``<<EOF``; return false if none comes next."""
         self._skip_blanks()
         match = _REDIRECTION.match(self.text, self.pos)
         if not match:

@@ -37,8 +37,8 @@ _PATTERN_SIGNS = frozenset("*?[")
 def read_commands(source: Source) -> tuple[list[tuple[Argument, ...]], list[Diagnostic]]:
     """Return the commands that a script starts, each with its words, and the problems of the script.
 
-    Builtins that only matter to the script itself are left out. Words that stand in an array have their place
-    there.
+    Builtins that only matter to the script itself are left out. The place of a word of an array is in
+    the array.
 
     >>> from sphinx_verl_resources.settings.shell.syntax import Source
     >>> commands, problems = read_commands(Source("N=4; python3 train.py size=$(( N * 2 ))"))

@@ -73,7 +73,7 @@ def is_empty(value: Value) -> bool | None:
 
 
 def as_array(value: Value, at: int = 0) -> Array:
-    """Return an array as it is, and a text as an array of one word, which stands at ``at``."""
+    """Return an array as it is, and a text as an array of one word, whose place is ``at``."""
     return value if isinstance(value, Array) else Array((Argument(value, at),), known(value) is not None)
 
 

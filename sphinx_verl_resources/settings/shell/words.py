@@ -94,7 +94,7 @@ class Scanner:
         self.problems.append(Diagnostic(self.source.place(at), Code.shell_syntax, message, remedy))
 
     def fail_unclosed(self, start: int, what: str) -> int:
-        """Report a quote or bracket without its end; return the end of the text, which stands in for it."""
+        """Report a quote or bracket that is not closed; return the end of the text, where reading goes on."""
         self.fail(start, f"the {what} that opens here is never closed", "close it")
         return len(self.text)
 
@@ -143,7 +143,7 @@ class Scanner:
 
         Args:
             run: characters without a special meaning here.
-            quoted: the parts stand between double quotes.
+            quoted: the parts are between double quotes.
             closing: the sign that ends them, which is left to be read.
         """
         parts: list[Part] = []
