@@ -20,7 +20,7 @@ class Query(Generic[Answer]):
     """
 
     #: The parts of the data, beyond the catalog, whose problems are reported when a page asks this: any of
-    #: ``analysis``, ``accuracy`` and ``cases``.
+    #: ``analysis``, ``original`` (its figures of the original document), ``accuracy`` and ``cases``.
     reads: ClassVar[frozenset[str]] = frozenset()
 
     def answer(self, data: Any) -> Answer:

@@ -6,6 +6,10 @@ GiB is 2^30 bytes, what a GPU and verl report; GB is 10^9 bytes, what the memory
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MIB = 2**20
 GIB = 2**30
@@ -37,17 +41,17 @@ def gib(size: float) -> str:
 
 def percent(difference: float) -> str:
     """A relative difference with its sign: 0.0123 as ``+1.2 %``."""
-    return signed(share(abs(difference)), difference)
+    return signed(difference, share)
 
 
 def share(value: float) -> str:
     """A share of a whole: 0.123 as ``12.3 %``."""
-    return f"{value:.1%}".replace("%", " %")
+    return f"{value:.1%}".replace("%", " %").replace("-", MINUS)
 
 
-def signed(number: str, value: float) -> str:
-    """The text of a number with the sign of ``value`` before it."""
-    return f"{MINUS if value < 0 else '+'}{number}"
+def signed(value: float, write: Callable[[float], str]) -> str:
+    """A number as ``write`` gives it, with its sign even if that is a plus."""
+    return write(value) if value < 0 else f"+{write(value)}"
 
 
 def plain(value: float) -> str:
@@ -59,4 +63,5 @@ def plain(value: float) -> str:
 
 def _rounded(value: float) -> str:
     """One decimal, and two below one, where one would hide half of what there is."""
-    return f"{value:,.1f}" if abs(value) >= 1 or not value else f"{value:.2f}"
+    text = f"{value:,.1f}" if abs(value) >= 1 or not value else f"{value:.2f}"
+    return text.replace("-", MINUS)

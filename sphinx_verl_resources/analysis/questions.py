@@ -35,7 +35,7 @@ class AnalysisQuery(Query[Answer]):
     function: Callable[..., Answer]
     arguments: tuple[Any, ...] = ()
 
-    reads = frozenset({"analysis"})
+    reads = frozenset({"analysis", "original"})
 
     def answer(self, data: Dataset) -> Answer:
         """Call the function."""
@@ -47,12 +47,6 @@ class AnalysisQuery(Query[Answer]):
 
     def __repr__(self) -> str:
         return f"{self.function.__module__}.{self.function.__name__}{self.arguments}"
-
-
-def files_with_errors(analysis: Analysis) -> tuple[str, ...]:
-    """Return the paths of the files that have errors, as messages show them."""
-    errors = (item for item in analysis.diagnostics if item.is_error)
-    return tuple(dict.fromkeys(item.place.path for item in errors))
 
 
 def names(analysis: Analysis, section: str) -> tuple[str, ...]:

@@ -13,14 +13,15 @@ from .analysis import analyse
 from .model_shape import assumptions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..catalog.analysis import Analysis
     from ..catalog.models.analysis import Claim, Requirement
 
 Judgement = Literal["holds", "too few", "more than needed", "never fits"]
-#: Ways to arrive at a number of GPUs. original chain: the chain with the figures of the original document.
-#: doubled: twice what the lists call the minimum.
+#: Ways to arrive at a number of GPUs. chain: the smallest power of two at which a GPU stays below the limit.
+#: original chain: the same by the original figures and the GPU's marketed size. pooled: the smallest power of
+#: two whose GPUs together could hold the total. doubled: twice what the lists call the minimum.
 Derivation = Literal["chain", "original chain", "pooled", "doubled"]
 
 
@@ -29,57 +30,30 @@ class JudgedClaim:
     """A claim about one GPU, and what follows from the analysis. Sizes are bytes.
 
     Attributes:
-        level: minimum, recommended or optimal.
         claim: the entry of the original list.
-        unknown: GPUs in it that were never made.
-        count: the claimed number of GPUs.
         gpu: name of the GPU.
         limit: the share of its memory to stay below.
         per_gpu: memory of a GPU at the claimed number, with all steps.
-        per_gpu_at_smallest: at the smallest number that is enough; None if there is none.
-        per_gpu_below: at half of that; None if one GPU is enough.
-        undivided: the part of it that more GPUs do not make smaller.
-        smallest: the smallest power of two at which a GPU stays below the limit; None if there is none.
-        pooled: the smallest power of two whose GPUs together could hold the total below the limit.
-        original_chain: like ``smallest``, by the original figures and the GPU's marketed size; None if no
-            number is enough, or a figure is missing.
-        minimum: the number of these GPUs that the lists call the minimum; None if they do not.
+        counts: by each derivation the number of GPUs; None if no number is enough, or a figure is missing.
+        judgement: of the claim, by the chain of optimisations.
+        deciding: the number of GPUs that decides the judgement, and the memory of each with it: half of what
+            is enough for a claim that holds, what is enough for one with more than needed, else the number
+            claimed; None where one GPU is enough. Where no number is enough, the size is the part of the
+            memory that more GPUs do not make smaller.
     """
 
-    level: str
-    claim: str
-    unknown: tuple[str, ...]
-    count: int
+    claim: Claim
     gpu: str
     limit: float
     per_gpu: float
-    per_gpu_at_smallest: float | None
-    per_gpu_below: float | None
-    undivided: float
-    smallest: int | None
-    pooled: int
-    original_chain: int | None
-    minimum: int | None
-
-    @property
-    def judgement(self) -> Judgement:
-        """Compare the claim with the chain of optimisations."""
-        if self.smallest is None:
-            return "never fits"
-        if self.per_gpu >= self.limit:
-            return "too few"
-        return "more than needed" if self.count > self.smallest else "holds"
+    counts: Mapping[Derivation, int | None]
+    judgement: Judgement
+    deciding: tuple[int, float] | None
 
     @property
     def follows(self) -> tuple[Derivation, ...]:
         """Return the derivations that give the claimed number of GPUs."""
-        derivations: tuple[tuple[Derivation, int | None], ...] = (
-            ("chain", self.smallest),
-            ("original chain", self.original_chain),
-            ("pooled", self.pooled),
-            ("doubled", 2 * self.minimum if self.minimum and self.level != "minimum" else None),
-        )
-        return tuple(name for name, number in derivations if number == self.count)
+        return tuple(name for name, number in self.counts.items() if number == self.claim.count)
 
 
 def judge(analysis: Analysis, requirement: Requirement) -> tuple[JudgedClaim, ...]:
@@ -104,22 +78,31 @@ def _judge(analysis: Analysis, name: str, claim: Claim, gpu_name: str, minimum: 
     share = assumptions_of(analysis).memory_limit
     limit = share * gpu.memory_mib * MIB
     smallest = smallest_count(analysis, name, limit)
-    return JudgedClaim(
-        level=claim.level,
-        claim=claim.text,
-        unknown=claim.unknown,
-        count=claim.count,
-        gpu=gpu.name,
-        limit=limit,
-        per_gpu=_per_gpu(analysis, name, claim.count),
-        per_gpu_at_smallest=_per_gpu(analysis, name, smallest) if smallest else None,
-        per_gpu_below=_per_gpu(analysis, name, smallest // 2) if smallest and smallest > 1 else None,
-        undivided=undivided(analysis, name),
-        smallest=smallest,
-        pooled=power_of_two(analyse(analysis, name).start.total / limit),
-        original_chain=original_count(analysis, name, share * gpu.memory_gb * GB),
-        minimum=minimum,
-    )
+    per_gpu = _per_gpu(analysis, name, claim.count)
+    judgement, deciding = _judgement(analysis, name, claim.count, smallest, fits=per_gpu < limit)
+    counts: dict[Derivation, int | None] = {
+        "chain": smallest,
+        "original chain": original_count(analysis, name, share * gpu.memory_gb * GB),
+        "pooled": power_of_two(analyse(analysis, name).start.total / limit),
+        "doubled": 2 * minimum if minimum and claim.level != "minimum" else None,
+    }
+    return JudgedClaim(claim, gpu.name, limit, per_gpu, counts, judgement, deciding)
+
+
+def _judgement(
+    analysis: Analysis, name: str, count: int, smallest: int | None, *, fits: bool
+) -> tuple[Judgement, tuple[int, float] | None]:
+    """Return the judgement of a number of GPUs, with the number and the size that decide it."""
+    if smallest is None:
+        return "never fits", (count, undivided(analysis, name))
+    judgement: Judgement
+    if not fits:
+        judgement, deciding = "too few", count
+    elif count > smallest:
+        judgement, deciding = "more than needed", smallest
+    else:
+        judgement, deciding = "holds", smallest // 2
+    return judgement, (deciding, _per_gpu(analysis, name, deciding)) if deciding else None
 
 
 def _per_gpu(analysis: Analysis, name: str, gpus: int) -> float:

@@ -50,6 +50,7 @@ class RunQuery:
     sort: tuple[tuple[str, bool], ...] = ()
 
 
+T = TypeVar("T")
 Find = TypeVar("Find", bound="Callable[..., object]")
 
 
@@ -172,24 +173,56 @@ def phrases(text: str) -> list[str]:
     return [phrase for part in text.split(",") if (phrase := " ".join(part.split()))]
 
 
+def each_once(
+    words: Iterable[str],
+    read: Callable[[str], T],
+    none: str,
+    *,
+    what: str = "",
+    code: Code = Code.directive,
+) -> tuple[T, ...]:
+    """Read words whose values must differ, in the order given.
+
+    Args:
+        words: those of a list.
+        read: turns a word into a value; raises ``NoAnswerError`` for any other.
+        none: the message where there is no word.
+        what: the kind of the words, for messages.
+        code: of the message where there is no word.
+    """
+    found: dict[T, None] = {}
+    for word in words:
+        value = read(word)
+        if value in found:
+            raise NoAnswerError.because(f"{what}{word!r} stands there twice", "keep one of the two")
+        found[value] = None
+    if not found:
+        raise NoAnswerError.because(none, code=code)
+    return tuple(found)
+
+
+def names(found: Sequence[str], none: str, what: str = "") -> tuple[str, ...]:
+    """Return names as they are written, which must differ by more than their case; see ``each_once``."""
+    each_once(found, str.casefold, none, what=what)
+    return tuple(found)
+
+
 def sizes(text: str) -> tuple[str, ...]:
     """Read size classes, in the order given.
 
     Raises:
         NoAnswerError: a size class does not exist, is named twice, or none is named.
     """
-    known = {size.lower(): size for size in SIZES}
-    found: list[str] = []
-    for word in words(text):
-        size = known.get(word.lower())
-        if size is None:
-            message = f"there is no size class {word!r}"
-            raise NoAnswerError.because(message, sizes_hint(word), code=Code.unknown_size)
-        _append(found, size, f"the size class {size!r}")
-    if not found:
-        message = "name at least one size class, or leave the argument out"
-        raise NoAnswerError.because(message, code=Code.unknown_size)
-    return tuple(found)
+    message = "name at least one size class, or leave the argument out"
+    return each_once(words(text), _size, message, what="the size class ", code=Code.unknown_size)
+
+
+def _size(word: str) -> str:
+    size = next((size for size in SIZES if size.lower() == word.lower()), None)
+    if size is None:
+        message = f"there is no size class {word!r}"
+        raise NoAnswerError.because(message, sizes_hint(word), code=Code.unknown_size)
+    return size
 
 
 def columns(text: str, computed: Collection[str]) -> tuple[str, ...]:
@@ -198,18 +231,12 @@ def columns(text: str, computed: Collection[str]) -> tuple[str, ...]:
     Raises:
         NoAnswerError: a column does not exist, is named twice, or none is named.
     """
-    found: list[str] = []
-    for word in words(text):
-        _append(found, _computed(word, computed) or find_field(word).name, f"the field {word!r}")
-    if not found:
-        raise NoAnswerError.because("name at least one field")
-    return tuple(found)
-
-
-def _append(found: list[str], name: str, what: str) -> None:
-    if name in found:
-        raise NoAnswerError.because(f"{what} stands there twice", "keep one of the two")
-    found.append(name)
+    return each_once(
+        words(text),
+        lambda word: _computed(word, computed) or find_field(word).name,
+        "name at least one field",
+        what="the field ",
+    )
 
 
 def sort_fields(text: str, computed: Collection[str]) -> tuple[tuple[str, bool], ...]:

@@ -278,16 +278,6 @@ class Exported(EstimatorQuery["Export"]):
 
 
 @dataclass(frozen=True)
-class CaseFilesWithErrors(CasesQuery["tuple[str, ...]"]):
-    """A query for the files of cases that have errors, as messages show them."""
-
-    def answer(self, data: EstimatorContext) -> tuple[str, ...]:
-        """Return them in the order of their paths."""
-        found = (item for item in data.cases.diagnostics if item.is_error)
-        return tuple(dict.fromkeys(item.place.path for item in found))
-
-
-@dataclass(frozen=True)
 class Defaults(EstimatorQuery["tuple[tuple[str, Any], ...]"]):
     """A query for verl's defaults of some keys, in its newest version."""
 

@@ -149,9 +149,12 @@ class VerlDomain(Domain):
 
     def _problems(self, read: frozenset[str]) -> Iterator[Diagnostic]:
         """Yield the problems of the parts of the data that queries read beyond the catalog."""
-        from ..analysis.original import analysis_problems
+        if "original" in read:
+            from ..analysis.original import analysis_problems
 
-        yield from analysis_problems(self.records.analysis) if "analysis" in read else ()
+            yield from analysis_problems(self.records.analysis)
+        elif "analysis" in read:
+            yield from self.records.analysis.diagnostics
         yield from self.records.accuracy_problems if "accuracy" in read else ()
         yield from self.records.cases.diagnostics if "cases" in read else ()
 

@@ -85,6 +85,24 @@ class ConfigValue(LinkQuery[str]):
         return data.labels.get(self.answer(data).lower())
 
 
+@dataclass(frozen=True)
+class FilesWithErrors(Query["tuple[str, ...]"]):
+    """The files of a part of the data that have errors, as messages show them.
+
+    Attributes:
+        part: ``analysis`` or ``cases``.
+    """
+
+    part: str
+
+    reads = frozenset({"analysis"})
+
+    def answer(self, data: BuildData) -> tuple[str, ...]:
+        """Return the paths in their order."""
+        errors = (item for item in getattr(data, self.part).diagnostics if item.is_error)
+        return tuple(dict.fromkeys(item.place.path for item in errors))
+
+
 class SelectedRuns(NamedTuple):
     """An answer about runs.
 

@@ -10,7 +10,7 @@ from ..analysis.analysis import PER_GPU
 from ..catalog.fields import NOT_RECORDED
 from ..catalog.names import TOTAL
 from ..i18n import N_, _, plural
-from ..units import GB, MINUS, gb, gb_number, gib_number, plain, share, signed
+from ..units import GB, gb, gb_number, gib_number, plain, share, signed
 from .blocks import (
     NOTES_CLASS,
     component_formula,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..analysis.analysis import Bar, Outcome
     from ..analysis.original import Comparison
-    from ..analysis.requirements import JudgedClaim
+    from ..analysis.requirements import Derivation, JudgedClaim
     from ..breakdown import Breakdown
     from ..catalog.models.analysis import Cause
     from .remarks import Marks
@@ -65,6 +65,13 @@ _JUDGEMENTS = {
     "too few": N_("too few"),
     "more than needed": N_("more than needed"),
     "never fits": N_("never fits"),
+}
+#: The judgements with the figure that decides them.
+_REASONS = {
+    "holds": N_("{verdict}: {gpus} would need {size} each"),
+    "too few": N_("{verdict}: they need {size} each"),
+    "more than needed": N_("{verdict}: {gpus} would need {size} each"),
+    "never fits": N_("{verdict}: {size} stay on each GPU"),
 }
 
 
@@ -171,7 +178,7 @@ def waterfall_rows(outcome: Outcome, marks: Marks, *, with_gib: bool) -> nodes.t
 
 
 def _change(size: float) -> str:
-    return signed(gb_number(abs(size)), size) if size else ""
+    return signed(size, gb_number) if size else ""
 
 
 def _detail(bar: Bar) -> str:
@@ -274,25 +281,26 @@ def cause_list(causes: Iterable[Cause], targets: Mapping[str, nodes.target]) -> 
 def requirement_rows(claims: Iterable[JudgedClaim], marks: Sequence[str]) -> nodes.tgroup:
     """Make one row per claim and GPU; ``marks`` go to the heading of the computed figures."""
     return column_table(claims, [
-        (_("List"), lambda item: Cell.of(_(_LEVELS[item.level]))),
-        (_("Printed claim"), lambda item: Cell.of(item.claim)),
+        (_("List"), lambda item: Cell.of(_(_LEVELS[item.claim.level]))),
+        (_("Printed claim"), lambda item: Cell.of(item.claim.text)),
         (_("Card"), lambda item: Cell.of(_claimed_gpu(item))),
         (_("Limit (GB)"), lambda item: Cell.number(gb_number(item.limit))),
         (Cell.of(_("Per GPU (GB)"), marks), lambda item: Cell.number(gb_number(item.per_gpu))),
-        (_("GPUs by the chain"), lambda item: Cell.number(_power_of_two(item))),
-        (_("GPUs by the pool"), lambda item: Cell.number(plain(item.pooled))),
+        (_("GPUs by the chain"), lambda item: _gpu_count(item, "chain")),
+        (_("GPUs by the pool"), lambda item: _gpu_count(item, "pooled")),
         (_("Verdict"), _judged),
         (_("Same number by"), _derived),
     ])  # fmt: skip
 
 
-def _power_of_two(item: JudgedClaim) -> str:
-    return _("none") if item.smallest is None else plain(item.smallest)
+def _gpu_count(item: JudgedClaim, derivation: Derivation) -> Cell:
+    number = item.counts[derivation]
+    return Cell.number(_("none") if number is None else plain(number))
 
 
 def _claimed_gpu(item: JudgedClaim) -> str:
     gpu = item.gpu
-    for unknown in item.unknown:
+    for unknown in item.claim.unknown:
         gpu = _("{card}; there is no {unknown}").format(card=gpu, unknown=unknown)
     return gpu
 
@@ -320,18 +328,10 @@ def requirement_legend(share: float) -> nodes.paragraph:
 def _judgement(item: JudgedClaim) -> str:
     """Return the judgement, with the figure that decides it."""
     judgement = _(_JUDGEMENTS[item.judgement])
-    if item.smallest is None:
-        return _("{verdict}: {size} stay on each GPU").format(verdict=judgement, size=gb(item.undivided))
-    if item.judgement == "too few":
-        return _("{verdict}: they need {size} each").format(verdict=judgement, size=gb(item.per_gpu))
-    below = item.per_gpu_at_smallest if item.judgement == "more than needed" else item.per_gpu_below
-    if below is None:
+    if item.deciding is None:
         return judgement
-    return _("{verdict}: {gpus} would need {size} each").format(
-        verdict=judgement,
-        gpus=item.smallest if item.judgement == "more than needed" else item.smallest // 2,
-        size=gb(below),
-    )
+    gpus, size = item.deciding
+    return _(_REASONS[item.judgement]).format(verdict=judgement, gpus=gpus, size=gb(size))
 
 
 def waterfall_chart(bars: Sequence[Bar], title: str) -> Drawing:
@@ -346,9 +346,4 @@ def _chart_line(shown: Bar) -> Line:
     before = 0.0 if shown.is_sum else shown.running - shown.change
     start, end = sorted((before, shown.running))
     paint = thick(PAINTS[shown.category].colour) if shown.category else SUM if shown.is_sum else TAKEN
-    return Line(bar_label(shown), _signed(shown), start, end, paint, shown.is_sum)
-
-
-def _signed(shown: Bar) -> str:
-    size = gb(abs(shown.shown))
-    return f"{MINUS}{size}" if shown.shown < 0 else size
+    return Line(bar_label(shown), gb(shown.shown), start, end, paint, shown.is_sum)

@@ -267,7 +267,7 @@ def _short_setting(step: Saving) -> str:
 
 
 def _change(saves: float) -> str:
-    return signed(gib(abs(saves)), -saves) if saves else gib(0)
+    return signed(-saves, gib) if saves else gib(0)
 
 
 def waterfall_lines(lines: Sequence[Line], scale: float, top: float = 0) -> list[str]:

@@ -10,7 +10,7 @@ from ..breakdown import Category
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.phases import LABELS
 from ..i18n import N_, _
-from ..units import GIB, MINUS, gib, gib_number, plain, signed
+from ..units import GIB, gib, gib_number, plain, signed
 from .blocks import (
     NOTES_CLASS,
     component_formula,
@@ -224,12 +224,16 @@ def notes(estimate: Estimate) -> list[nodes.Node]:
 def saving_rows(sweep: SavingSteps) -> nodes.tgroup:
     """Make one row for each setting, between those of no setting and of all."""
     start, end = sweep.start, sweep.end
-    saved, added = _saved(start.peak - end.peak), _added(end.host.total - start.host.total)
+    saved, added = gib_number(start.peak - end.peak), _added(end.host.total - start.host.total)
     rows = [
         bold(_saving_row(Cell.of(_("None of these")), "", start, start.peak_phase.label, "")),
         *(
             _saving_row(
-                Cell.path(step.setting), _saved(step.saves), step, LABELS[step.peak_phase], _added(step.host)
+                Cell.path(step.setting),
+                gib_number(step.saves),
+                step,
+                LABELS[step.peak_phase],
+                _added(step.host),
             )
             for step in sweep.steps
         ),
@@ -268,12 +272,8 @@ def saving_note() -> nodes.paragraph:
     )
 
 
-def _saved(saves: float) -> str:
-    return gib_number(saves) if saves >= 0 else f"{MINUS}{gib_number(-saves)}"
-
-
 def _added(size: float) -> str:
-    return signed(gib_number(abs(size)), size) if size else "0"
+    return signed(size, gib_number) if size else "0"
 
 
 def length_rows(rows: Sequence[Longer]) -> nodes.tgroup:

@@ -44,8 +44,8 @@ def test_verdicts(analysis, name):
     found = judge(analysis, analysis.requirements[name])
     assert [
         (
-            item.level, item.gpu, item.count, item.smallest, item.pooled, item.original_chain, item.judgement,
-            ", ".join(item.follows),
+            item.claim.level, item.gpu, item.claim.count, item.counts["chain"], item.counts["pooled"],
+            item.counts["original chain"], item.judgement, ", ".join(item.follows),
         )
         for item in found
     ] == EXPECTED[name]  # fmt: skip
@@ -67,13 +67,22 @@ def test_the_figures_that_decide(analysis):
     assert round(claims[0].limit / GB, 1) == 38.7
     assert round(claims[0].per_gpu / GB, 1) == 39.9
     assert round(claims[1].limit / GB, 1) == 23.2
-    assert round(claims[1].undivided / GB, 1) == 23.9
-    assert round(claims[0].per_gpu_at_smallest / GB, 1) == 31.9  # with 8
-    assert round(claims[0].per_gpu_below / GB, 1) == 39.9  # with 4
-    assert claims[1].per_gpu_at_smallest is claims[1].per_gpu_below is None
-    assert judge(analysis, analysis.requirements["3B"])[-1].per_gpu_below is None  # one is enough
-    assert claims[0].unknown == ("H100 with 40 GB",)
-    assert claims[1].unknown == ()
+    assert [(item.judgement, item.deciding[0], round(item.deciding[1] / GB, 1)) for item in claims[:5]] == [
+        ("too few", 4, 39.9),
+        ("never fits", 8, 23.9),  # what more GPUs do not make smaller
+        ("holds", 4, 39.9),  # half of them
+        ("never fits", 16, 23.9),
+        ("more than needed", 2, 55.9),
+    ]
+    assert claims[0].claim.unknown == ("H100 with 40 GB",)
+    assert claims[1].claim.unknown == ()
+
+
+def test_nothing_is_smaller_than_one_gpu(analysis):
+    claim = analysis.requirements["3B"].claims[-1].model_copy(update={"count": 1})
+    requirement = analysis.requirements["3B"].model_copy(update={"claims": (claim,)})
+    found = judge(analysis, requirement)[0]
+    assert (found.judgement, found.deciding) == ("holds", None)
 
 
 @given(limit=st.floats(1e9, 1e12))

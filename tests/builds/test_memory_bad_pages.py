@@ -47,7 +47,7 @@ CASES = [
     ("verl-memory:9B", ":gpus: 0", [":gpus: must be", "there is no model '9B'"]),
     ("verl-memory:3B", ":gpus: 0\n:show: x", [":gpus: must be", ":show: unknown value 'x'"]),
     ("verl-memory-summary:,", "", ["name at least one model, or leave the argument out"]),
-    ("verl-memory-summary:3B 8B 3b", "", ["the model '3B' stands there twice"]),
+    ("verl-memory-summary:3B 8B 3b", "", ["the model '3b' stands there twice"]),
     ("verl-memory-summary:9B 10B", ":gpus: 0", [":gpus: must be", "there is no model '9B'", "there is no model '10B'"]),
     ("verl-published:7B", "", ["nothing is recorded under 'printed' for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
     ("verl-published", ":gib:", [":gib: unknown option"]),

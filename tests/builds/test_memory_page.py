@@ -112,9 +112,9 @@ def test_what_the_prose_says():
         saved = {step.name: step.saved for step in analyse(analysis, name).steps}
         assert min(saved, key=saved.get) == "activation-offload" == list(analysis.priorities)[1]
         for verdict in judge(analysis, analysis.requirements[name]):
-            if verdict.level == "minimum":
+            if verdict.claim.level == "minimum":
                 assert "pooled" in verdict.follows
-            if verdict.level == "recommended":
+            if verdict.claim.level == "recommended":
                 assert "doubled" in verdict.follows
     by_rule = analyse(analysis, "70B", gpus=32).end.total
     assert any(

@@ -54,7 +54,7 @@ class VerlAccuracy(AnalysisDirective):
     def show(self) -> list[nodes.Node]:
         """Return the pieces asked for, in the order asked for."""
         from ...estimator.backtest import GROUPS, verdict_shares
-        from ...estimator.questions import Accuracies, CaseFilesWithErrors
+        from ...estimator.questions import Accuracies
         from ...views import accuracy as render
 
         shown: tuple[str, ...] = self.values["show"]
@@ -64,7 +64,7 @@ class VerlAccuracy(AnalysisDirective):
         if self.problems:
             return []
         scores, summaries = self.ask(Accuracies(self.values["group"] or tuple(GROUPS)))
-        made = self.file_boxes(self.ask(CaseFilesWithErrors()))
+        made = self.file_boxes("cases")
         for piece in shown:
             if piece == "summary":
                 rows = render.summary_rows(summaries)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from ...catalog.selection import phrases
+from ...catalog import selection
 from ...diagnostics import Location, NoAnswerError
 from ...i18n import N_, _
 from ..domain import VerlDomain
 from ..objects import GPU
-from ..queries import ConfigValue, RegistryNames
+from ..queries import ConfigValue, FilesWithErrors, RegistryNames
 from ..references import link_if_any
 from .base import VerlDirective
 from .options import Option
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ...diagnostics import Diagnostic
-    from ...query import Answer
+    from ...query import Answer, Query
+
+    Settings = tuple[tuple[str, Any], ...]
 
 #: The flag that leaves remarks out.
 NO_REMARKS = "no-remarks"
@@ -44,10 +47,8 @@ class AnalysisDirective(VerlDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the content, below a box for each file with errors."""
-        from ...analysis.questions import files_with_errors
-
         self._marked = set()
-        return [*self.file_boxes(self.of_analysis(files_with_errors)), *super().run()]
+        return [*self.file_boxes("analysis"), *super().run()]
 
     def of_analysis(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
         """Return what a function makes of the analysis, see ``AnalysisQuery``."""
@@ -55,8 +56,9 @@ class AnalysisDirective(VerlDirective):
 
         return self.ask(AnalysisQuery(function, arguments))
 
-    def file_boxes(self, names: Iterable[str]) -> list[nodes.Node]:
-        """Return a box for each file with errors."""
+    def file_boxes(self, part: str) -> list[nodes.Node]:
+        """Return a box for each file with errors, see ``FilesWithErrors``."""
+        names = self.ask(FilesWithErrors(part))
         return [self.box(nodes.literal("", name), nodes.Text(NOT_USED)) for name in names]
 
     def models(self, function: Callable[..., Sequence[str]], *arguments: Any) -> Sequence[str]:
@@ -72,14 +74,8 @@ class AnalysisDirective(VerlDirective):
         text = " ".join(self.arguments[0].split())
         if " " in text and text.casefold() in map(str.casefold, self.of_analysis(names, "specifications")):
             return [text]
-        found = phrases(text) if "," in text else text.split()
-        if not found:
-            raise NoAnswerError.because("name at least one model, or leave the argument out")
-        folded = [name.casefold() for name in found]
-        for name in found:
-            if folded.count(name.casefold()) > 1:
-                raise NoAnswerError.because(f"the model {name!r} stands there twice", "keep one of the two")
-        return found
+        words = selection.phrases(text) if "," in text else text.split()
+        return selection.names(words, "name at least one model, or leave the argument out", "the model ")
 
     def of_each(
         self, models: Iterable[str], function: Callable[..., Answer], *arguments: Any
@@ -115,29 +111,19 @@ class AnalysisDirective(VerlDirective):
         return [remark_list(found, verl, VerlDomain.of(self.env).settings.links, more)]
 
 
-@dataclass(frozen=True)
-class Body:
-    """Settings of verl, and the line of each.
-
-    Attributes:
-        config: pairs of dotted key and value.
-        places: by key.
-    """
-
-    config: tuple[tuple[str, Any], ...] = ()
-    places: Mapping[str, Location] = field(default_factory=dict)
-
-
 class SettingsDirective(AnalysisDirective):
     """A directive with settings of verl below its options."""
+
+    #: The place of each key on the page.
+    _places: Mapping[str, Location] = MappingProxyType({})
 
     def check_text(self) -> None:
         """Accept any text, which is read as settings, see ``settings``."""
 
-    def settings(self) -> Body:
-        """Read the settings; errors are noted, and warnings are printed."""
+    def settings(self) -> Settings:
+        """Return pairs of dotted key and value; errors are noted, and warnings are printed."""
         if not self.content:
-            return Body()
+            return ()
         from ...settings.yaml_text import read_yaml_settings
 
         found = read_yaml_settings("\n".join(self.content), "")
@@ -146,21 +132,33 @@ class SettingsDirective(AnalysisDirective):
         # Hydra's plus says that a key is new, not which one it is.
         config = {key.lstrip("+"): value for key, value in found.values.items()}
         # A value that is not known has been reported; what follows from it is no mistake of its own.
-        places = {key.lstrip("+"): self._place(found.places[key].line) for key in found.values}
-        return Body(tuple(config.items()), places)
+        self._places = {key.lstrip("+"): self._place(found.places[key].line) for key in found.values}
+        return tuple(config.items())
 
-    def note_all(self, problems: Iterable[Diagnostic], body: Body) -> None:
+    def place_of(self, key: str) -> Location:
+        """Return the place of a setting on the page, or nowhere."""
+        return self._places.get(key, Location(""))
+
+    def ask_about_settings(self, query: Query[Answer]) -> Answer | None:
+        """Answer a query; what is wrong is noted at the lines of the settings."""
+        try:
+            return self.ask(query)
+        except NoAnswerError as error:
+            self.note_all(error.diagnostics)
+            return None
+
+    def note_all(self, problems: Iterable[Diagnostic]) -> None:
         """Note what the estimator finds wrong, at the line of the setting where there is one.
 
         Warnings about settings that are not written here are left out.
         """
-        keys = list(body.places)
+        keys = list(self._places)
 
         def order(problem: Diagnostic) -> int:
             return keys.index(problem.place.key) if problem.place.key in keys else -1
 
         for problem in sorted(problems, key=order):
-            place = body.places.get(problem.place.key, Location(""))
+            place = self.place_of(problem.place.key)
             if problem.is_error or place.path:
                 self.note(replace(problem, place=replace(place, key=problem.place.key)))
 

@@ -284,17 +284,15 @@ class VerlMemory(SettingsDirective):
         """Return the question, and what it is about; None with problems noted where there is no answer."""
         from ...estimator.questions import ModelEstimate
 
-        body = self.settings()
+        settings = self.settings()
         count, gpu = self.named_gpus()
         model = self.values["model"]
-        query = ModelEstimate(model, count or 8, gpu or "H100", body.config, self.values["verl-version"])
-        try:
-            warnings = self.ask(query).warnings
-        except NoAnswerError as error:
-            self.note_all(error.diagnostics, body)
+        query = ModelEstimate(model, count or 8, gpu or "H100", settings, self.values["verl-version"])
+        found = self.ask_about_settings(query)
+        if found is None:
             return None
         if not self.problems:
-            self.note_all(warnings, body)
+            self.note_all(found.warnings)
         return query, _("{model} on {gpus}").format(model=model, gpus=f"{count}*{gpu}"), None
 
     def _show_estimate(self, query: EstimateQuery, title: str, measured: Measured | None) -> list[nodes.Node]:

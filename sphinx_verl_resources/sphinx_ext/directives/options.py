@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from docutils.parsers.rst import directives
 
-from ...catalog.selection import words
+from ...catalog.selection import each_once, words
 from ...diagnostics import NoAnswerError, nearest
 
 if TYPE_CHECKING:
@@ -75,19 +75,7 @@ def number(most: int) -> Callable[[str], int]:
 
 def numbers(most: int) -> Callable[[str], tuple[int, ...]]:
     """Return a reader of different whole numbers from 1 to ``most``, in the order given."""
-
-    def read(text: str) -> tuple[int, ...]:
-        found: list[int] = []
-        for word in words(text):
-            value = number(most)(word)
-            if value in found:
-                raise NoAnswerError.because(f"{word} stands there twice", "keep one of the two")
-            found.append(value)
-        if not found:
-            raise NoAnswerError.because("name at least one number")
-        return tuple(found)
-
-    return read
+    return lambda text: each_once(words(text), number(most), "name at least one number")
 
 
 def resource(text: str) -> tuple[int, str]:
@@ -111,24 +99,17 @@ def choices(allowed: Iterable[str], *alone: str) -> Callable[[str], tuple[str, .
     """
     known = list(allowed)
 
-    def read(text: str) -> tuple[str, ...]:
-        found: list[str] = []
-        for word in words(text):
-            if word.lower() in alone:
-                message = f"{word!r} stands there alone, or not at all"
-                raise NoAnswerError.because(message, "leave the others out, or it")
-            if word.lower() not in known:
-                near, listed = nearest(word, known), ", ".join([*known, *alone])
-                hint = f"did you mean {near!r}? Allowed: {listed}" if near else f"allowed: {listed}"
-                raise NoAnswerError.because(f"unknown value {word!r}", hint)
-            if word.lower() in found:
-                raise NoAnswerError.because(f"{word!r} stands there twice", "keep one of the two")
-            found.append(word.lower())
-        if not found:
-            raise NoAnswerError.because(f"name at least one of {', '.join(known)}")
-        return tuple(found)
+    def read(word: str) -> str:
+        if word.lower() in alone:
+            message = f"{word!r} stands there alone, or not at all"
+            raise NoAnswerError.because(message, "leave the others out, or it")
+        if word.lower() not in known:
+            near, listed = nearest(word, known), ", ".join([*known, *alone])
+            hint = f"did you mean {near!r}? Allowed: {listed}" if near else f"allowed: {listed}"
+            raise NoAnswerError.because(f"unknown value {word!r}", hint)
+        return word.lower()
 
-    return read
+    return lambda text: each_once(words(text), read, f"name at least one of {', '.join(known)}")
 
 
 def pieces(help_text: str, allowed: Sequence[str], shown: Sequence[str] = ()) -> Option:

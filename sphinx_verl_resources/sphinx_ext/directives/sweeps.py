@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ...catalog.selection import phrases, sizes
+from ...catalog.selection import names, phrases, sizes
 from ...diagnostics import Code, Diagnostic, NoAnswerError
 from ...i18n import _
 from ..domain import VerlDomain
 from ..objects import GPU, MODEL
 from ..references import row_link
 from .base import ABOUT_TABLE
-from .computed import Body, SettingsDirective
+from .computed import SettingsDirective
 from .options import MOST_GPUS, Option, numbers, resource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ...estimator.grid import Axes
     from ...estimator.questions import ModelEstimate
+    from .computed import Settings
 
 DEFAULT_TASK = "GRPO"
 DEFAULT_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -81,40 +83,40 @@ class VerlFit(SettingsDirective):
         gpu, task, classes, counts = map(self.values.__getitem__, names)
         if gpu:
             self.check_recorded(GPU, (gpu,), "gpu")
-        body = self.settings()
+        settings = self.settings()
         models = dict(self.ask(SizeModels(classes)))
         if not self.problems:
             shown = [models[size] for size in classes or models if size in models]
-            self._check_settings(body, shown, gpu, counts)
+            self._check_settings(settings, shown, gpu, counts)
         if self.problems:
             return []
-        rows = self.ask(Fit(gpu, task, classes, counts, body.config))
+        rows = self.ask(Fit(gpu, task, classes, counts, settings))
         name = next(known for known in TASKS if known.casefold() == task.casefold())
         inside = render.fit_rows(rows, models, partial(row_link, self.env))
         caption = _("{task} on {gpu}: what fits").format(task=name, gpu=gpu)
         table = self.table(inside, caption)
         defaults = dict(self.ask(Defaults(LIMITS)))
-        settings = {**(task_settings(task) or {}), **defaults, **dict(body.config)}
+        every = {**(task_settings(task) or {}), **defaults, **dict(settings)}
         legend = [] if "no-legend" in self.given else render.fit_legend(rows, version_text(CURRENT))
-        return [table, *legend, render.fit_settings(settings)]
+        return [table, *legend, render.fit_settings(every)]
 
-    def _check_settings(self, body: Body, models: Iterable[str], gpu: str, counts: Iterable[int]) -> None:
+    def _check_settings(
+        self, settings: Settings, models: Sequence[str], gpu: str, counts: Sequence[int]
+    ) -> None:
         """Note what is wrong with the settings, where they leave no estimate for any cell.
 
         What only some numbers of GPUs or models do not go with is no mistake: it is what the table shows.
         """
         from ...estimator.questions import ModelEstimate
 
-        if not body.config:
-            return
-        asked = (ModelEstimate(model, count, gpu, body.config) for model in models for count in counts)
         refused: Sequence[Diagnostic] = ()
-        for estimated, found in map(self._problems_of, asked):
+        for model, count in product(models, counts) if settings else ():
+            estimated, found = self._problems_of(ModelEstimate(model, count, gpu, settings))
             if estimated:
-                self.note_all(found, body)
+                self.note_all(found)
                 return
             refused = refused or found
-        self.note_all(refused, body)
+        self.note_all(refused)
 
     def _problems_of(self, query: ModelEstimate) -> tuple[bool, Sequence[Diagnostic]]:
         """Return whether there is an estimate, and what is wrong with what is asked."""
@@ -160,15 +162,15 @@ class VerlLengths(SettingsDirective):
         from ...views.estimate import length_rows
 
         count, gpu = self.named_gpus()
-        body = self.settings()
-        if RESPONSE in dict(body.config):
+        settings = self.settings()
+        if RESPONSE in dict(settings):
             self.refuse(f"{RESPONSE} is what the rows differ in", "name the lengths under :responses:")
         if self.problems:
             return []
         model = self.values["model"]
-        rows = self.ask(Lengths(ModelEstimate(model, count, gpu, body.config), self.values["responses"]))
+        rows = self.ask(Lengths(ModelEstimate(model, count, gpu, settings), self.values["responses"]))
         if all(row.estimate is None for row in rows):
-            self.note_all(rows[0].diagnostics, body)
+            self.note_all(rows[0].diagnostics)
             return []
         caption = _("{model} on {gpus}: longer responses").format(model=model, gpus=f"{count}*{gpu}")
         table = self.table(length_rows(rows), caption)
@@ -190,15 +192,7 @@ MOST_CELLS = 50_000
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Read different names, separated by commas."""
-    found: list[str] = []
-    for name in phrases(text):
-        if name.casefold() in map(str.casefold, found):
-            raise NoAnswerError.because(f"{name!r} stands there twice", "keep one of the two")
-        found.append(name)
-    if not found:
-        raise NoAnswerError.because("name at least one, or leave the option out")
-    return tuple(found)
+    return names(phrases(text), "name at least one, or leave the option out")
 
 
 WHAT_IF_OPTIONS = (
@@ -242,17 +236,15 @@ class VerlWhatIf(SettingsDirective):
         from ...views import what_if as render
 
         axes = self._axes()
-        body = self.settings()
-        self._check_settings(body)
+        settings = self.settings()
+        self._check_settings(settings)
         if self.problems:
             return []
-        config = {**LENGTHS, **dict(body.config)}
-        try:
-            cells = self.ask(Grid(axes, tuple(config.items())))
-        except NoAnswerError as error:
-            self.note_all(error.diagnostics, body)
+        config = {**LENGTHS, **dict(settings)}
+        cells = self.ask_about_settings(Grid(axes, tuple(config.items())))
+        if cells is None:
             return []
-        self.note_all(cells.warnings, body)
+        self.note_all(cells.warnings)
         name, file, text = render.grid_file(axes, cells, config)
         VerlDomain.of(self.env).note_file(file, text)
         return [render.form(name, axes)]
@@ -275,11 +267,11 @@ class VerlWhatIf(SettingsDirective):
 
         return tuple(dict.fromkeys(model for _size, model in self.ask(SizeModels(DEFAULT_SIZES))))
 
-    def _check_settings(self, body: Body) -> None:
+    def _check_settings(self, settings: Settings) -> None:
         """Note settings that the form sets."""
         from ...estimator.grid import CHOSEN
 
-        for key, place in body.places.items():
+        for key, _value in settings:
             if key in CHOSEN:
                 message = f"{key}: the choices of the form set it"
-                self.note(Diagnostic(place, Code.directive, message, "leave it out"))
+                self.note(Diagnostic(self.place_of(key), Code.directive, message, "leave it out"))
