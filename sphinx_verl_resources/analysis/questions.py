@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..query import Answer, Query, digest, plain
-from .model_shape import entry_of
+from .analysis import entry_of
 from .original import analysis_behind, compare
 from .requirements import judge
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ..catalog.names import COMPONENTS
 from ..diagnostics import NoAnswerError
 from ..units import GB, MIB
-from .analysis import analyse
-from .model_shape import assumptions_of
+from .analysis import analyse, assumptions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..catalog.names import COMPONENTS, LIMITS, SHAPE_FIGURES, STATES, TOTAL, fold
 from ..diagnostics import NoAnswerError, did_you_mean, suggest_or
 from ..units import GB, gb, gib, plain
-from .analysis import LABELS, Outcome, analyse, figure_size
-from .model_shape import assumptions_of, entry_of
+from .analysis import LABELS, Outcome, analyse, assumptions_of, entry_of, figure_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

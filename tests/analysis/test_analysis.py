@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.analysis.model_shape import find_shape
+from sphinx_verl_resources.analysis.analysis import analyse, find_shape
 from sphinx_verl_resources.catalog.names import SIZES
 from sphinx_verl_resources.cli.data import read_snapshot
 from sphinx_verl_resources.diagnostics import NoAnswerError

@@ -48,7 +48,7 @@ class VerlRequirements(AnalysisDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return one table a model, what the columns are, and remarks."""
-        from ...analysis.model_shape import assumptions_of
+        from ...analysis.analysis import assumptions_of
         from ...analysis.questions import names, required
         from ...views import analysis as render
 
@@ -126,7 +126,7 @@ class VerlAnalysis(AnalysisDirective):
         return [] if self.problems else [*parts[name](), *self.remarks()]
 
     def _assumptions(self) -> list[nodes.Element]:
-        from ...analysis.model_shape import assumptions_of
+        from ...analysis.analysis import assumptions_of
         from ...views.advice import assumption_rows
 
         return [self.table(assumption_rows(self.of_analysis(assumptions_of), self.marks), _("Assumptions"))]
@@ -148,7 +148,7 @@ class VerlAnalysis(AnalysisDirective):
         return [self.table(rows, _("Memory against speed"))]
 
     def _monitoring(self) -> list[nodes.Element]:
-        from ...analysis.model_shape import assumptions_of
+        from ...analysis.analysis import assumptions_of
         from ...analysis.questions import entries
         from ...views.advice import command_list, metric_rows
 

@@ -55,7 +55,7 @@ DATA = {
 #: What pages ask of the analysis, with the arguments.
 FUNCTIONS = {
     "analysis.analysis.analyse": "name gpus batch_size sequence_length steps",
-    "analysis.model_shape.assumptions_of": "",
+    "analysis.analysis.assumptions_of": "",
     "analysis.questions.configured": "name",
     "analysis.questions.entries": "section",
     "analysis.questions.names": "section",
