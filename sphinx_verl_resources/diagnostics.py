@@ -21,6 +21,7 @@ __all__ = [
     "Severity",
     "counted",
     "did_you_mean",
+    "doubt",
     "nearest",
     "one_line",
     "suggest_or",
@@ -94,6 +95,11 @@ class Diagnostic:
     def __lt__(self, other: Diagnostic) -> bool:
         """Sort by place, then by code and text, so that output is reproducible."""
         return (self.place, self.code.name, self.message) < (other.place, other.code.name, other.message)
+
+
+def doubt(place: Location, code: Code, message: str, remedy: str) -> Diagnostic:
+    """Return a warning."""
+    return Diagnostic(place, code, message, remedy, Severity.WARNING)
 
 
 class NoAnswerError(Exception):
