@@ -139,11 +139,6 @@ def is_easyr1(config: Reader) -> bool:
     return config.request.framework.lower().startswith("easyr1")
 
 
-def counter_leaves_pool_out(config: Reader) -> bool:
-    """Tell whether PyTorch's counter of the training process is without the rollout pool."""
-    return is_easyr1(config) or not config.traits.engine_in_process
-
-
 def unstated(config: Reader) -> frozenset[str]:
     """Return what the quoted settings leave out and scripts often set."""
     if not config.request.partial:

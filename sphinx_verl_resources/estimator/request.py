@@ -143,7 +143,10 @@ class Reader:
 
     def first_set(self, *keys: str) -> str:
         """Return the first key that the user set, or else the last."""
-        return next((key for key in keys if self.is_set(key)), keys[-1])
+        for key in keys:
+            if self.is_set(key):
+                break
+        return key
 
     def any(self, key: str) -> Any:
         """Return a value of any type; verl's default for a reference that is not resolved."""
@@ -158,8 +161,10 @@ class Reader:
 
     def flag(self, key: str) -> bool:
         """Return a truth value; null counts as False."""
+        if key not in self.config:
+            return bool(self.defaults.get(key))
         value = self.any(key)
-        if value is not None and type(value) is not bool and key in self.config:
+        if value is not None and type(value) is not bool:
             value = self._default_for(key, value, "true or false")
         return bool(value)
 
@@ -169,10 +174,10 @@ class Reader:
 
     def whole(self, key: str, least: int = 1) -> int:
         """Return a whole number; without one verl's default, and without that ``least``."""
-        value = self.optional(key, least) if key in self.config else None
-        if value is None:
-            value = self.defaults.get(key)
-        return value if type(value) is int else least
+        if key in self.config and (value := self.optional(key, least)) is not None:
+            return value
+        default = self.defaults.get(key)
+        return default if type(default) is int else least
 
     def optional(self, key: str, least: int = 1) -> int | None:
         """Return a whole number or None."""
@@ -265,25 +270,26 @@ def setting(read: Callable[..., Any], *keys: str, **limits: Any) -> Any:
     Args:
         read: called with a reader, the keys and the limits; returns the value.
         keys: of verl; one that each role has begins with its section, as in ``{fsdp}.param_offload``.
-        limits: the least value, for example.
+        limits: the least value, for example, in the order of the arguments of ``read``.
     """
-    return field(metadata={"setting": (read, keys, limits)})
+    return field(metadata={"setting": (read, keys, tuple(limits.values()))})
 
 
 def read_fields(cls: type[_Fields], config: Reader, of: Sections = OF_ACTOR, **given: Any) -> _Fields:
     """Return settings: the fields that are declared with ``setting`` are read, the others are given."""
     declared: Any = cls
-    for name, read, keys, limits in _settings(declared, of):
-        given[name] = read(config, *keys, **limits)
+    for name, read, key, more in _settings(declared, of):
+        given[name] = read(config, key, *more) if more else read(config, key)
     return cls(**given)
 
 
 @lru_cache(maxsize=64)
-def _settings(cls: Any, of: Sections) -> tuple[tuple[str, Callable[..., Any], tuple[str, ...], Any], ...]:
-    """Return the name of each field that is read, how, and its keys in the sections of a role."""
-    found = ((item.name, item.metadata["setting"]) for item in fields(cls) if "setting" in item.metadata)
-    sections = of._asdict()
-    return tuple(
-        (name, read, tuple(key.format(**sections) for key in keys), limits)
-        for name, (read, keys, limits) in found
-    )
+def _settings(cls: Any, of: Sections) -> list[tuple[str, Callable[..., Any], str, tuple[Any, ...]]]:
+    """Return the fields that are read: how, from which key in the sections of a role, and with what more."""
+    found = []
+    for item in fields(cls):
+        if "setting" in item.metadata:
+            read, keys, limits = item.metadata["setting"]
+            key, *others = (key.format(**of._asdict()) for key in keys)
+            found.append((item.name, read, key, (*others, *limits)))
+    return found

@@ -201,8 +201,10 @@ class Settings:
     reference_fsdp: Fsdp
     old_micro_batch: MicroBatch
     reference_micro_batch: MicroBatch
+    unstated: frozenset[str]
+    entropy_free: bool
+    counter_leaves_pool_out: bool
     sequences: int = setting(tokens.product, "data.train_batch_size", f"{ROLLOUT}.n")
-    unstated: frozenset[str] = setting(reading.unstated)
     reference_bytes: int = setting(reading.reference_bytes, f"{REFERENCE}.fsdp_config.model_dtype")
     reference_offload: bool = setting(
         reading.reference_offload, f"{REFERENCE}.megatron.param_offload", f"{ACTOR}.megatron.param_offload"
@@ -223,8 +225,6 @@ class Settings:
         reading.compiles, f"{ACTOR}.use_torch_compile", f"{ACTOR}.fsdp_config.use_torch_compile"
     )
     fused_kernels: bool = setting(Reader.flag, f"{MODEL}.use_fused_kernels")
-    entropy_free: bool = setting(reading.is_easyr1)
-    counter_leaves_pool_out: bool = setting(reading.counter_leaves_pool_out)
 
 
 def settings_of(config: Reader, registries: Registries) -> Settings:
@@ -257,6 +257,9 @@ def settings_of(config: Reader, registries: Registries) -> Settings:
         reference_fsdp=reference,
         old_micro_batch=log_prob_micro_batch(config, ROLLOUT, of_actor, actor.micro_batch),
         reference_micro_batch=log_prob_micro_batch(config, REFERENCE, of_reference, actor.micro_batch),
+        unstated=reading.unstated(config),
+        entropy_free=reading.is_easyr1(config),
+        counter_leaves_pool_out=reading.is_easyr1(config) or not config.traits.engine_in_process,
     )
 
 

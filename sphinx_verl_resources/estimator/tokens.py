@@ -55,7 +55,7 @@ def product(config: Reader, *keys: str) -> int:
 
 def mini_batch(config: Reader, *keys: str) -> int:
     """Return the sequences of a mini-batch; the first key that is set counts prompts."""
-    return product(config, config.first_set(*keys), f"{ROLLOUT}.n")
+    return config.whole(config.first_set(*keys)) * config.whole(f"{ROLLOUT}.n")
 
 
 def lengths(config: Reader, *limits: str) -> Lengths:
