@@ -151,15 +151,13 @@ class _Reader:
 
     def read(self, directory: Directory, name: str) -> Iterator[DataFile]:
         """Yield one file of a data directory; nothing where it cannot be read."""
-        shown = directory.show(name)
-        path = directory.path / name
-        if leads_out(path, directory.path):
-            self.problems.append(_outside(shown))
+        shown, path = directory.show(name), directory.path / name
+        if self._leads_out(path, directory, shown):
             return
         try:
             file = read_data_file(path, shown)
         except OSError as error:
-            self.problems.append(_unreadable(shown, error))
+            self._unreadable(shown, error)
             return
         if len(file.content) > self._bytes_left >= 0:
             most = MAX_TOTAL >> 20
@@ -171,20 +169,31 @@ class _Reader:
 
     def read_folder(self, directory: Directory, folder: str, remedy: str) -> Iterator[DataFile]:
         """Yield the YAML files of one folder; ``remedy`` says how others should be named."""
-        if leads_out(directory.path / folder, directory.path):
-            self.problems.append(_outside(directory.show(folder)))
+        if self._leads_out(directory.path / folder, directory, directory.show(folder)):
             return
         for name in self._names_in(directory.path / folder, directory.show(folder)):
             if name.endswith(".yaml"):
                 yield from self.read(directory, f"{folder}/{name}")
             elif name != "README.md":
-                self.problems.append(_unexpected(directory.show(f"{folder}/{name}"), "file", remedy))
+                self._unexpected(directory.show(f"{folder}/{name}"), "file", remedy)
 
     def check_names(self, directory: Directory) -> None:
         """Note what looks like data and is in a place that is not read."""
         for name in self._names_in(directory.path, directory.shown):
-            if name not in {*DATA_NAMES, EXCEPTIONS}:
-                self.problems += _misplaced(directory, name)
+            path = directory.path / name
+            if name in {*DATA_NAMES, EXCEPTIONS}:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                near = nearest(name, [RUNS, CASES])
+                if near or any(path.glob("*.yaml")):
+                    what = "files of cases" if near == CASES else "run files"
+                    hint = f"{what} belong into the folder {directory.show(near or RUNS)!r}"
+                    self._unexpected(directory.show(name), "folder", hint)
+            elif name.endswith((".yaml", ".yml")):
+                stems = {Path(known).stem: known for known in (*REGISTRIES, EXCEPTIONS)}
+                near = nearest(path.stem, stems)
+                hint = f"did you mean {stems[near]!r}?" if near else f"a run belongs into the folder {RUNS!r}"
+                self._unexpected(directory.show(name), "file", hint)
 
     def _names_in(self, folder: Path, shown: str) -> list[str]:
         """Return the visible names in a folder, sorted; none where it does not exist."""
@@ -193,7 +202,7 @@ class _Reader:
         try:
             names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
         except OSError as error:
-            self.problems.append(_unreadable(shown, error))
+            self._unreadable(shown, error)
             return []
         if len(names) > MAX_FILES:
             first = printable(names[MAX_FILES])
@@ -201,24 +210,26 @@ class _Reader:
             self._note(shown, Code.file_too_large, message, "use several directories")
         return names[:MAX_FILES]
 
-    def _note(self, shown: str, code: Code, message: str, remedy: str) -> None:
-        self.problems.append(Diagnostic(Location(shown), code, message, remedy))
+    def _leads_out(self, path: Path, directory: Directory, shown: str) -> bool:
+        """Note a link to a place outside of the data directory."""
+        found = leads_out(path, directory.path)
+        if found:
+            message = "the link leads out of the data directory and was not followed"
+            self._note(shown, Code.file_unreadable, message, "put the file itself there")
+        return found
 
+    def _unreadable(self, shown: str, error: OSError) -> None:
+        message = f"cannot be read: {error.strerror or error}"
+        self._note(shown, Code.file_unreadable, message, "check its permissions, or delete it")
 
-def _misplaced(directory: Directory, name: str) -> Iterator[Diagnostic]:
-    """Yield a problem for what looks like data and is in a place that is not read."""
-    folder = directory.path / name
-    if folder.is_dir() and not folder.is_symlink():
-        near = nearest(name, [RUNS, CASES])
-        if near or any(folder.glob("*.yaml")):
-            what = "files of cases" if near == CASES else "run files"
-            hint = f"{what} belong into the folder {directory.show(near or RUNS)!r}"
-            yield _unexpected(directory.show(name), "folder", hint)
-    elif name.endswith((".yaml", ".yml")):
-        stems = {Path(known).stem: known for known in (*REGISTRIES, EXCEPTIONS)}
-        near = nearest(Path(name).stem, stems)
-        hint = f"did you mean {stems[near]!r}?" if near else f"a run belongs into the folder {RUNS!r}"
-        yield _unexpected(directory.show(name), "file", hint)
+    def _unexpected(self, shown: str, what: str, remedy: str) -> None:
+        message = f"the {what} {shown.rsplit('/', 1)[-1]!r} is not read"
+        self._note(shown, Code.file_unexpected, message, remedy, Severity.WARNING)
+
+    def _note(
+        self, shown: str, code: Code, message: str, remedy: str, severity: Severity = Severity.ERROR
+    ) -> None:
+        self.problems.append(Diagnostic(Location(shown), code, message, remedy, severity))
 
 
 def leads_out(path: Path, directory: Path) -> bool:
@@ -229,11 +240,6 @@ def leads_out(path: Path, directory: Path) -> bool:
     if not path.is_symlink():
         return False
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
-
-
-def _outside(shown: str) -> Diagnostic:
-    message = "the link leads out of the data directory and was not followed"
-    return Diagnostic(Location(shown), Code.file_unreadable, message, "put the file itself there")
 
 
 def _directory_problem(directory: Directory) -> tuple[str, str] | None:
@@ -256,11 +262,6 @@ def _directory_problem(directory: Directory) -> tuple[str, str] | None:
     return None
 
 
-def _unexpected(shown: str, what: str, remedy: str) -> Diagnostic:
-    message = f"the {what} {shown.rsplit('/', 1)[-1]!r} is not read"
-    return Diagnostic(Location(shown), Code.file_unexpected, message, remedy, Severity.WARNING)
-
-
 def read_data_file(path: Path, shown: str) -> DataFile:
     """Read one file, be it in a data directory or one that a user names.
 
@@ -274,12 +275,6 @@ def read_data_file(path: Path, shown: str) -> DataFile:
         # A limit claims as much memory, which takes longer than all else where thousands of files are read.
         most = MAX_BYTES + 1 if status.st_size > MAX_BYTES else -1
         return DataFile(path, shown, stream.read(most))
-
-
-def _unreadable(shown: str, error: OSError) -> Diagnostic:
-    hint = "check its permissions, or delete it"
-    message = f"cannot be read: {error.strerror or error}"
-    return Diagnostic(Location(shown), Code.file_unreadable, message, hint)
 
 
 def _relative(path: Path, base: Path) -> str:

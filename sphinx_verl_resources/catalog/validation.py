@@ -35,6 +35,15 @@ _EXPECTED = {
     "tuple_type": "a list",
     "date_type": "a date as 2025-06-12",
 }
+#: The constraint that is broken, likewise.
+_CONSTRAINTS = {
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "expected {form}",
+}
 
 
 def load(
@@ -125,44 +134,53 @@ def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
 def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) -> Diagnostic:
     """Return one pydantic error in the words of this project, at the very key or value."""
     loc, kind = error["loc"], error["type"]
-    if kind == "extra_forbidden":
-        key = str(loc[-1])
-        remedy = did_you_mean(key, _keys_at(model, loc[:-1]))
-        return Diagnostic(document.key_place(loc), Code.unknown_key, f"unknown key {key!r}", remedy)
-    if kind == "missing":
-        where = f" in {_dotted(loc[:-1])!r}" if loc[:-1] else ""
-        message = f"the key {loc[-1]!r} is missing{where}"
-        return document.diagnostic(loc[:-1], Code.missing_key, message, _describe(model, loc))
-    name = _dotted(loc)
+    name, inside = _dotted(loc), _dotted(loc[:-1])
     subject = f"{name}: " if name else ""
+    below, field = _walk(model, loc)
+    allowed = list(strings_in(field.annotation)) if field else []
+    example = (
+        f"for example {on_one_line(str(loc[-1]), field.examples[0])}" if field and field.examples else ""
+    )
+    if kind == "extra_forbidden":
+        around, _ = _walk(model, loc[:-1])
+        remedy = did_you_mean(str(loc[-1]), around.model_fields if around else ())
+        return Diagnostic(document.key_place(loc), Code.unknown_key, f"unknown key {str(loc[-1])!r}", remedy)
+    if kind == "missing":
+        message = f"the key {loc[-1]!r} is missing" + (f" in {inside!r}" if inside else "")
+        meaning = ((field and field.description) or "").rstrip(".")
+        parts = (meaning, f"allowed: {', '.join(allowed)}" if allowed else "", example)
+        return document.diagnostic(loc[:-1], Code.missing_key, message, "; ".join(filter(None, parts)))
     if kind in _EXPECTED:
         got, remedy = got_instead(error["input"], document.source(loc), kind)
         if kind == "model_type":
-            keys = f"its keys are {', '.join(_keys_at(model, loc))}"
-            remedy = "; ".join(filter(None, (keys, _example(_field_at(model, loc), loc))))
+            keys = f"its keys are {', '.join(below.model_fields if below else ())}"
+            remedy = "; ".join(filter(None, (keys, example)))
         message = f"{subject}expected {_EXPECTED[kind]}, got {got}"
         return document.diagnostic(loc, Code.wrong_type, message, remedy)
     if kind == "literal_error":
-        value, allowed = str(error["input"]), _literals(_field_at(model, loc))
+        value = str(error["input"])
         near = nearest(value, allowed)
         remedy = (f"did you mean {near!r}? " if near else "") + f"allowed: {', '.join(allowed)}"
         return document.diagnostic(loc, Code.unknown_value, f"{subject}unknown value {value!r}", remedy)
     if kind in Code.__members__:
-        remedy = error.get("ctx", {}).get("hint", "")
-        return document.diagnostic(loc, Code[kind], f"{subject}{error['msg']}", remedy)
+        return document.diagnostic(
+            loc, Code[kind], f"{subject}{error['msg']}", error.get("ctx", {}).get("hint", "")
+        )
     return _wrong_value(document, error, subject)
 
 
 def _wrong_value(document: Document, error: ErrorDetails, subject: str) -> Diagnostic:
     """Return an error about a value that breaks a constraint."""
-    loc = error["loc"]
+    loc, kind, context = error["loc"], error["type"], error.get("ctx", {})
     place, value = document.place(loc), document.source(loc)
     if loc and loc[-1] == "[key]":  # a key of a mapping
         place, value = document.key_place(loc[:-1]), str(error["input"])
-    message = f"{subject}{_constraint(error)}, got {value[:80]!r}"
-    is_slug = error.get("ctx", {}).get("pattern") == SLUG
-    remedy = f"write {slug(value)}" if is_slug and slug(value) else ""
-    return Diagnostic(place, Code.wrong_value, message, remedy)
+    form = context.get("pattern", "")
+    rule = error["msg"].lower()
+    if kind in _CONSTRAINTS:
+        rule = _CONSTRAINTS[kind].format(**context, form=FORMS.get(form, form))
+    remedy = f"write {slug(value)}" if form == SLUG and slug(value) else ""
+    return Diagnostic(place, Code.wrong_value, f"{subject}{rule}, got {value[:80]!r}", remedy)
 
 
 def got_instead(value: Any, source: str, kind: str) -> tuple[str, str]:
@@ -193,21 +211,6 @@ def _number_meant(text: str, kind: str) -> str:
     return ""
 
 
-def _constraint(error: ErrorDetails) -> str:
-    context = error.get("ctx", {})
-    texts = {
-        "greater_than_equal": "must be at least {ge}",
-        "greater_than": "must be more than {gt}",
-        "less_than_equal": "must be at most {le}",
-        "string_too_short": "must not be empty",
-        "string_too_long": "must have at most {max_length} characters",
-    }
-    if error["type"] == "string_pattern_mismatch":
-        return f"expected {FORMS.get(context['pattern'], context['pattern'])}"
-    template = texts.get(error["type"])
-    return template.format(**context) if template else error["msg"].lower()
-
-
 def _dotted(loc: Iterable[str | int]) -> str:
     return printable(".".join(str(part) for part in loc if part != "[key]"))
 
@@ -221,30 +224,3 @@ def _walk(model: type[BaseModel], loc: Loc) -> tuple[type[BaseModel] | None, Fie
             field = current.model_fields.get(part) if current else None
             current = next(models_in(field.annotation), None) if field else None
     return current, field
-
-
-def _keys_at(model: type[BaseModel], loc: Loc) -> list[str]:
-    current, _ = _walk(model, loc)
-    return list(current.model_fields) if current else []
-
-
-def _field_at(model: type[BaseModel], loc: Loc) -> FieldInfo | None:
-    return _walk(model, loc)[1]
-
-
-def _describe(model: type[BaseModel], loc: Loc) -> str:
-    """Return the meaning of a missing key, and its allowed values."""
-    field = _field_at(model, loc)
-    description = (field.description if field else None) or ""
-    allowed = ", ".join(_literals(field))
-    parts = [description.rstrip("."), f"allowed: {allowed}" if allowed else "", _example(field, loc)]
-    return "; ".join(part for part in parts if part)
-
-
-def _example(field: FieldInfo | None, loc: Loc) -> str:
-    return f"for example {on_one_line(str(loc[-1]), field.examples[0])}" if field and field.examples else ""
-
-
-def _literals(field: FieldInfo | None) -> list[str]:
-    """Return the values that a Literal field accepts."""
-    return list(strings_in(field.annotation)) if field else []
