@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,58 +27,6 @@ GROUPS = {
 _PROGRAM = "verl-resources"
 
 
-@dataclass(frozen=True)
-class Help:
-    """The parts of what stands below the options of a command.
-
-    Attributes:
-        examples: pairs of a command line and what is said of it, which may be nothing.
-        text: paragraphs.
-        exit_codes: the last sentence.
-    """
-
-    examples: tuple[tuple[str, str], ...]
-    text: tuple[str, ...]
-    exit_codes: str
-
-
-def help_of(text: str) -> Help:
-    """The parts of an epilog: examples, paragraphs, and the exit codes at its end."""
-    examples: list[tuple[str, str]] = []
-    paragraphs: list[str] = []
-    codes = ""
-    for block in text.strip().split("\n\n"):
-        lines = block.splitlines()
-        if lines[0] == "examples:":
-            examples += [_example(line) for line in _whole_lines(lines[1:])]
-            continue
-        begins = next(
-            (index for index, line in enumerate(lines) if line.startswith("Exit codes: ")), len(lines)
-        )
-        said, codes = lines[:begins], codes or " ".join(lines[begins:])
-        if said:
-            paragraphs.append(" ".join(said))
-    return Help(tuple(examples), tuple(paragraphs), codes.removeprefix("Exit codes: "))
-
-
-def _whole_lines(lines: list[str]) -> Iterator[str]:
-    """Lines, with those that go on behind a backslash put together."""
-    joined = ""
-    for line in lines:
-        joined += line.strip() if joined else line
-        if joined.endswith("\\"):
-            joined = joined[:-1].rstrip() + " "
-            continue
-        yield joined
-        joined = ""
-
-
-def _example(line: str) -> tuple[str, str]:
-    """A command and what is said of it, which stands behind two blanks at least."""
-    command, _, meaning = re.sub(r"\s{2,}(# )?", "\0", line.strip()).partition("\0")
-    return command, meaning
-
-
 class Commands(Generated):
     """The commands of a group, a section each."""
 
@@ -93,7 +40,6 @@ class Commands(Generated):
 
 
 def _command(command: Command, parser: argparse.ArgumentParser) -> Iterator[str]:
-    said = help_of(command.examples)
     yield from (f".. _command-{command.name}:", "", command.name, "." * len(command.name), "")
     yield from (f".. program:: {_PROGRAM} {command.name}", "", str(parser.description), "")
     yield from (".. code-block:: text", "")
@@ -106,16 +52,12 @@ def _command(command: Command, parser: argparse.ArgumentParser) -> Iterator[str]
     for action in parser._actions:
         if action.dest != "help":
             yield from _option(action, parser)
-    if said.examples:
-        yield from ("Examples:", "", ".. code-block:: console", "")
-        for example, meaning in said.examples:
-            if meaning:
-                yield f"   # {meaning}"
-            yield f"   $ {example}"
-        yield ""
-    for paragraph in said.text:
-        yield from (_plain(paragraph), "")
-    yield from (f"Exit codes: {said.exit_codes}", "")
+    yield from ("Examples:", "", ".. code-block:: console", "")
+    for line, does in command.lines.items():
+        if does:
+            yield f"   # {does}"
+        yield f"   $ {line}"
+    yield from ("", _plain(command.notes), "", f"Exit codes: {command.exit_codes}", "")
 
 
 def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> Iterator[str]:

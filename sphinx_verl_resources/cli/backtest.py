@@ -30,19 +30,6 @@ if TYPE_CHECKING:
     from ..catalog.models.case import Case
     from ..estimator.backtest import Boundary, Score, Summary
 
-_EXAMPLES = """\
-examples:
-  verl-resources backtest                        the recorded cases
-  verl-resources backtest cases.yaml             cases of your own
-  verl-resources backtest --format json          the same for programs
-  verl-resources backtest --record accuracy.yaml   write down how well the estimator does
-
-A case that is contested or not scored is shown and does not count. An observation that is also recorded
-takes its marks from the record.
-
-Each problem is a line on standard error: path:line:col: LEVEL: message [code].
-Exit codes: 0 good, 1 a case is broken or a scored one has no estimate, 2 could not run."""
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
@@ -144,4 +131,18 @@ def _summary(found: Summary) -> dict[str, Any]:
     }
 
 
-BACKTEST = Command("backtest", "compare estimates with what was observed", _EXAMPLES, _add_arguments, _run)
+BACKTEST = Command(
+    "backtest",
+    "compare estimates with what was observed",
+    {
+        "": "the recorded cases",
+        "cases.yaml": "cases of your own",
+        "--format json": "the same for programs",
+        "--record accuracy.yaml": "write down how well the estimator does",
+    },
+    "0 good, 1 a case is broken or a scored one has no estimate, 2 could not run.",
+    _add_arguments,
+    _run,
+    notes="A case that is contested or not scored is shown and does not count. An observation that is also "
+    "recorded takes its marks from the record.",
+)

@@ -25,22 +25,6 @@ if TYPE_CHECKING:
 
     from ..lint.context import CheckContext
 
-_EXAMPLES = """\
-examples:
-  verl-resources check                     check ./data, or the data directory that one is in
-  verl-resources check docs/data           check another directory
-  verl-resources check data/runs/a.yaml    one file, in the light of all the others
-  verl-resources check --repo ../verl      links and scripts too, in a checkout of verl
-  verl-resources check --fix               quotes, ids and links first
-  verl-resources check --format github     annotations in a workflow of GitHub
-  verl-resources check --format sarif --output check.sarif
-
-Each problem is a line on standard error: path:line:col: LEVEL: message [code]. In other formats the
-problems are the result; repairs are always listed on standard error. The file exceptions.yaml of the data
-directory excuses warnings about data that are right, with the reason. Every rule is explained in the
-documentation.
-Exit codes: 0 no error, 1 errors found, 2 could not run. Warnings fail with --strict only."""
-
 FORMATS = ("text", "json", "github", "sarif")
 
 
@@ -165,4 +149,22 @@ def _place(name: str) -> Path:
     return Path(os.path.normpath(Path.cwd() / name))
 
 
-CHECK = Command("check", "check run files, registries and cases", _EXAMPLES, _add_arguments, _run)
+CHECK = Command(
+    "check",
+    "check run files, registries and cases",
+    {
+        "": "check ./data, or the data directory that one is in",
+        "docs/data": "check another directory",
+        "data/runs/a.yaml": "one file, in the light of all the others",
+        "--repo ../verl": "links and scripts too, in a checkout of verl",
+        "--fix": "quotes, ids and links first",
+        "--format github": "annotations in a workflow of GitHub",
+        "--format sarif --output check.sarif": "",
+    },
+    "0 no error, 1 errors found, 2 could not run. Warnings fail with --strict only.",
+    _add_arguments,
+    _run,
+    notes="In formats other than text the problems are the result; repairs are always listed on standard "
+    "error. The file exceptions.yaml of the data directory excuses warnings about data that are right, with the "
+    "reason. Every rule is explained in the documentation.",
+)

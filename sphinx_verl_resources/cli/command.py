@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,16 +40,33 @@ class Command:
     Attributes:
         name: the word that calls it.
         help: its purpose, in the list of commands.
-        examples: the end of its help text, with the exit codes.
+        examples: by the words behind its name, what they do; empty where the words say it.
+        exit_codes: their meaning.
         add_arguments: adds its arguments to a parser.
         run: does the work and returns the exit code.
+        notes: what else its help says.
     """
 
     name: str
     help: str
-    examples: str
+    examples: Mapping[str, str]
+    exit_codes: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    notes: str = ""
+
+    @property
+    def lines(self) -> dict[str, str]:
+        """The examples by whole command lines."""
+        return {f"verl-resources {self.name} {words}".strip(): does for words, does in self.examples.items()}
+
+    @property
+    def epilog(self) -> str:
+        """The end of its help text."""
+        width = max((len(line) for line, does in self.lines.items() if does), default=0)
+        lines = [f"  {line:{width}}   {does}".rstrip() for line, does in self.lines.items()]
+        below = (textwrap.fill(text, 100) for text in (self.notes, f"Exit codes: {self.exit_codes}") if text)
+        return "\n\n".join(["\n".join(["examples:", *lines]), *below])
 
 
 class UsageError(Exception):

@@ -31,21 +31,6 @@ if TYPE_CHECKING:
     from ..estimator.peaks import AnyEstimate
     from ..estimator.registries import Registries
 
-_EXAMPLES = """\
-examples:
-  verl-resources estimate cases.yaml                 every case of a file
-  verl-resources estimate cases.yaml --format json   the same for programs
-  verl-resources estimate data/runs/a.yaml           a recorded run, as the page shows it
-  verl-resources estimate --model Qwen/Qwen2.5-7B --gpus 8*H100 data.train_batch_size=256
-  verl-resources estimate --gpus 8*H100 --script run.sh
-  verl-resources estimate --model own/model --config config.json --gpus H100 --settings run.yaml
-
-Of a run of your own the settings come from a launch script, which is read and never run, or from YAML;
-key=value overrides go on top. What is not set has verl's default.
-
-Each problem is a line on standard error: path:line:col: LEVEL: message [code].
-Exit codes: 0 good, 1 problems found or something does not fit, 2 could not run. Warnings do not fail."""
-
 
 class Answer(NamedTuple):
     """An estimate of one case, or the reason why there is none."""
@@ -199,7 +184,17 @@ def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
 ESTIMATE = Command(
     "estimate",
     "estimate the GPU memory of cases and recorded runs, or of a run of your own",
-    _EXAMPLES,
+    {
+        "cases.yaml": "every case of a file",
+        "cases.yaml --format json": "the same for programs",
+        "data/runs/a.yaml": "a recorded run, as the page shows it",
+        "--model Qwen/Qwen2.5-7B --gpus 8*H100 data.train_batch_size=256": "",
+        "--gpus 8*H100 --script run.sh": "",
+        "--model own/model --config config.json --gpus H100 --settings run.yaml": "",
+    },
+    "0 good, 1 problems found or something does not fit, 2 could not run. Warnings do not fail.",
     _add_arguments,
     _run,
+    notes="The settings of your own run come from a launch script, which is read and never run, or "
+    "from YAML; key=value overrides go on top. Unset options use verl's defaults.",
 )

@@ -38,18 +38,6 @@ if TYPE_CHECKING:
     from ..catalog.files import Snapshot
     from ..intake.page import Page
 
-_EXAMPLES = """\
-examples:
-  verl-resources import-rst device_tuning.rst --output data --dry-run
-  verl-resources import-rst device_tuning.rst --output data --model Qwen2-70B=Qwen/Qwen2-72B-Instruct
-  verl-resources import-rst device_tuning.rst --check --output data
-
-Read are list-tables, csv-tables, simple tables and grid tables under headings such as 7B, with the columns
-Tag, Model, Task, Resource, MaxBatch, Train, Infer, Link and Contributor in any order. What was mended, taken
-for something or not understood is a line on standard error: path:line:col: LEVEL: message [code].
-Exit codes: 0 all understood, and with --check no difference; 1 otherwise, the rest is written all the same;
-2 could not run."""
-
 #: Problems of writing a run file, which do not matter where cells are compared.
 _OF_WRITING = frozenset({Code.unknown_model, Code.page_assumed})
 
@@ -216,7 +204,16 @@ def _finish(page: Page, summary: str, options: argparse.Namespace, written: Sequ
 IMPORT_RST = Command(
     "import-rst",
     "write run files from a hand-typed page, or compare it with the data",
-    _EXAMPLES,
+    {
+        "device_tuning.rst --output data --dry-run": "",
+        "device_tuning.rst --output data --model Qwen2-70B=Qwen/Qwen2-72B-Instruct": "",
+        "device_tuning.rst --check --output data": "",
+    },
+    "0 all understood, and with --check no difference; 1 otherwise, the rest is written all the same; "
+    "2 could not run.",
     _add_arguments,
     _run,
+    notes="The command reads list-tables, csv-tables, simple tables and grid tables under headings such as "
+    "7B, with the columns Tag, Model, Task, Resource, MaxBatch, Train, Infer, Link and Contributor in any "
+    "order. What was mended, taken for something or not understood is a line on standard error.",
 )

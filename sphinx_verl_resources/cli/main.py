@@ -30,7 +30,10 @@ from .print_data import EXPORT, SCHEMA, TABLE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EXIT_CODES = "Exit codes: 0 good, 1 problems found or does not fit, 2 could not run."
+_EPILOG = """\
+verl-resources COMMAND --help has examples of each.
+Each problem is a line on standard error: path:line:col: LEVEL: message [code].
+Exit codes: 0 good, 1 problems found or does not fit, 2 could not run."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +69,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
     parser = argparse.ArgumentParser(
         prog="verl-resources",
         description="Check and show the recorded hardware runs of verl's documentation, estimate GPU memory.",
-        epilog=f"verl-resources COMMAND --help has examples of each.\n{EXIT_CODES}",
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -77,7 +80,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
             command.name,
             help=command.help,
             description=f"{command.help[0].upper()}{command.help[1:]}.",
-            epilog=command.examples,
+            epilog=command.epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.add_arguments(subparser)
@@ -136,15 +139,6 @@ def _write(text: str) -> None:
         raise UsageError(f"the output cannot be written: {error.strerror}") from None
 
 
-_COMPLETION_EXAMPLES = """\
-examples:
-  verl-resources completion bash > verl-resources.bash
-  verl-resources completion zsh > _verl-resources
-
-Source the first in ~/.bashrc; put the second into a folder of zsh's $fpath. It needs the library shtab:
-pip install 'sphinx-verl-resources[completion]'.
-
-Exit codes: 0 good, 2 could not run."""
 SHELLS = ("bash", "zsh", "tcsh")
 #: Options with known values that also take others.
 _WORDS: dict[str, tuple[str, ...]] = {
@@ -191,9 +185,15 @@ def path_kind(action: argparse.Action) -> str | None:
 COMPLETION = Command(
     "completion",
     "print a script with which a shell completes commands, options and file names",
-    _COMPLETION_EXAMPLES,
+    {
+        "bash > verl-resources.bash": "",
+        "zsh > _verl-resources": "",
+    },
+    "0 good, 2 could not run.",
     _add_completion_arguments,
     _print_completion,
+    notes="Source the first in ~/.bashrc; put the second into a folder of zsh's $fpath. It needs the "
+    "library shtab: pip install 'sphinx-verl-resources[completion]'.",
 )
 
 #: In the order of the help text.

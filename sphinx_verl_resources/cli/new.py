@@ -42,20 +42,6 @@ if TYPE_CHECKING:
     from ..estimator.registries import Registries
     from ..intake.draft import Draft
 
-_EXAMPLES = """\
-examples:
-  verl-resources new --script run.sh --log run.log          what both tell; the rest is TODO
-  verl-resources new --script run.sh --gpus H100 --tag MIN --contributor "Jane Doe" \\
-      --evidence https://example.org/run.log
-  verl-resources new --script run.sh --dry-run              print the file, write nothing
-  verl-resources new --blank                                every field with its explanation, to fill in
-
-The script is read and never run; of the log only what is printed per step, the configuration, versions and
-the GPU are used. Paths, names of accounts and the like are left out and listed.
-
-Each problem is a line on standard error: path:line:col: LEVEL: message [code].
-Exit codes: 0 written (or printed), 1 script or log make no run, 2 could not run."""
-
 #: The counter that verl prints as ``perf/max_memory_allocated_gb``.
 _COUNTER = "torch-max-allocated"
 
@@ -369,7 +355,15 @@ def _number(text: str) -> int:
 NEW = Command(
     "new",
     "write a run file from a launch script and its log, or a blank one",
-    _EXAMPLES,
+    {
+        "--script run.sh --log run.log": "what both tell; the rest is TODO",
+        '--script run.sh --gpus H100 --contributor "Jane Doe" --evidence https://example.org/run.log': "",
+        "--script run.sh --dry-run": "print the file, write nothing",
+        "--blank": "every field with its explanation, to fill in",
+    },
+    "0 written (or printed), 1 script or log make no run, 2 could not run.",
     _add_arguments,
     _run,
+    notes="The script is read and never run; of the log only what is printed per step, the configuration, "
+    "versions and the GPU are used. Paths, names of accounts and the like are left out and listed.",
 )

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from ..estimator.planner import Plan
     from ..estimator.registries import Registries
 
-_EXAMPLES = f"""\
-examples:
-  verl-resources plan --model Qwen/Qwen2.5-7B --task GRPO --gpu H100
-  verl-resources plan --model Qwen/Qwen2.5-7B --task GRPO --gpu H100 --gpus 4 data.max_response_length=8192
-  verl-resources plan --model Qwen/Qwen3-32B --task GRPO-LoRA --gpu H800 --format json
-
-The tasks are {", ".join(TASKS)}, each with every memory optimisation on; key=value overrides go on top.
-A plan fits when the upper end of the range does.
-
-Each problem is a line on standard error: path:line:col: LEVEL: message [code].
-Exit codes: 0 it fits, 1 it does not or there are problems, 2 could not run. Warnings do not fail."""
 #: As many as a question may name; no cluster is larger.
 MOST_GPUS = 100_000
 #: The fields of a plan for programs; ``gpus`` is the number that all figures are for, fitting or not.
@@ -115,7 +104,14 @@ def _plain(found: Plan) -> dict[str, Any]:
 PLAN = Command(
     "plan",
     "find the smallest number of GPUs that a model fits on, or the largest micro-batch",
-    _EXAMPLES,
+    {
+        "--model Qwen/Qwen2.5-7B --task GRPO --gpu H100": "",
+        "--model Qwen/Qwen2.5-7B --task GRPO --gpu H100 --gpus 4 data.max_response_length=8192": "",
+        "--model Qwen/Qwen3-32B --task GRPO-LoRA --gpu H800 --format json": "",
+    },
+    "0 it fits, 1 it does not or there are problems, 2 could not run. Warnings do not fail.",
     _add_arguments,
     _run,
+    notes=f"The tasks are {', '.join(TASKS)}, each with every memory optimisation on; key=value "
+    "overrides go on top. A plan fits when the upper end of the range does.",
 )

@@ -33,21 +33,6 @@ if TYPE_CHECKING:
 
 Words = TypeVar("Words")
 
-_TABLE_EXAMPLES = """\
-examples:
-  verl-resources table --size 7B
-  verl-resources table --gpu H100,H800 --train fsdp --sort=-gpus,model
-  verl-resources table --format github --columns model,gpus,measured.gib
-  verl-resources table --columns model,gpus,measured.gib,estimate.peak   measured beside computed
-  verl-resources table docs/data --format list-table --output runs.rst   a table to paste
-
-The filters are those of the directive verl-runs, and so are the names of fields and the order. A value may be
-a list with commas, and an option may be given several times. An order that is turned round is written with an
-equals sign: --sort=-added.
-
-Each problem is a line on standard error: path:line:col: LEVEL: message [code].
-Exit codes: 0 good, 1 the data have errors and the table lacks those runs, 2 could not run."""
-
 
 def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
@@ -122,22 +107,24 @@ def _computed(context: EstimatorContext, run: Run) -> dict[str, str]:
 
 
 TABLE = Command(
-    "table", "print recorded runs as a table", _TABLE_EXAMPLES, _add_table_arguments, _print_table
+    "table",
+    "print recorded runs as a table",
+    {
+        "--size 7B": "",
+        "--gpu H100,H800 --train fsdp --sort=-gpus,model": "",
+        "--format github --columns model,gpus,measured.gib": "",
+        "--columns model,gpus,measured.gib,estimate.peak": "measured beside computed",
+        "docs/data --format list-table --output runs.rst": "a table to paste",
+    },
+    "0 good, 1 the data have errors and the table lacks those runs, 2 could not run.",
+    _add_table_arguments,
+    _print_table,
+    notes="The filters are those of the directive verl-runs, and so are the names of fields and the order. "
+    "A value may be a list with commas, and an option may be given several times. An order that is "
+    "turned round is written with an equals sign: --sort=-added.",
 )
 
 
-_EXPORT_EXAMPLES = f"""\
-examples:
-  verl-resources export                          print JSON
-  verl-resources export --format csv             print a table for spreadsheets
-  verl-resources export --output runs.csv        write one file
-  verl-resources export docs/data --output out/  write all of them into a folder
-
-The files are those that pages with the directive verl-downloads offer, byte for byte: {JSON},
-its schema and {CSV}.
-
-Each problem is a line on standard error: path:line:col: LEVEL: message [code].
-Exit codes: 0 good, 1 the data have errors and the export lacks those runs, 2 could not run."""
 _FILES = {"json": JSON, "csv": CSV}
 
 
@@ -184,18 +171,18 @@ def _write_export(output: str, form: str | None, texts: Mapping[str, str]) -> No
 EXPORT = Command(
     "export",
     "write every recorded run, with what is computed of it, for programs and spreadsheets",
-    _EXPORT_EXAMPLES,
+    {
+        "": "print JSON",
+        "--format csv": "print a table for spreadsheets",
+        "--output runs.csv": "write one file",
+        "docs/data --output out/": "write all of them into a folder",
+    },
+    "0 good, 1 the data have errors and the export lacks those runs, 2 could not run.",
     _add_export_arguments,
     _print_export,
+    notes="The files are those that pages with the directive verl-downloads offer, byte for byte: "
+    f"{JSON}, its schema and {CSV}.",
 )
-
-
-_SCHEMA_EXAMPLES = """\
-examples:
-  verl-resources schema run                    print the schema of a run file
-  verl-resources schema --output data/schema   write all of them
-
-Exit codes: 0 good, 2 could not run."""
 
 
 def _add_schema_arguments(parser: argparse.ArgumentParser) -> None:
@@ -224,7 +211,11 @@ def _print_schema(options: argparse.Namespace) -> int:
 SCHEMA = Command(
     "schema",
     "write the JSON Schemas of the data files",
-    _SCHEMA_EXAMPLES,
+    {
+        "run": "print the schema of a run file",
+        "--output data/schema": "write all of them",
+    },
+    "0 good, 2 could not run.",
     _add_schema_arguments,
     _print_schema,
 )

@@ -102,7 +102,7 @@ def impossible_settings(entry: RunEntry, context: CheckContext) -> Iterator[Diag
 
 
 def _as_written(key: str, settings: Mapping[str, Any], renamed: Mapping[str, str]) -> str | None:
-    """Return the setting of a run that a key of the estimator names: the key itself, or an older name of it."""
+    """Return the setting of a run that a key of the estimator names, or one under an older name."""
     if key in settings:
         return key
     role, name = key.split(".")[:2], key.rsplit(".", 1)[-1]

@@ -24,9 +24,7 @@ sys.modules[_spec.name] = command_line  # where its dataclass looks its names up
 _spec.loader.exec_module(command_line)
 
 EXAMPLES = [
-    pytest.param(command.name, example, id=example)
-    for command in COMMANDS
-    for example, _meaning in command_line.help_of(command.examples).examples
+    pytest.param(command.name, example, id=example) for command in COMMANDS for example in command.lines
 ]
 CASE = {
     "id": "a",
@@ -135,9 +133,9 @@ def test_every_help_has_purpose_examples_and_exit_codes(command, capsys):
         main([command.name, "--help"])
     assert exit_.value.code == 0
     text = capsys.readouterr().out
-    said = command_line.help_of(command.examples)
-    assert len(said.examples) >= 2
-    assert re.fullmatch(r"0 .*\b2 could not run\.( .*)?", said.exit_codes)
+    assert len(command.examples) >= 2
+    assert re.fullmatch(r"0 .*\b2 could not run\.( .*)?", command.exit_codes)
+    assert " ".join(text.split()).endswith(f" Exit codes: {command.exit_codes}")
     assert command.help[0].islower()
     assert "\n" not in command.help
     assert not command.help.endswith(".")
@@ -229,16 +227,6 @@ def test_the_reference_has_every_command_and_option(project, root, monkeypatch):
             for option in action.option_strings:
                 assert option in terms or option in {"-h", "--help"}, (command.name, option)
         code = section.get_text()
-        for example, _meaning in command_line.help_of(command.examples).examples:
+        for example in command.lines:
             assert f"$ {example}" in code
         assert "Exit codes: 0 " in code
-
-
-def test_parts_of_a_help_text():
-    said = command_line.help_of(
-        "examples:\n  verl-resources x\n  verl-resources y \\\n    --z   what it does\n\n"
-        "Two\nlines.\n\nA line.\nExit codes: 0 good,\n2 not."
-    )
-    assert said.examples == (("verl-resources x", ""), ("verl-resources y --z", "what it does"))
-    assert said.text == ("Two lines.", "A line.")
-    assert said.exit_codes == "0 good, 2 not."
