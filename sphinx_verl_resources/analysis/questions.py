@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..query import Answer, Query, digest, plain
+from ..catalog.dataset import Answer, Query, digest, plain
 from .analysis import entry_of
 from .original import analysis_behind, compare
 from .requirements import judge

@@ -1,17 +1,24 @@
-"""All records of a snapshot, each kind loaded when it is first needed."""
+"""All records of a snapshot, each kind loaded when it is first needed, and the questions that pages ask."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from .analysis import Analysis
     from .cases import Cases
     from .catalog import Catalog
     from .files import DataFile, Snapshot
+
+Answer = TypeVar("Answer", covariant=True)
 
 
 class Dataset:
@@ -47,3 +54,68 @@ class Dataset:
         from .cases import load_cases
 
         return load_cases(self.snapshot.cases)
+
+
+class Query(Generic[Answer]):
+    """A question about the data or the configuration, as a frozen dataclass that can be hashed and pickled.
+
+    The domain keeps each page's queries between builds. It reads a page again exactly when the fingerprint
+    of one of its answers changes.
+    """
+
+    #: The parts of the data, beyond the catalog, whose problems are reported when a page asks this: any of
+    #: ``analysis``, ``original`` (its figures of the original document), ``accuracy`` and ``cases``.
+    reads: ClassVar[frozenset[str]] = frozenset()
+
+    def answer(self, data: Any) -> Answer:
+        """Compute the answer.
+
+        Args:
+            data: what the query is about, a ``Dataset`` or a subclass of it.
+
+        Raises:
+            NoAnswerError: there is none.
+        """
+        raise NotImplementedError
+
+    def fingerprint(self, answer: Any) -> str:
+        """Return a text that changes when what pages show of the answer changes.
+
+        An answer of plain values is shown as a whole. A query with another answer names what is shown.
+        """
+        return digest(answer)
+
+
+def digest(*shown: Any) -> str:
+    """Return a digest of plain values: texts, numbers, and sequences and mappings of them.
+
+    Raises:
+        TypeError: a value is not plain; see ``plain``.
+
+    >>> digest("7B", 8) == digest("7B", 8), digest("7B", 8) == digest("7B", 9)
+    (True, False)
+    """
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """Return all fields of a dataclass or of a recorded model as plain values for ``digest``.
+
+    Raises:
+        TypeError: a value within it is none of these.
+    """
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if is_dataclass(value):
+        return [plain(getattr(value, item.name)) for item in fields(value)]
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Set):
+        return sorted(plain(item) for item in value)
+    if isinstance(value, Sequence):
+        return [plain(item) for item in value]
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} is no plain value")

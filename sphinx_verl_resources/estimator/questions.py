@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.dataset import Answer, Query, digest, plain
 from ..diagnostics import NoAnswerError, did_you_mean
-from ..query import Answer, Query, digest, plain
 
 if TYPE_CHECKING:
     from ..catalog.models.export import Export

@@ -15,10 +15,10 @@ from sphinx.domains import Domain, ObjType
 from sphinx.errors import NoUri
 from sphinx.util.nodes import make_refnode
 
+from ..catalog.dataset import Answer, Query, digest
 from ..catalog.files import bundled_directory, configured_directory, take_snapshot
 from ..diagnostics import NoAnswerError
 from ..i18n import _
-from ..query import Answer, Query, digest
 from . import objects
 from .config import conf_place, config_problems, label_problems, read_config
 from .logs import log_diagnostic

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
+from ..catalog.dataset import Answer, Query, digest
 from ..catalog.selection import REGISTRIES
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, nearest, suggest_or
 from ..estimator.context import EstimatorContext
 from ..i18n import N_
-from ..query import Answer, Query, digest
 from . import objects
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from .options import AnyOption, Option
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from ...query import Answer, Query
+    from ...catalog.dataset import Answer, Query
     from ...views.drawing import Drawing
 
 #: Options of every directive that makes a table.

@@ -21,8 +21,8 @@ from .options import Option
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ...catalog.dataset import Answer, Query
     from ...diagnostics import Diagnostic
-    from ...query import Answer, Query
 
     Settings = tuple[tuple[str, Any], ...]
 

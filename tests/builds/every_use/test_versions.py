@@ -14,7 +14,7 @@ from sphinx_verl_resources.catalog.selection import RunQuery
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
 from sphinx_verl_resources.estimator import questions as estimator_questions
 from sphinx_verl_resources.estimator.grid import Axes
-from sphinx_verl_resources.query import Query
+from sphinx_verl_resources.catalog.dataset import Query
 from sphinx_verl_resources.sphinx_ext import domain, extension, queries
 from sphinx_verl_resources.sphinx_ext.objects import Target
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sphinx_verl_resources.analysis import questions as analysis_questions
+from sphinx_verl_resources.catalog.dataset import Query, digest, plain
 from sphinx_verl_resources.estimator import questions as estimator_questions
-from sphinx_verl_resources.query import Query, digest, plain
 from sphinx_verl_resources.sphinx_ext import queries
 
 
