@@ -165,6 +165,6 @@ CHECK = Command(
     _add_arguments,
     _run,
     notes="In formats other than text the problems are the result; repairs are always listed on standard "
-    "error. The file exceptions.yaml of the data directory excuses warnings about data that are right, with the "
-    "reason. Every rule is explained in the documentation.",
+    "error. The file exceptions.yaml of the data directory excuses warnings about data that are right, "
+    "with the reason. Every rule is explained in the documentation.",
 )

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from .overrides import OVERRIDE, add_override
-from .result import Collector, SettingsText, listed
+from .result import Collector, SettingsText, listed, read_yaml_settings
 from .shell.expansion import Expansion
 from .shell.follow import read_commands
 from .shell.syntax import Source, TooMuchError
 from .shell.variables import Argument, known, reason, split_key, written
 from .shell.words import split_words
-from .yaml_text import read_yaml_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

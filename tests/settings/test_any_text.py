@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
 from sphinx_verl_resources.settings.overrides import read_overrides
 from sphinx_verl_resources.settings.read import read_script, read_settings
-from sphinx_verl_resources.settings.yaml_text import read_yaml_settings
+from sphinx_verl_resources.settings.result import read_yaml_settings
 
 PIECES = st.sampled_from(
     [

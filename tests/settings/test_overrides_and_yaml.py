@@ -12,7 +12,7 @@ from sphinx_verl_resources import settings as package
 from sphinx_verl_resources.diagnostics import Location, Severity
 from sphinx_verl_resources.settings.overrides import parse_value, read_overrides
 from sphinx_verl_resources.settings.read import read_settings
-from sphinx_verl_resources.settings.yaml_text import read_yaml_settings
+from sphinx_verl_resources.settings.result import read_yaml_settings
 
 HERE = Location("here", 1, 1)
 

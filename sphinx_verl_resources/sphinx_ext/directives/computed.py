@@ -124,7 +124,7 @@ class SettingsDirective(AnalysisDirective):
         """Return pairs of dotted key and value; errors are noted, and warnings are printed."""
         if not self.content:
             return ()
-        from ...settings.yaml_text import read_yaml_settings
+        from ...settings.result import read_yaml_settings
 
         found = read_yaml_settings("\n".join(self.content), "")
         for problem in found.problems:

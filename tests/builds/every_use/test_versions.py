@@ -10,11 +10,11 @@ import pytest
 from docutils import nodes
 
 from sphinx_verl_resources.analysis import questions as analysis_questions
+from sphinx_verl_resources.catalog.dataset import Query
 from sphinx_verl_resources.catalog.selection import RunQuery
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
 from sphinx_verl_resources.estimator import questions as estimator_questions
 from sphinx_verl_resources.estimator.grid import Axes
-from sphinx_verl_resources.catalog.dataset import Query
 from sphinx_verl_resources.sphinx_ext import domain, extension, queries
 from sphinx_verl_resources.sphinx_ext.objects import Target
 
