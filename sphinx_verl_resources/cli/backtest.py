@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from ..catalog.cases import BrokenCase
     from ..catalog.models.case import Case
-    from ..estimator.backtest import Boundary, Score, Summary
+    from ..catalog.models.registries import Accuracy
+    from ..estimator.backtest import Boundary, Score
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,16 +119,12 @@ def _case(item: Score) -> dict[str, Any]:
     }
 
 
-def _summary(found: Summary) -> dict[str, Any]:
+def _summary(found: Accuracy) -> dict[str, Any]:
+    figures = found.model_dump(exclude={"name", "low", "high"})
     return {
-        "group": found.group,
-        "label": GROUPS[found.group],
-        "cases": found.cases,
-        "mean_error": round(found.mean, 4),
-        "median_error": round(found.median, 4),
-        "worst_error": round(found.worst, 4),
-        "inside": round(found.inside, 4),
-        "half_width": round(found.half_width, 4),
+        "group": found.name,
+        "label": GROUPS[found.name],
+        **{name: round(figure, 4) for name, figure in figures.items()},
     }
 
 

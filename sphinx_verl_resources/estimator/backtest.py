@@ -14,7 +14,7 @@ from ..i18n import N_
 from ..units import GIB
 from .case import estimate_case, request_of_case
 from .estimate import estimate
-from .peaks import LOGGED, OTHER, TRAINING, Range
+from .peaks import LOGGED, OTHER, TRAINING
 from .planner import largest_that_fits
 
 if TYPE_CHECKING:
@@ -128,28 +128,7 @@ def _is_training(case: Case) -> bool:
     return case.training is not None and case.config is None
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The errors of a group of cases.
-
-    Attributes:
-        group: a key of ``GROUPS``.
-        cases: the number of cases with a measured value that is compared.
-        mean, median, worst: of the absolute relative errors.
-        inside: share of the observed values inside their range.
-        half_width: median of half the width of the ranges over the computed values.
-    """
-
-    group: str
-    cases: int = 1
-    mean: float = 0
-    median: float = 0
-    worst: float = 0
-    inside: float = 0
-    half_width: float = 0
-
-
-def summaries(scores: Iterable[Score]) -> tuple[Summary, ...]:
+def summaries(scores: Iterable[Score]) -> tuple[Accuracy, ...]:
     """Return the errors of each group that has any; cases that are contested or not scored do not count."""
     compared: dict[str, list[Score]] = {group: [] for group in GROUPS}
     for item in scores:
@@ -158,15 +137,15 @@ def summaries(scores: Iterable[Score]) -> tuple[Summary, ...]:
     return tuple(_summary(group, items) for group, items in compared.items() if items)
 
 
-def _summary(group: str, scores: Sequence[Score]) -> Summary:
+def _summary(group: str, scores: Sequence[Score]) -> Accuracy:
     errors = [abs(item.deviation or 0) for item in scores]
     widths = [((item.high or 0) - (item.low or 0)) / 2 / item.computed for item in scores if item.computed]
-    return Summary(
-        group=group,
+    return Accuracy(
+        name=group,
         cases=len(scores),
-        mean=statistics.fmean(errors),
-        median=statistics.median(errors),
-        worst=max(errors),
+        mean_error=statistics.fmean(errors),
+        median_error=statistics.median(errors),
+        worst_error=max(errors),
         inside=sum(item.inside is True for item in scores) / len(scores),
         half_width=statistics.median(widths),
     )
@@ -199,16 +178,18 @@ def accuracy_of(
         watched: hands the cases on and reports progress.
     """
     ranges = _ranges_from([score(case, registries) for case in watched(cases)])
-    accuracy = Registry([_entry(Summary(name), ranges) for name in ranges])
+    accuracy = Registry([_NOTHING.model_copy(update={"name": name, **ends}) for name, ends in ranges.items()])
     refitted = replace(registries, accuracy=accuracy)
     scores = tuple(score(case, refitted) for case in watched(cases))
-    found = {summary.group: summary for summary in summaries(scores)}
-    names = dict.fromkeys([*found, *ranges])
-    return scores, tuple(_entry(found.get(name, Summary(name)), ranges) for name in names)
+    found = {summary.name: _rounded(summary) for summary in summaries(scores)}
+    return scores, tuple(
+        found.get(name, _NOTHING).model_copy(update={"name": name, **ranges.get(name, {})})
+        for name in dict.fromkeys([*found, *ranges])
+    )
 
 
-def _ranges_from(scores: Iterable[Score]) -> dict[str, Range]:
-    """Return the ranges that the errors of scored cases give, in thousandths, rounded outwards.
+def _ranges_from(scores: Iterable[Score]) -> dict[str, dict[str, float]]:
+    """Return by kind the range that the errors of scored cases give, in thousandths, rounded outwards.
 
     They are 90 % prediction intervals of measured over computed. Other kinds of runs, of which there are
     few, take the errors of EasyR1 with their own.
@@ -222,7 +203,10 @@ def _ranges_from(scores: Iterable[Score]) -> dict[str, Range]:
     for kind, logs in ratios.items():
         if len(logs) > 1:
             low, high = _interval(logs)
-            ranges[kind] = Range(kind, max(1, int(low * 1000)) / 1000, -int(-high * 1000 - 0.999) / 1000)
+            ranges[kind] = {
+                "low": max(1, int(low * 1000)) / 1000,
+                "high": -int(-high * 1000 - 0.999) / 1000,
+            }
     return ranges
 
 
@@ -249,20 +233,13 @@ def _student(freedom: int) -> float:
     return statistics.NormalDist().inv_cdf(0.95) * (1 + 1.65 / freedom)
 
 
-def _entry(summary: Summary, ranges: Mapping[str, Range]) -> Accuracy:
-    """Return the record of a group, with figures rounded to three decimals."""
-    fitted = ranges.get(summary.group)
-    return Accuracy(
-        name=summary.group,
-        cases=summary.cases,
-        mean_error=round(summary.mean, 3) + 0.0,
-        median_error=round(summary.median, 3) + 0.0,
-        worst_error=round(summary.worst, 3) + 0.0,
-        inside=round(summary.inside, 3) + 0.0,
-        half_width=round(summary.half_width, 3) + 0.0,
-        low=fitted.low if fitted else None,
-        high=fitted.high if fitted else None,
-    )
+#: The record of a group without a case that is compared.
+_NOTHING = Accuracy(name=OTHER, cases=1, mean_error=0, median_error=0, worst_error=0, inside=0, half_width=0)
+
+
+def _rounded(found: Accuracy) -> Accuracy:
+    figures = {name: round(value, 3) + 0.0 for name, value in found if type(value) is float}
+    return found.model_copy(update=figures)
 
 
 _HEAD = """\

@@ -10,8 +10,9 @@ from ..diagnostics import NoAnswerError, did_you_mean
 
 if TYPE_CHECKING:
     from ..catalog.models.export import Export
+    from ..catalog.models.registries import Accuracy
     from ..catalog.models.run import Run
-    from .backtest import Score, Summary
+    from .backtest import Score
     from .context import EstimatorContext
     from .estimate import Estimate
     from .grid import Axes, FitCell, GridCells
@@ -292,12 +293,12 @@ class Defaults(EstimatorQuery["tuple[tuple[str, Any], ...]"]):
 
 
 @dataclass(frozen=True)
-class Accuracies(CasesQuery["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
+class Accuracies(CasesQuery["tuple[tuple[Score, ...], tuple[Accuracy, ...]]"]):
     """A query for every case of some groups, computed and observed, and the summary of each group."""
 
     groups: tuple[str, ...]
 
-    def answer(self, data: EstimatorContext) -> tuple[tuple[Score, ...], tuple[Summary, ...]]:
+    def answer(self, data: EstimatorContext) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
         """Return scores in the order of the groups, then of the files, and the summaries."""
         from .backtest import group_of, score, summaries
 
@@ -306,7 +307,7 @@ class Accuracies(CasesQuery["tuple[tuple[Score, ...], tuple[Summary, ...]]"]):
         scores = tuple(score(case, data.registries) for case in chosen)
         return scores, summaries(scores)
 
-    def fingerprint(self, answer: tuple[tuple[Score, ...], tuple[Summary, ...]]) -> str:
+    def fingerprint(self, answer: tuple[tuple[Score, ...], tuple[Accuracy, ...]]) -> str:
         """Return a digest of what the tables and the plot show of each case and group."""
         scores, found = answer
         return digest([_shown(item) for item in scores], plain(found))

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ..catalog.models.case import Case
-    from ..estimator.backtest import Score, Summary
+    from ..catalog.models.registries import Accuracy
+    from ..estimator.backtest import Score
 
 #: The outcomes of cases without a compared figure.
 _OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran")}
@@ -33,14 +34,14 @@ _INSIDE = {True: N_("yes"), False: N_("no"), None: ""}
 _LONGEST_SOURCE = 40
 
 
-def summary_rows(summaries: Iterable[Summary]) -> nodes.tgroup:
+def summary_rows(summaries: Iterable[Accuracy]) -> nodes.tgroup:
     """Make one row per group."""
     return column_table(summaries, [
-        (_("Compared with"), lambda item: Cell.of(_(GROUPS[item.group]))),
+        (_("Compared with"), lambda item: Cell.of(_(GROUPS[item.name]))),
         (_("Cases (n)"), lambda item: Cell.number(plain(item.cases))),
-        (_("Mean error"), lambda item: Cell.number(share(item.mean))),
-        (_("Median error"), lambda item: Cell.number(share(item.median))),
-        (_("Worst error"), lambda item: Cell.number(share(item.worst))),
+        (_("Mean error"), lambda item: Cell.number(share(item.mean_error))),
+        (_("Median error"), lambda item: Cell.number(share(item.median_error))),
+        (_("Worst error"), lambda item: Cell.number(share(item.worst_error))),
         (_("Inside the range"), lambda item: Cell.number(share(item.inside))),
         (_("Half width of the range"), lambda item: Cell.number(f"±{share(item.half_width)}")),
     ])  # fmt: skip

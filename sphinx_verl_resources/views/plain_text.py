@@ -14,7 +14,8 @@ from .settings import overrides
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ..estimator.backtest import Boundary, Score, Summary
+    from ..catalog.models.registries import Accuracy
+    from ..estimator.backtest import Boundary, Score
     from ..estimator.estimate import Estimate
     from ..estimator.peaks import AnyEstimate
     from ..estimator.phases import Phase
@@ -216,13 +217,13 @@ def _note(item: Score) -> str:
     return "wrong verdict" if item.agrees is False else ""
 
 
-def _summary(found: Summary) -> tuple[str, ...]:
+def _summary(found: Accuracy) -> tuple[str, ...]:
     return (
-        GROUPS[found.group],
+        GROUPS[found.name],
         str(found.cases),
-        share(found.mean),
-        share(found.median),
-        share(found.worst),
+        share(found.mean_error),
+        share(found.median_error),
+        share(found.worst_error),
         share(found.inside),
         f"±{share(found.half_width)}",
     )

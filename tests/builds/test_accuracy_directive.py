@@ -87,7 +87,7 @@ def test_the_summary_is_that_of_the_backtest(project, table_rows):
     headings, *rows = table_rows(build.soup(), "verl-accuracy")
     assert headings[1:6] == ["Cases (n)", "Mean error", "Median error", "Worst error", "Inside the range"]
     assert [row[:6] for row in rows] == [
-        [GROUPS[item.group].replace("'", "’"), str(item.cases), *map(share, (item.mean, item.median, item.worst, item.inside))]
+        [GROUPS[item.name].replace("'", "’"), str(item.cases), *map(share, (item.mean_error, item.median_error, item.worst_error, item.inside))]
         for item in found
     ]  # fmt: skip
     assert "said not to fit or to be tight" in build.soup().select_one("p.verl-legend").get_text()
