@@ -259,6 +259,7 @@ class Sections(NamedTuple):
 
 OF_ACTOR = Sections(ACTOR, MODEL, f"{ACTOR}.fsdp_config")
 OF_CRITIC = Sections("critic", "critic.model", "critic.fsdp")
+_SECTIONS = {"actor": ACTOR, "reference": REFERENCE, "rollout": ROLLOUT}
 OF_REFERENCE = Sections(REFERENCE, MODEL, f"{REFERENCE}.fsdp_config")
 
 _Fields = TypeVar("_Fields")
@@ -269,7 +270,8 @@ def setting(read: Callable[..., Any], *keys: str, **limits: Any) -> Any:
 
     Args:
         read: called with a reader, the keys and the limits; returns the value.
-        keys: of verl; one that each role has begins with its section, as in ``{fsdp}.param_offload``.
+        keys: of verl, each after its section, as in ``{rollout}.name``; the sections ``{role}``, ``{model}``,
+            ``{fsdp}`` and ``{megatron}`` are those of the actor or the critic.
         limits: the least value, for example, in the order of the arguments of ``read``.
     """
     return field(metadata={"setting": (read, keys, tuple(limits.values()))})
@@ -287,9 +289,10 @@ def read_fields(cls: type[_Fields], config: Reader, of: Sections = OF_ACTOR, **g
 def _settings(cls: Any, of: Sections) -> list[tuple[str, Callable[..., Any], str, tuple[Any, ...]]]:
     """Return the fields that are read: how, from which key in the sections of a role, and with what more."""
     found = []
+    sections = {**_SECTIONS, **of._asdict(), "megatron": f"{of.role}.megatron"}
     for item in fields(cls):
         if "setting" in item.metadata:
             read, keys, limits = item.metadata["setting"]
-            key, *others = (key.format(**of._asdict()) for key in keys)
+            key, *others = (key.format_map(sections) for key in keys)
             found.append((item.name, read, key, (*others, *limits)))
     return found

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 #: The memory of an unnamed GPU, which only decides how much the rollout engine takes.
 USUAL_CAPACITY = 79.1 * GIB
-_ULYSSES = "ulysses_sequence_parallel_size"
-_MEGATRON = "{role}.megatron"
-_TRANSFORMER = f"{_MEGATRON}.override_transformer_config"
+_TRANSFORMER = "{megatron}.override_transformer_config"
 _OPTIMIZER = "{role}.optim.override_optimizer_config"
 
 
@@ -48,7 +46,9 @@ class Fsdp:
     """
 
     shard: int = setting(reading.shard_size, "{fsdp}.fsdp_size")
-    ulysses: int = setting(reading.ulysses_size, f"{{fsdp}}.{_ULYSSES}", f"{{role}}.{_ULYSSES}")
+    ulysses: int = setting(
+        reading.ulysses_size, "{fsdp}.ulysses_sequence_parallel_size", "{role}.ulysses_sequence_parallel_size"
+    )
     parameter_bytes: int = setting(Reader.data_type, "{fsdp}.model_dtype")
     param_offload: bool = setting(Reader.flag, "{fsdp}.param_offload")
     optimizer_offload: bool = setting(Reader.flag, "{fsdp}.optimizer_offload")
@@ -70,14 +70,14 @@ class Megatron:
         first_layers, last_layers: layers of the first and last pipeline stage where they are set.
     """
 
-    tensor: int = setting(Reader.whole, f"{_MEGATRON}.tensor_model_parallel_size")
-    pipeline: int = setting(Reader.whole, f"{_MEGATRON}.pipeline_model_parallel_size")
-    context: int = setting(Reader.whole, f"{_MEGATRON}.context_parallel_size")
-    expert: int = setting(Reader.whole, f"{_MEGATRON}.expert_model_parallel_size")
-    expert_tensor: int = setting(Reader.optional, f"{_MEGATRON}.expert_tensor_parallel_size")
-    distributed_optimizer: bool = setting(Reader.flag, f"{_MEGATRON}.use_distributed_optimizer")
-    param_offload: bool = setting(Reader.flag, f"{_MEGATRON}.param_offload")
-    optimizer_offload: bool = setting(Reader.flag, f"{_MEGATRON}.optimizer_offload")
+    tensor: int = setting(Reader.whole, "{megatron}.tensor_model_parallel_size")
+    pipeline: int = setting(Reader.whole, "{megatron}.pipeline_model_parallel_size")
+    context: int = setting(Reader.whole, "{megatron}.context_parallel_size")
+    expert: int = setting(Reader.whole, "{megatron}.expert_model_parallel_size")
+    expert_tensor: int = setting(Reader.optional, "{megatron}.expert_tensor_parallel_size")
+    distributed_optimizer: bool = setting(Reader.flag, "{megatron}.use_distributed_optimizer")
+    param_offload: bool = setting(Reader.flag, "{megatron}.param_offload")
+    optimizer_offload: bool = setting(Reader.flag, "{megatron}.optimizer_offload")
     cpu_optimizer: float = setting(
         reading.on_host, f"{_OPTIMIZER}.optimizer_cpu_offload", f"{_OPTIMIZER}.optimizer_offload_fraction"
     )
@@ -96,7 +96,7 @@ class Megatron:
     recompute_layers: int = setting(Reader.whole, f"{_TRANSFORMER}.recompute_num_layers")
     first_layers: int | None = setting(Reader.optional, f"{_TRANSFORMER}.num_layers_in_first_pipeline_stage")
     last_layers: int | None = setting(Reader.optional, f"{_TRANSFORMER}.num_layers_in_last_pipeline_stage")
-    sequence_parallel: bool = setting(Reader.flag, f"{_MEGATRON}.sequence_parallel")
+    sequence_parallel: bool = setting(Reader.flag, "{megatron}.sequence_parallel")
 
 
 #: For backends without these keys.
@@ -125,7 +125,7 @@ class Role:
     targets: Targets
     step_copies: int
     moments: float
-    mini_batch: int = setting(tokens.mini_batch, "{role}.ppo_mini_batch_size", f"{ACTOR}.ppo_mini_batch_size")
+    mini_batch: int = setting(tokens.mini_batch, "{role}.ppo_mini_batch_size", "{actor}.ppo_mini_batch_size")
     remove_padding: bool = setting(Reader.flag, "{model}.use_remove_padding")
     checkpointing: bool = setting(Reader.flag, "{model}.enable_gradient_checkpointing")
     activation_offload: bool = setting(Reader.flag, "{model}.enable_activation_offload")
@@ -148,24 +148,22 @@ class Rollout:
         separate: it has GPUs of its own.
     """
 
-    engine: str = setting(reading.engine, f"{ROLLOUT}.name")
-    utilization: float = setting(Reader.number, f"{ROLLOUT}.gpu_memory_utilization", low=0, high=1)
-    tensor: int = setting(reading.rollout_tensor, f"{ROLLOUT}.tensor_model_parallel_size")
-    data: int = setting(Reader.whole, f"{ROLLOUT}.data_parallel_size")
-    sequences: int = setting(Reader.whole, f"{ROLLOUT}.max_num_seqs")
-    batched_tokens: int = setting(Reader.whole, f"{ROLLOUT}.max_num_batched_tokens")
-    model_length: int | None = setting(Reader.optional, f"{ROLLOUT}.max_model_len")
-    eager: bool = setting(Reader.flag, f"{ROLLOUT}.enforce_eager")
-    frees_cache: bool = setting(Reader.flag, f"{ROLLOUT}.free_cache_engine")
-    stages_wake_up: bool = setting(
-        reading.stages_wake_up, f"{ROLLOUT}.multi_stage_wake_up", f"{ROLLOUT}.name"
-    )
-    layered_summon: bool = setting(Reader.flag, f"{ROLLOUT}.layered_summon")
-    merge_lora: bool = setting(Reader.flag, f"{MODEL}.lora.merge")
+    engine: str = setting(reading.engine, "{rollout}.name")
+    utilization: float = setting(Reader.number, "{rollout}.gpu_memory_utilization", low=0, high=1)
+    tensor: int = setting(reading.rollout_tensor, "{rollout}.tensor_model_parallel_size")
+    data: int = setting(Reader.whole, "{rollout}.data_parallel_size")
+    sequences: int = setting(Reader.whole, "{rollout}.max_num_seqs")
+    batched_tokens: int = setting(Reader.whole, "{rollout}.max_num_batched_tokens")
+    model_length: int | None = setting(Reader.optional, "{rollout}.max_model_len")
+    eager: bool = setting(Reader.flag, "{rollout}.enforce_eager")
+    frees_cache: bool = setting(Reader.flag, "{rollout}.free_cache_engine")
+    stages_wake_up: bool = setting(reading.stages_wake_up, "{rollout}.multi_stage_wake_up", "{rollout}.name")
+    layered_summon: bool = setting(Reader.flag, "{rollout}.layered_summon")
+    merge_lora: bool = setting(Reader.flag, "{model}.lora.merge")
     bucket: int = setting(
-        reading.bucket, f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes", f"{ROLLOUT}.name"
+        reading.bucket, "{rollout}.checkpoint_engine.update_weights_bucket_megabytes", "{rollout}.name"
     )
-    element_bytes: float = setting(reading.element_bytes, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
+    element_bytes: float = setting(reading.element_bytes, "{rollout}.dtype", "{rollout}.quantization")
     separate: bool = setting(reading.is_separate, "trainer.v1.trainer_mode")
 
 
@@ -204,27 +202,27 @@ class Settings:
     unstated: frozenset[str]
     entropy_free: bool
     counter_leaves_pool_out: bool
-    sequences: int = setting(tokens.product, "data.train_batch_size", f"{ROLLOUT}.n")
-    reference_bytes: int = setting(reading.reference_bytes, f"{REFERENCE}.fsdp_config.model_dtype")
+    sequences: int = setting(tokens.product, "data.train_batch_size", "{rollout}.n")
+    reference_bytes: int = setting(reading.reference_bytes, "{reference}.fsdp_config.model_dtype")
     reference_offload: bool = setting(
-        reading.reference_offload, f"{REFERENCE}.megatron.param_offload", f"{ACTOR}.megatron.param_offload"
+        reading.reference_offload, "{reference}.megatron.param_offload", "{actor}.megatron.param_offload"
     )
     old_log_prob: bool = setting(reading.unless_on, "algorithm.rollout_correction.bypass_mode")
     computes_entropy: bool = setting(
-        reading.computes_entropy, f"{ACTOR}.entropy_coeff", f"{ACTOR}.calculate_entropy"
+        reading.computes_entropy, "{actor}.entropy_coeff", "{actor}.calculate_entropy"
     )
     entropy_chunk: int = setting(
         reading.entropy_chunk, "entropy_from_logits_with_chunking", "entropy_from_logits_chunk_size"
     )
     entropy_recomputed: bool = setting(
         reading.recomputes_entropy,
-        f"{ACTOR}.entropy_checkpointing",
-        f"{ACTOR}.fsdp_config.entropy_checkpointing",
+        "{actor}.entropy_checkpointing",
+        "{fsdp}.entropy_checkpointing",
     )
     compiled_entropy: bool = setting(
-        reading.compiles, f"{ACTOR}.use_torch_compile", f"{ACTOR}.fsdp_config.use_torch_compile"
+        reading.compiles, "{actor}.use_torch_compile", "{fsdp}.use_torch_compile"
     )
-    fused_kernels: bool = setting(Reader.flag, f"{MODEL}.use_fused_kernels")
+    fused_kernels: bool = setting(Reader.flag, "{model}.use_fused_kernels")
 
 
 def settings_of(config: Reader, registries: Registries) -> Settings:
