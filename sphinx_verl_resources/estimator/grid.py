@@ -18,7 +18,7 @@ from .registries import capacity_of
 from .request import REFERENCE, ROLLOUT, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ..catalog.dataset import Dataset
     from ..catalog.models.run import Run
@@ -70,22 +70,21 @@ def fit_table(
     """
     registries, models, settings = data.registries, size_models(data), task_settings(task)
     if registries.gpus.get(gpu) is None:
-        raise _unknown(f"unknown GPU {gpu!r}", gpu, registries.gpus.names, Code.unknown_gpu)
+        hint = did_you_mean(gpu, registries.gpus.names)
+        raise NoAnswerError.because(f"unknown GPU {gpu!r}", hint, code=Code.unknown_gpu)
     if settings is None:
-        raise _unknown(f"unknown task {task!r}", task, TASKS, Code.unknown_value)
+        hint = did_you_mean(task, TASKS)
+        raise NoAnswerError.because(f"unknown task {task!r}", hint, code=Code.unknown_value)
     for size in sizes:
         if size not in models:
-            raise _unknown(f"no model stands for {size!r}", size, models, Code.unknown_size)
+            hint = did_you_mean(size, models)
+            raise NoAnswerError.because(f"no model stands for {size!r}", hint, code=Code.unknown_size)
     rows = []
     for size in sizes or models:
         tested = _tested(data, size, gpu, task)
         asked = Request(models[size], {**settings, **config}, gpu=gpu)
         rows.append((size, tuple(_cell(registries, asked, count, tested) for count in counts)))
     return tuple(rows)
-
-
-def _unknown(message: str, name: str, known: Iterable[str], code: Code) -> NoAnswerError:
-    return NoAnswerError.because(message, did_you_mean(name, known), code=code)
 
 
 def size_models(data: Dataset) -> dict[str, str]:
