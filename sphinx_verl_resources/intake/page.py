@@ -1,4 +1,4 @@
-"""A hand-typed page of hardware runs: the runs that it records, and whatever was mended or is not understood.
+"""A hand-typed page of hardware runs: the runs that it records, and how it differs from the data.
 
 Nothing is guessed: what a page leaves open stays open, and each assumption is reported.
 """
@@ -12,31 +12,35 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.fields import every_field
 from ..catalog.files import DataFile
 from ..catalog.models.run import Run
 from ..catalog.names import SIZES, fold, sizes_hint
 from ..catalog.run_names import suggested_id
 from ..catalog.run_text import TODO, run_text
 from ..catalog.validation import load
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, counted, did_you_mean, one_line
-from .page_columns import COLUMNS, HEADINGS, NEEDED, Known, aligned
-from .page_tables import SIZE_TITLE, page_lines, read_tables
+from ..diagnostics import Code, Diagnostic, Location, Severity, counted, did_you_mean, one_line
+from .page_columns import HEADINGS, NEEDED, Known, aligned, cells_of, read_cell
+from .page_tables import SIZE_TITLE, line_at, page_text, read_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from .page_columns import Fields
     from .page_tables import Cell, TypedRow, TypedTable
 
-__all__ = ["Known", "Page", "PageRun", "read_page"]
+__all__ = ["Known", "Page", "PageRun", "differences", "read_page"]
 
 _BY_HEADING = {fold(heading): name for name, heading in HEADINGS.items()}
 #: Headings that make a table one of runs.
-_ALIKE = 3
-#: Cells and headings that are compared where a row has another length than the headings; real rows have nine.
-_MOST = 50
+_LEAST_HEADINGS = 3
+#: The problems of tables whose rows are not read.
+_OF_TABLES = frozenset({Code.page_row, Code.unknown_size})
+#: Cells in which a row and its run may differ; with more of them, they are not the same.
+_MOST_DIFFERENT = 2
 #: The date of a page; a sentence with the same words is none.
-_LAST_UPDATED = re.compile(r"\W{0,9}last\s+updated?\b(?:\W{0,5}:\W{0,5}|\W{1,5}(?=[0-9]))(.*)", re.IGNORECASE)
+_LAST_UPDATED = re.compile(
+    r"^[^\w\n]*last updated?\b[^\w\n]*?(?::|(?=[0-9]))(?P<day>.*)", re.IGNORECASE | re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -46,36 +50,175 @@ class PageRun:
     Attributes:
         place: of the row.
         fields: of the run file; ``model`` is TODO where the checkpoint is not known.
-        remarks: comments behind fields of the file, by field.
+        text: of the run file.
         record: the run, for comparing; its checkpoint means nothing where that is not known.
     """
 
     place: Location
     fields: Mapping[str, Any]
-    remarks: Mapping[str, str]
+    text: str
     record: Run
 
-    @property
-    def text(self) -> str:
-        """Return the text of the run file."""
-        return run_text(self.fields, self.remarks)
 
-
-@dataclass(frozen=True)
+@dataclass
 class Page:
     """A page.
 
     Attributes:
         shown: its path as messages name it.
-        rows: the number of rows with something recorded, understood or not.
-        runs: the rows that are understood, in the order of the page.
+        known: registries and options.
         problems: everything that was mended, assumed or not understood, by line.
+        day: on which the page was updated, if it says so.
+        rows: the number of rows with something recorded, understood or not.
+        runs: the rows that are understood, by id, in the order of the page.
     """
 
     shown: str
-    rows: int
-    runs: tuple[PageRun, ...]
-    problems: tuple[Diagnostic, ...]
+    known: Known
+    problems: list[Diagnostic]
+    day: date | None = None
+    rows: int = 0
+    runs: list[PageRun] = field(default_factory=list)
+
+    def report(
+        self,
+        line: int,
+        code: Code,
+        message: str,
+        remedy: str,
+        severity: Severity = Severity.ERROR,
+        key: str = "",
+    ) -> None:
+        """Report something about a line."""
+        self.problems.append(Diagnostic(Location(self.shown, line, key=key), code, message, remedy, severity))
+
+    def read_day(self, text: str) -> None:
+        """Read the line "Last updated", if there is one."""
+        match = _LAST_UPDATED.search(text)
+        if not match:
+            return
+        line = line_at(text, match.start())
+        for form in ("%m-%d-%Y", "%Y-%m-%d"):
+            with suppress(ValueError):
+                self.day = datetime.strptime("-".join(re.findall("[0-9]+", match["day"])[:3]), form).date()  # noqa: DTZ007
+        if self.day:
+            message = f"all runs are dated {self.day.isoformat()}, the day of the page's last update"
+            remedy = "correct 'added' where a row is older"
+            self.report(line, Code.page_assumed, message, remedy, Severity.WARNING)
+        else:
+            message = f"the page's date {match['day'].strip(' :.*_|')!r} is not understood; no run is dated"
+            self.report(line, Code.page_cell, message, "write it as 06/25/2025, month first")
+
+    def read_table(self, table: TypedTable) -> None:
+        """Read the rows of a table of runs; those of any other are not counted."""
+        texts = [cell.text for cell in table.rows[0].cells] if table.rows else []
+        columns: list[str | None] = []
+        for text in texts:
+            name = _BY_HEADING.get(fold(text))
+            columns.append(None if name in columns else name)
+        size = self._size(table, texts, columns)
+        rows = [
+            row for row in table.rows[1:] if not row.cells or not all(cell.is_empty for cell in row.cells)
+        ]
+        for row in rows if size else ():
+            self.rows += 1
+            if len(row.cells) == len(columns):
+                cells = zip(columns, row.cells, strict=True)
+                recorded = {name: cell for name, cell in cells if name and not cell.is_empty}
+                self._read_row({"size": size}, row.line, recorded)
+            else:
+                self._report_length(row, texts, columns)
+
+    def _size(self, table: TypedTable, texts: Sequence[str], columns: Sequence[str | None]) -> str | None:
+        """Return the size class of a table of runs; None if its rows are not read.
+
+        A table that has other headings and stands under no size class holds no runs, and no mistakes.
+        """
+        lacking = [name for name in NEEDED if name not in columns]
+        if lacking:
+            if table.title is not None or len({*columns} - {None}) >= _LEAST_HEADINGS:
+                message = f"the table has no column {_listed(lacking)}; none of its rows is read"
+                self.report(
+                    table.line,
+                    Code.page_row,
+                    message,
+                    "its first row holds the headings; add what is missing",
+                )
+            return None
+        for text, name in zip(texts, columns, strict=True):
+            if name is None:
+                free = [heading for column, heading in HEADINGS.items() if column not in columns]
+                message = f"the column {text!r} is not known or there twice; it is left out"
+                self.report(table.line, Code.page_cell, message, did_you_mean(text, free))
+        sizes = {f"{number}B" for number in SIZE_TITLE.findall(table.title or "")}
+        if len(sizes) == 1 and sizes <= {*SIZES}:
+            return sizes.pop()
+        code, where = Code.page_row, "no heading that names a size class"
+        if table.title is not None:
+            code, where = Code.unknown_size, f"{table.title!r}, which is not one size class"
+        self.report(table.line, code, f"a table of runs stands under {where}", sizes_hint(table.title or ""))
+        return None
+
+    def _report_length(self, row: TypedRow, texts: Sequence[str], columns: Sequence[str | None]) -> None:
+        """Report what a row lacks whose cells are more or fewer than the headings; nothing is filled in."""
+        pairs = aligned(row.cells, columns)
+        missing = [text for column, text in enumerate(texts) if column not in pairs.values()]
+        read_as = [
+            f"{texts[pairs[index]] if index in pairs else 'no heading'} {cell.text!r}"
+            for index, cell in enumerate(row.cells)
+        ]
+        message = f"{counted(len(row.cells), 'cell')} under {len(columns)} headings"
+        message += f"; missing: {', '.join(missing)}" if missing else ""
+        remedy = f"no run file is written; the cells read as {', '.join(read_as) or 'nothing'}"
+        self.report(row.line, Code.page_row, message, remedy)
+
+    def _read_row(self, fields: Fields, line: int, cells: Mapping[str, Cell]) -> None:
+        """Add one row as a run, if it has what makes a run."""
+        remarks = {}
+        place = Location(self.shown, line)
+        for name, cell in cells.items():
+            found, problems = read_cell(name, cell, self.known, place)
+            fields.update(found)
+            self.problems += problems
+            if found.get("model") == TODO:
+                remarks["model"] = one_line(problems[-1].message)
+        lacking = [name for name in NEEDED if name not in fields]
+        if lacking:
+            message = f"the row is left out for lack of {_listed(lacking)}"
+            self.report(line, Code.page_row, message, f"a run needs {_listed(NEEDED)}")
+            return
+        run = self._run(fields, remarks, place)
+        if run is None:
+            return
+        self.runs.append(run)
+        written = cells_of(run.record)
+        for name in cells.keys() & fields.keys() - {"contributor", "kind" in fields and "tag"}:
+            typed = cells[name].text + (f" <{cells[name].links[0]}>" if name == "script" else "")
+            if typed != written[name]:
+                message = f"{typed!r} is written as {written[name]!r}"
+                remedy = "correct the run file if that is not meant"
+                self.report(line, Code.page_mended, message, remedy, Severity.WARNING, HEADINGS[name])
+
+    def _run(self, fields: Fields, remarks: Mapping[str, str], place: Location) -> PageRun | None:
+        """Complete the fields of a run file and return the run; None if the schema refuses it."""
+        is_open = fields["model"] == TODO
+        # A row with an open checkpoint is checked as if the label were one.
+        model = fields["label"] if is_open else fields["model"]
+        count, gpu = fields["gpus"]["count"], fields["gpus"]["type"]
+        taken = {run.record.id for run in self.runs}
+        fields["id"] = suggested_id(model, fields["task"], count, gpu, fields["train"], taken)
+        if self.day and fields.get("kind", "tested") == "tested":
+            fields["added"] = self.day
+        if not is_open and fields["label"] == model.rsplit("/", 1)[-1]:
+            del fields["label"]
+        text = run_text(fields, remarks)
+        checked = run_text({**fields, "model": model}) if is_open else text
+        file = DataFile(Path(f"{fields['id']}.yaml"), self.shown, checked.encode("utf-8", "surrogatepass"))
+        record, _, errors = load(file, Run)
+        for error in errors:
+            message = f"the row is left out: {error.message}"
+            self.problems.append(replace(error, place=place, message=message))
+        return None if record is None else PageRun(place, fields, text, record)
 
 
 def read_page(file: DataFile, known: Known) -> Page:
@@ -88,227 +231,56 @@ def read_page(file: DataFile, known: Known) -> Page:
     Raises:
         NoAnswerError: it is no text, too large, or nothing that docutils can parse.
     """
-    lines = page_lines(file)
-    day, about_day = _last_updated(lines, file.shown)
-    tables, problems = read_tables(lines, file.shown)
-    before = len(problems)
-    reader = _Reader(file.shown, replace(known, added=day), problems)
-    rows = [run for table in tables for run in reader.runs(table)]
-    if not rows and len(problems) == before:
-        message = "the page holds no row of runs"
+    text = page_text(file)
+    tables, problems = read_tables(text, file.shown)
+    page = Page(file.shown, known, problems)
+    page.read_day(text)
+    for table in tables:
+        page.read_table(table)
+    if not page.rows and not any(problem.code in _OF_TABLES for problem in problems):
         remedy = "expected tables under headings such as 7B, with columns such as Tag, Model and Resource"
-        problems.append(Diagnostic(Location(file.shown), Code.page_row, message, remedy))
-    runs = tuple(filter(None, rows))
-    if about_day and (runs or about_day.is_error):
-        problems.append(about_day)
-    return Page(file.shown, len(rows), runs, tuple(sorted(problems)))
+        page.report(0, Code.page_row, "the page holds no row of runs", remedy)
+    page.problems.sort()
+    return page
 
 
-def _last_updated(lines: Sequence[str], shown: str) -> tuple[date | None, Diagnostic | None]:
-    """Return the day of the page's "Last updated" line, and what is to be said about it."""
-    for number, line in enumerate(lines, 1):
-        match = _LAST_UPDATED.match(line)
-        if not match:
-            continue
-        place = Location(shown, number)
-        day = _day(match[1])
-        if day is None:
-            message = f"the page's date {match[1].strip(' .*_|')!r} is not understood; no run is dated"
-            return None, Diagnostic(place, Code.page_cell, message, "write it as 06/25/2025, month first")
-        message = f"all runs are dated {day.isoformat()}, the day of the page's last update"
-        remedy = "correct 'added' where a row is older"
-        return day, Diagnostic(place, Code.page_assumed, message, remedy, Severity.WARNING)
-    return None, None
+def _listed(names: Iterable[str]) -> str:
+    """Return the headings of columns."""
+    return ", ".join(HEADINGS[name] for name in names)
 
 
-def _day(text: str) -> date | None:
-    """Return a day, written with the year first or, as in verl's pages, with the month first."""
-    match = re.match(r"([0-9]{1,4})([-/.])([0-9]{1,2})\2([0-9]{1,4})\b", text)
-    if match:
-        for form in ("%m-%d-%Y", "%Y-%m-%d"):
-            with suppress(ValueError):
-                return datetime.strptime("-".join(match.group(1, 3, 4)), form).date()  # noqa: DTZ007
-    return None
+def differences(page: Page, runs: Mapping[str, Run], data: str) -> Iterator[Diagnostic]:
+    """Yield what only the page or only the data have, and the cells in which a row and its run differ.
 
-
-@dataclass(frozen=True)
-class _Reader:
-    """Turns the tables of one page into runs.
-
-    Attributes:
-        shown: the page's name in messages.
-        known: registries and options.
-        problems: filled with what is found.
-        ids: those of the runs so far.
+    Args:
+        page: the page.
+        runs: those of the data, by id.
+        data: the data as messages name them.
     """
-
-    shown: str
-    known: Known
-    problems: list[Diagnostic]
-    ids: set[str] = field(default_factory=set)
-
-    def runs(self, table: TypedTable) -> Iterator[PageRun | None]:
-        """Yield the run of each row in which something is recorded; None for a row that makes no run.
-
-        A table that has other headings and stands under no size class holds no runs.
-        """
-        texts = [cell.text for cell in table.rows[0].cells] if table.rows else []
-        columns = [_BY_HEADING.get(fold(text)) for text in texts]
-        size = self._size(table, texts, columns)
-        if size is None:
-            return
-        for row in table.rows[1:]:
-            if not row.cells:
-                message = "a row of the list is no list of cells"
-                remedy = "begin its first cell with '* -', and put the hyphens of the others below it"
-                self._error(row.line, Code.page_row, message, remedy)
-                yield None
-            elif all(cell.is_empty for cell in row.cells):
-                continue
-            elif len(row.cells) != len(columns):
-                self._report_length(row, texts, columns)
-                yield None
-            else:
-                named = reversed(
-                    [*zip(columns, row.cells, strict=True)]
-                )  # of a column twice the first counts
-                yield self._run(size, row.line, {name: cell for name, cell in named if name})
-
-    def _size(self, table: TypedTable, texts: Sequence[str], columns: Sequence[str | None]) -> str | None:
-        """Return the size class of a table of runs; None for any table that is not read."""
-        if len({*columns} - {None}) < _ALIKE:
-            if table.title is not None:
-                message = (
-                    f"the first row of the table under {table.title!r} does not hold the headings of runs"
-                )
-                self._error(table.line, Code.page_row, message, f"expected {_headings([*HEADINGS])}")
-            return None
-        for index, (text, name) in enumerate(zip(texts, columns, strict=True)):
-            if name in columns[:index] and name:
-                message = f"the column {text!r} stands there twice; the first is read"
-                self._error(table.line, Code.page_cell, message, "remove one of the two")
-            elif name is None:
-                free = [heading for column, heading in HEADINGS.items() if column not in columns]
-                column = f"the column {text!r} is not known" if text else f"column {index + 1} has no heading"
-                remedy = did_you_mean(text, free) if text else "write one, or remove the column"
-                self._error(table.line, Code.page_cell, f"{column}; it is left out", remedy)
-        lacking = [name for name in NEEDED if name not in columns]
-        named = {*SIZE_TITLE.findall(table.title or "")}
-        size = f"{named.pop()}B" if len(named) == 1 else ""
-        if lacking:
-            message = f"the table has no column {_headings(lacking)}; none of its rows is read"
-            self._error(table.line, Code.page_row, message, "add it")
-        elif table.title is None:
-            message = "a table of runs stands under no heading that names a size class"
-            self._error(table.line, Code.page_row, message, f"the size classes are {', '.join(SIZES)}")
-        elif size in SIZES:
-            return size
-        else:
-            problem = "names several sizes" if named else "is no size class"
-            message = f"a table of runs stands under {table.title!r}, which {problem}"
-            self._error(table.line, Code.unknown_size, message, sizes_hint(table.title))
-        return None
-
-    def _report_length(self, row: TypedRow, texts: Sequence[str], columns: Sequence[str | None]) -> None:
-        """Report what a row lacks whose cells are more or fewer than the headings; nothing is filled in."""
-        pairs = aligned(row.cells[:_MOST], columns[:_MOST])
-        missing = [text for index, text in enumerate(texts) if index not in {column for _, column in pairs}]
-        paired = {cell for cell, _ in pairs}
-        over = [repr(cell.text) for index, cell in enumerate(row.cells) if index not in paired]
-        parts = [f"{_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing"] if missing else []
-        parts += [f"{_listed(over)} {'goes' if len(over) == 1 else 'go'} with no heading"] if over else []
-        count = counted(len(row.cells), "cell")
-        message = f"{count} under {len(columns)} headings: {', and '.join(parts)}"
-        cells = [(texts[column], row.cells[cell]) for cell, column in pairs]
-        read_as = ", ".join(f"{text} {repr(cell.text) if cell.text else 'nothing'}" for text, cell in cells)
-        written = f"no run file is written; the cells that are there read as {read_as}"
-        self._error(row.line, Code.page_row, message, written if read_as else "type the row again")
-
-    def _run(self, size: str, line: int, cells: Mapping[str, Cell]) -> PageRun | None:
-        """Return one row as a run; None if it lacks what makes a run."""
-        place = Location(self.shown, line)
-        recorded = {name: cell for name, cell in cells.items() if not cell.is_empty}
-        fields, problems = self._fields(recorded, place)
-        self.problems.extend(problems)
-        if not fields.keys() >= {*NEEDED}:
-            empty = [name for name in NEEDED if name not in recorded]
-            reason = f"nothing is recorded under {', '.join(map(HEADINGS.__getitem__, empty))}"
-            message = f"the row is left out: {reason if empty else 'a cell is not understood'}"
-            self._error(
-                line, Code.page_row, message, "a run needs a tag, model, task, GPUs, backend and engine"
-            )
-            return None
-        record = self._record(fields, size, place)
-        if record is None:
-            return None
-        reported = {"tag"} if "kind" in fields else set()
-        if any(problem.code is Code.email_address for problem in problems):
-            reported.add("contributor")
-        for name in recorded.keys() & fields.keys() - reported:
-            self._report_spelling(name, recorded[name], record, place)
-        unknown = [problem.message for problem in problems if problem.code is Code.unknown_model]
-        remarks = {"model": one_line(unknown[0].partition(": ")[2])} if unknown else {}
-        return PageRun(place, fields, remarks, record)
-
-    def _record(self, fields: dict[str, Any], size: str, place: Location) -> Run | None:
-        """Complete the fields of a run file and return the run; None if the schema refuses it."""
-        is_open = fields["model"] == TODO
-        # A row with an open checkpoint is checked as if the label were one.
-        model = fields["label"] if is_open else fields["model"]
-        count, gpu = fields["gpus"]["count"], fields["gpus"]["type"]
-        fields["size"] = size
-        fields["id"] = suggested_id(model, fields["task"], count, gpu, fields["train"], self.ids)
-        if self.known.added and fields.get("kind", "tested") == "tested":
-            fields["added"] = self.known.added
-        if not is_open and fields["label"] == model.rsplit("/", 1)[-1]:
-            del fields["label"]
-        content = run_text({**fields, "model": model}).encode("utf-8", "surrogatepass")
-        record, _, errors = load(DataFile(Path(f"{fields['id']}.yaml"), self.shown, content), Run)
-        if record is None:
-            for error in errors:
-                message = f"the row is left out: {error.message}"
-                self.problems.append(replace(error, place=place, message=message))
-            return None
-        self.ids.add(record.id)
-        return record
-
-    def _report_spelling(self, name: str, cell: Cell, record: Run, place: Location) -> None:
-        """Report a cell that a page built from the run shows in other characters."""
-        shown = every_field()[name].text(record)
-        if shown != cell.text:
-            message = f"{HEADINGS[name]}: {cell.text!r} is written as {shown!r}"
-            remedy = "correct the run file if that is not meant"
-            self.problems.append(Diagnostic(place, Code.page_mended, message, remedy, Severity.WARNING))
-
-    def _fields(self, cells: Mapping[str, Cell], place: Location) -> tuple[dict[str, Any], list[Diagnostic]]:
-        """Return the fields of a run file that the cells of a row fill, and the problems of the cells."""
-        fields: dict[str, Any] = {}
-        problems: list[Diagnostic] = []
-        for name, cell in cells.items():
-
-            def note(
-                code: Code, message: str, remedy: str, severity: Severity = Severity.WARNING, name: str = name
-            ) -> None:
-                problems.append(Diagnostic(place, code, f"{HEADINGS[name]}: {message}", remedy, severity))
-
-            try:
-                fields.update(COLUMNS[name].fields(cell, self.known, note))
-            except NoAnswerError as error:
-                for problem in error.diagnostics:
-                    note(problem.code, problem.message, problem.remedy, problem.severity)
-            else:
-                if (cell.links or cell.broken) and name not in ("script", "contributor"):
-                    note(Code.page_link, "a link is left out", "only scripts and contributors have links")
-        return fields, problems
-
-    def _error(self, line: int, code: Code, message: str, remedy: str) -> None:
-        self.problems.append(Diagnostic(Location(self.shown, line), code, message, remedy))
+    free = {run_id: cells_of(run) for run_id, run in runs.items()}
+    equal = {tuple(cells.values()) for cells in free.values()}
+    rows = [(run, cells_of(run.record)) for run in page.runs]
+    for row, typed in sorted(rows, key=lambda row: tuple(row[1].values()) not in equal):
+        others = {
+            run_id: [name for name in cells if cells[name] != typed[name]]
+            for run_id, cells in free.items()
+            if cells["size"] == typed["size"]
+        }
+        alike = min(others, key=lambda run_id: len(others[run_id]), default="")
+        if len(others.get(alike, typed)) > _MOST_DIFFERENT:
+            message = f"the data have no run like the row {_named(row.record)}"
+            yield Diagnostic(row.place, Code.page_differs, message, "import the page, or remove the row")
+            continue
+        for name in others[alike]:
+            message = f"the page has {typed[name] or 'nothing'!r}, {alike} {free[alike][name] or 'nothing'!r}"
+            place = replace(row.place, key=HEADINGS[name])
+            yield Diagnostic(place, Code.page_differs, message, "correct the one that is wrong")
+        del free[alike]
+    for run_id in free:
+        message = f"the page has no row like the run {run_id}, {_named(runs[run_id])}"
+        remedy = "add the row, or let the page be built from the data"
+        yield Diagnostic(Location(f"{data}/runs/{run_id}.yaml"), Code.page_differs, message, remedy)
 
 
-def _headings(names: Sequence[str]) -> str:
-    return _listed([HEADINGS[name] for name in names])
-
-
-def _listed(words: Sequence[str]) -> str:
-    """Return the words as ``a, b and c``."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+def _named(run: Run) -> str:
+    return f"{run.short_name}, {run.task} on {run.gpus}, under {run.size}"

@@ -8,12 +8,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from bs4 import BeautifulSoup
-from docutils import nodes
-
-from sphinx_verl_resources.intake.page_tables import parse_page
 
 pytestmark = pytest.mark.slow
 
@@ -23,28 +21,35 @@ HTML = "docs/_build/html/perf/device_tuning.html"
 SIZES = ["0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B"]
 
 
+BLOCK = re.compile(
+    r"^\.\. code-block:: (?P<language>\w+)\n(?P<options>(?:   :.*\n)*)\n(?P<text>(?:(?:   .*)?\n)+)",
+    re.MULTILINE,
+)
+
+
 @pytest.fixture(scope="module")
-def guide(root) -> list[nodes.Element]:
-    """The blocks of code of the page, in its order."""
-    document, _ = parse_page((root / "docs/adopting.rst").read_text("utf-8").split("\n"), "docs/adopting.rst")
-    return [*document.findall(nodes.literal_block)]
-
-
-def blocks(guide, language: str, *classes: str) -> list[str]:
+def guide(root) -> list[tuple[list[str], str]]:
+    """The blocks of code of the page, in its order: language and classes, and the text."""
     return [
-        block.astext()
-        for block in guide
-        if language in block["classes"] and all(name in block["classes"] for name in classes)
+        (
+            [block["language"], *re.findall(r":class: (.*)", block["options"])],
+            dedent(block["text"]).strip("\n"),
+        )
+        for block in BLOCK.finditer((root / "docs/adopting.rst").read_text("utf-8"))
     ]
+
+
+def blocks(guide, *classes: str) -> list[str]:
+    return [text for names, text in guide if {*classes} <= {*names}]
 
 
 def commands(guide) -> list[tuple[str, int]]:
     """The commands of the page but those that need an index, and the exit code of each."""
     found = []
-    for block in guide:
-        if "console" in block["classes"]:
-            code = 1 if "exit-1" in block["classes"] else 0
-            found += [(text, code) for text in re.split(r"^\$ ", block.astext(), flags=re.MULTILINE)[1:]]
+    for names, text in guide:
+        if "console" in names:
+            code = 1 if "exit-1" in names else 0
+            found += [(command, code) for command in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]]
     return [(text, code) for text, code in found if not text.startswith("pip ")]
 
 

@@ -77,8 +77,9 @@ def test_nothing_is_written_where_one_of_several_is_in_the_way(folder, imported)
     path.write_text("mine")
     code, out, err = imported()
     assert (code, out, written(folder)) == (2, "", {NAMES[1]: "mine"})
-    assert f"data/runs/{NAMES[1]}: exists already; --force replaces it" in err
-    assert err.endswith("verl-resources: no run file was written\n")
+    assert err == (
+        f"verl-resources: no run file was written: data/runs/{NAMES[1]} exist already; --force replaces files\n"
+    )
     assert imported("--force")[0] == 1
     whole = written(folder)
     assert sorted(whole) == NAMES
@@ -91,7 +92,7 @@ def test_a_directory_in_the_way_is_not_replaced(folder, imported):
     (folder / "data/runs" / NAMES[2]).mkdir(parents=True)
     code, _, err = imported("--force")
     assert (code, written(folder)) == (2, {})
-    assert f"data/runs/{NAMES[2]}: is a directory; remove it" in err
+    assert f"no run file was written: data/runs/{NAMES[2]} exist" in err
 
 
 @pytest.mark.parametrize("name", ["file", "file/data"])
@@ -112,7 +113,7 @@ def test_a_folder_that_cannot_be_written(folder, imported, monkeypatch):
     assert "2-5-7b-grpo-2xh800.yaml: cannot be written: permission denied\n" in err
 
 
-def test_how_much_was_written_before_the_disk_was_full(folder, imported, monkeypatch):
+def test_the_same_command_writes_the_rest_after_the_disk_was_full(folder, imported, monkeypatch):
     real, calls = files.os.fsync, []
 
     def full(descriptor):
@@ -125,7 +126,7 @@ def test_how_much_was_written_before_the_disk_was_full(folder, imported, monkeyp
         patch.setattr(files.os, "fsync", full)
         code, _, err = imported()
     assert (code, len(written(folder))) == (2, 2)
-    assert err.splitlines()[-1].endswith("no space left on device; 2 of 3 run files were written before it")
+    assert err.splitlines()[-1].endswith(": cannot be written: no space left on device")
     assert "1 run file written, 2 unchanged" in imported()[1]
 
 
@@ -159,28 +160,13 @@ def test_files_of_rows_whose_checkpoint_was_not_known_before_are_named(folder, i
     code, _, err = imported("--model", MODEL)
     assert code == 1
     assert err.splitlines() == [
-        f"data/runs/{NAMES[0]}:1:1: ERROR: the row is imported as {FULL_ID} now that its checkpoint is known; "
-        "delete this file [verl.todo]"
+        f"data/runs/{NAMES[0]}:1:1: ERROR: 'model' is TODO, and no row of the page is imported under this name; "
+        "delete this file if its row is imported under another name now [verl.todo]"
     ]
+    assert f"{FULL_ID}.yaml" in written(folder)
     (folder / "data/runs" / NAMES[0]).unlink()
     assert imported("--model", MODEL)[::2] == (0, "")
     assert imported("--check", "--model", MODEL)[::2] == (0, "")
-
-
-def test_files_of_other_rows_are_not_named(folder, imported):
-    imported()
-    path = folder / "data/runs" / NAMES[0]
-    path.write_text(path.read_text("utf-8").replace("count: 4", "count: 16"), "utf-8")
-    assert imported("--model", MODEL)[::2] == (0, "")
-
-
-def test_a_label_that_no_row_has(imported):
-    code, _, err = imported("--model", MODEL, "--model", "Qwen2-41B=Qwen/Qwen2-7B")
-    assert code == 0
-    assert err == (
-        "command line:1:1: WARNING: --model: no row of the page has the model 'Qwen2-41B'; did you mean "
-        "'Qwen2-14B'? [verl.unknown_model]\n"
-    )
 
 
 @pytest.mark.parametrize(("options", "said"), [
@@ -196,10 +182,16 @@ def test_options_that_cannot_be_meant(folder, imported, options, said):
     assert not (folder / "data").exists()
 
 
-def test_without_a_folder_the_page_is_compared_with_the_usual_data(folder, capsys):
-    (folder / "data").mkdir()  # of another kind
-    main(["import-rst", "page.rst", "--check", "--format", "json"])
-    problems = json.loads(capsys.readouterr().out)["problems"]
-    others = {problem["path"] for problem in problems} - {"page.rst"}
-    assert others
-    assert all(path.startswith("sphinx_verl_resources/data/runs/") for path in others)
+def test_without_a_folder_nothing_is_written_or_compared(folder, capsys):
+    for options in ((), ("--check",)):
+        assert main(["import-rst", "page.rst", *options]) == 2
+        assert "name the data directory with --output DIR" in capsys.readouterr().err
+    (folder / "data").mkdir()  # without data
+    assert main(["import-rst", "page.rst", "--dry-run", "--format", "json"]) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert [run["id"] for run in result["runs"]] == [
+        "qwen2-5-7b-grpo-2xh800",
+        "qwen2-14b-grpo-4xh800",
+        "qwen2-7b-ppo-8xh100",
+    ]
+    assert {problem["path"] for problem in result["problems"]} == {"page.rst"}
