@@ -11,6 +11,7 @@ import io
 import os
 import re
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -28,7 +29,7 @@ from .plan import PLAN
 from .print_data import EXPORT, SCHEMA, TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _EPILOG = """\
 verl-resources COMMAND --help has examples of each.
@@ -74,36 +75,46 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    parsers: dict[str, argparse.ArgumentParser] = {}
-    for command in COMMANDS:
-        parsers[command.name] = subparser = subparsers.add_parser(
-            command.name,
-            help=command.help,
-            description=f"{command.help[0].upper()}{command.help[1:]}.",
-            epilog=command.epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        command.add_arguments(subparser)
-        subparser.add_argument(
-            "--color",
-            choices=COLOR_CHOICES,
-            default="auto",
-            help="colours in messages; default: auto, on a terminal that NO_COLOR does not keep without",
-        )
-        subparser.set_defaults(run=command.run)
+    parsers = {
+        command.name: _parser_of(command, partial(subparsers.add_parser, command.name, help=command.help))
+        for command in COMMANDS
+    }
     return parser, parsers
+
+
+def _parser_of(
+    command: Command, make: Callable[..., argparse.ArgumentParser] = argparse.ArgumentParser
+) -> argparse.ArgumentParser:
+    """Return the parser of one command, which ``make`` makes."""
+    parser = make(
+        prog=f"verl-resources {command.name}",
+        description=f"{command.help[0].upper()}{command.help[1:]}.",
+        epilog=command.epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    parser.add_argument(
+        "--color",
+        choices=COLOR_CHOICES,
+        default="auto",
+        help="colours in messages; default: auto, on a terminal that NO_COLOR does not keep without",
+    )
+    parser.set_defaults(run=command.run)
+    return parser
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options; positional words may come before, between and after them."""
-    parser, commands = build_parser()
+    commands = {command.name: command for command in COMMANDS}
+    name = arguments[0] if arguments else ""
+    if name in commands:
+        command = _parser_of(commands[name])
+        _refuse_unknown(command, arguments[1:])
+        return command.parse_intermixed_args(arguments[1:])
+    parser, _ = build_parser()
     if not arguments:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
-    name, *words = arguments
-    if name in commands:
-        _refuse_unknown(commands[name], words)
-        return commands[name].parse_intermixed_args(words)
     if not name.startswith("-"):
         near = nearest(name, commands)
         remedy = f"did you mean {near!r}?" if near else f"the commands are {', '.join(commands)}"
