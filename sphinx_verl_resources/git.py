@@ -28,8 +28,8 @@ _ENVIRONMENT = {
 }
 
 
-class GitError(OSError):
-    """A question that git cannot answer; the text says why."""
+class GitError(Exception):
+    """A checkout that cannot be asked, or a question that git cannot answer; the text says why."""
 
 
 def ask_git(folder: Path, *arguments: str) -> tuple[int, bytes]:
@@ -98,10 +98,6 @@ def committed(file: Path) -> tuple[str, str]:
 _MAX_BYTES = 1 << 20
 
 
-class RepositoryError(Exception):
-    """A checkout that cannot be asked."""
-
-
 @dataclass(frozen=True)
 class Repository:
     """A checkout; ``shown`` is what the user calls it."""
@@ -132,12 +128,12 @@ class Repository:
         """Return the paths of all files of a commit.
 
         Raises:
-            RepositoryError: the clone lacks them.
+            GitError: the clone lacks them.
         """
         if commit not in self._paths:
             code, output = self._ask("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
             if code:
-                raise RepositoryError(f"{self.shown}: lacks the files of {commit[:12]}; fetch them")
+                raise GitError(f"{self.shown}: lacks the files of {commit[:12]}; fetch them")
             names = output.decode("utf-8", "surrogateescape").split("\0")
             self._paths[commit] = tuple(name for name in names if name)
         return self._paths[commit]
@@ -168,23 +164,21 @@ class Repository:
         try:
             return ask_git(self.path, *arguments)
         except GitError as error:
-            raise RepositoryError(f"{self.shown}: {error}, and --repo needs its answers") from None
+            raise GitError(f"{self.shown}: {error}, and --repo needs its answers") from None
 
 
 def open_repository(name: str, shown: str) -> Repository:
     """Open the checkout at a path.
 
     Raises:
-        RepositoryError: there is none, or git cannot be asked.
+        GitError: there is none, or git cannot be asked.
     """
     path = Path(name)
     if not name:
-        raise RepositoryError("--repo is empty; it names a git checkout of verl")
+        raise GitError("--repo is empty; it names a git checkout of verl")
     if not path.is_dir():
-        raise RepositoryError(f"{shown}: no such directory; --repo names a git checkout of verl")
+        raise GitError(f"{shown}: no such directory; --repo names a git checkout of verl")
     repository = Repository(path, shown)
     if repository._ask("rev-parse", "--git-dir")[0]:
-        raise RepositoryError(
-            f"{shown}: no git checkout, or not one of yours; --repo names a checkout of verl"
-        )
+        raise GitError(f"{shown}: no git checkout, or not one of yours; --repo names a checkout of verl")
     return repository

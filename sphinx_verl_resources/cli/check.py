@@ -11,7 +11,7 @@ from .. import __version__
 from ..catalog.files import REGISTRIES
 from ..catalog.yaml_data import printable
 from ..diagnostics import counted
-from ..git import RepositoryError, open_repository
+from ..git import GitError, open_repository
 from ..lint.check import CheckResult, check_data
 from ..lint.file_rules import repaired_files
 from ..views.problems import problems_github, problems_json, problems_sarif
@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.fix and _fix(context, options.paths):
             context = _context(options)
         result = _asked_for(check_data(context), options.paths)
-    except RepositoryError as error:
+    except GitError as error:
         raise UsageError(str(error)) from None
     errors = sum(problem.is_error for problem in result.problems)
     _print(options.format, result, _summary(context, result, errors))
@@ -66,7 +66,7 @@ def _context(options: argparse.Namespace) -> CheckContext:
 
     Raises:
         UsageError: a path is no data.
-        RepositoryError: the checkout is none.
+        GitError: the checkout is none.
     """
     directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
     repository = None if options.repo is None else open_repository(options.repo, printable(options.repo))

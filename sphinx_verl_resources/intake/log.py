@@ -9,9 +9,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.yaml_data import MAX_PROBLEMS
-from ..diagnostics import Code, Diagnostic, Location, Severity
-from . import log_facts
-from .log_facts import NAMES, STEP, Figures, PrintedConfig, read_metrics
+from ..diagnostics import Code, Diagnostic, Location, doubt
+from .log_facts import (
+    GPU,
+    NAMES,
+    OUT_OF_MEMORY,
+    STEP,
+    WORDS,
+    Figures,
+    PrintedConfig,
+    facts_in,
+    read_metrics,
+)
 from .log_lines import MAX_LINE, pieces_of
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ _CONFIG_STARTS = tuple(
 )
 _WORDS = (
     *(start.encode() for start in _CONFIG_STARTS), b"step:", *(name.encode() for name in NAMES),
-    *log_facts.WORDS,
+    *WORDS,
 )  # fmt: skip
 #: Words that are reported even behind the part of a line that is read.
 _WEIGHTY = (
@@ -50,7 +59,6 @@ class LogText:
         gpu: as printed, empty if none is named.
         out_of_memory: the place where the run reports that memory ran out.
         problems: what could not be read or is doubtful.
-        place: of the configuration.
     """
 
     shown: str
@@ -60,7 +68,6 @@ class LogText:
     gpu: str = ""
     out_of_memory: Location | None = None
     problems: tuple[Diagnostic, ...] = ()
-    place: Location | None = None
 
 
 @dataclass
@@ -103,8 +110,7 @@ class _Reader:
         self._current = _Run()
         self._counted: _Run | None = None
         self._number = 0
-        self._versions: dict[str, dict[str, Location]] = {}
-        self._gpus: dict[str, Location] = {}
+        self._facts: dict[str, dict[str, Location]] = {}
 
     def collects(self) -> bool:
         """Tell whether every line is wanted, since a configuration is being printed."""
@@ -142,17 +148,11 @@ class _Reader:
             self._warn(Location(self._shown, 1, 1), Code.several_runs, message, "give the log of one run")
         if self._lost:
             message = f"{self._lost} more lines could not be read"
-            self._problems.append(_warning(Location(self._shown, 1, 1), Code.unread, message, _UNREAD_REMEDY))
-        return LogText(
-            self._shown,
-            run.figures,
-            settings,
-            self._agreed_versions(),
-            self._agreed_gpu(),
-            run.out_of_memory,
-            tuple(sorted(self._problems)),
-            Location(self._shown, config.line, config.column) if config else None,
-        )
+            self._problems.append(doubt(Location(self._shown, 1, 1), Code.unread, message, _UNREAD_REMEDY))
+        versions = self._agreed()
+        gpu = versions.pop(GPU, "")
+        problems = tuple(sorted(self._problems))
+        return LogText(self._shown, run.figures, settings, versions, gpu, run.out_of_memory, problems)
 
     def _begins_config(self, piece: Piece) -> bool:
         starts = [at for start in _CONFIG_STARTS if (at := piece.text.find(start)) >= 0]
@@ -198,15 +198,12 @@ class _Reader:
 
     def _take_facts(self, piece: Piece) -> None:
         place = Location(self._shown, piece.line, piece.column)
-        for package, version in log_facts.versions_in(piece.text):
-            known = self._versions.setdefault(package, {})
-            if len(known) < 10:
-                known.setdefault(version, place)
-        gpu = log_facts.gpu_in(piece.text)
-        if gpu and len(self._gpus) < 10:
-            self._gpus.setdefault(gpu, place)
-        if self._current.out_of_memory is None and log_facts.is_out_of_memory(piece.text):
-            self._current.out_of_memory = place
+        for name, value in facts_in(piece.text):
+            known = self._facts.setdefault(name, {})
+            if name == OUT_OF_MEMORY:
+                self._current.out_of_memory = self._current.out_of_memory or place
+            elif len(known) < 10:
+                known.setdefault(value, place)
 
     def _settings_of(self, config: PrintedConfig) -> dict[str, Any]:
         place = Location(self._shown, config.line, config.column)
@@ -224,23 +221,20 @@ class _Reader:
             self._warn(place, Code.unread, message, _UNREAD_REMEDY)
         return values
 
-    def _agreed_versions(self) -> dict[str, str]:
-        """Return the versions that are the same wherever they are named."""
-        for package, found in self._versions.items():
-            if len(found) > 1:
-                names = ", ".join(found)
-                message = f"several versions of {package} are named: {names}; none is taken"
-                self._warn(list(found.values())[1], Code.unread, message, "name the one that ran")
-        return {package: next(iter(found)) for package, found in self._versions.items() if len(found) == 1}
-
-    def _agreed_gpu(self) -> str:
-        """Return the longest of the names that the GPU has, if all are names of one."""
-        longest = max(self._gpus, key=len, default="")
-        others = [gpu for gpu in self._gpus if not longest.startswith(gpu)]
-        if others:
-            message = f"several GPUs are named: {', '.join(self._gpus)}; none is taken"
-            self._warn(self._gpus[others[0]], Code.unread, message, "name the one that ran with --gpus")
-        return "" if others else longest
+    def _agreed(self) -> dict[str, str]:
+        """Return versions and the GPU where all names mean one; the name of a GPU may be cut off."""
+        agreed = {}
+        for name, found in self._facts.items():
+            longest = max(found, key=len, default="")
+            same = [text for text in found if text == longest or (name == GPU and longest.startswith(text))]
+            other = next((text for text in found if text not in same), "")
+            if other:
+                what, how = ("GPUs", " with --gpus") if name == GPU else (f"versions of {name}", "")
+                message = f"several {what} are named: {', '.join(found)}; none is taken"
+                self._warn(found[other], Code.unread, message, f"name the one that ran{how}")
+            elif longest:
+                agreed[name] = longest
+        return agreed
 
     def _unread(self, piece: Piece, name: str) -> None:
         column = piece.column + max(0, piece.text.find(name))
@@ -251,8 +245,4 @@ class _Reader:
         if len(self._problems) >= MAX_PROBLEMS:
             self._lost += 1
         else:
-            self._problems.append(_warning(place, code, message, remedy))
-
-
-def _warning(place: Location, code: Code, message: str, remedy: str) -> Diagnostic:
-    return Diagnostic(place, code, message, remedy, Severity.WARNING)
+            self._problems.append(doubt(place, code, message, remedy))

@@ -11,7 +11,7 @@ import math
 import re
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..catalog.fields import HOST_MEMORY, PEAK_ALLOCATED, PEAK_RESERVED, every_field
 from ..settings.result import leaves
@@ -34,47 +34,55 @@ _ROLE = re.compile(r"(?:actor|critic)/(?=perf/)")
 _NUMBER = re.compile(r"(?:np\.\w+\(|tensor\()?([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?:,[^()]*\)|\))?\Z")
 
 _RELEASE = r"v?(?P<version>\d{1,4}\.\d{1,4}(?:\.\w{1,12}){0,4})(?:\+[\w.]{1,40})?(?![\w.]*[\w-])"
-_VERSIONS = (
-    re.compile(rf"\b(?P<package>vLLM) API server version {_RELEASE}"),
-    re.compile(rf"\bInitializing an? (?:V\d )?(?P<package>LLM) engine \({_RELEASE}\)"),
-    re.compile(rf"(?:^|(?<=[\s|]))(?P<package>torch|verl|vllm|sglang)==+{_RELEASE}(?=\s|\Z)", re.IGNORECASE),
-    re.compile(
-        rf"(?:^|(?<=[\s|]))(?P<package>torch|pytorch|verl|vllm|sglang) version ?[:=]? ?{_RELEASE}",
-        re.IGNORECASE,
+#: Where a name can begin.
+_START = r"(?:^|(?<=[\s|,]))"
+#: What a line can tell besides figures, each with words of which such a line has one. The groups of a pattern
+#: are a package and its version, or a GPU as drivers print it or vLLM puts it into the names of files. Without
+#: groups it is a failure for lack of memory.
+_PATTERNS = (
+    ((b" version",), re.compile(rf"\b(?P<package>vLLM) API server version {_RELEASE}")),
+    ((b"LLM engine (",), re.compile(rf"\bInitializing an? (?:V\d )?(?P<package>LLM) engine \({_RELEASE}\)")),
+    (
+        (b"torch==", b"verl==", b"vllm==", b"sglang=="),
+        re.compile(rf"{_START}(?P<package>(?i:torch|verl|vllm|sglang))==+{_RELEASE}(?=\s|\Z)"),
     ),
-    re.compile(rf"(?:^|(?<=[\s|,]))(?P<package>torch) {_RELEASE}"),
+    (
+        (b" version",),
+        re.compile(
+            rf"{_START}(?P<package>(?i:torch|pytorch|verl|vllm|sglang)) (?i:version) ?[:=]? ?{_RELEASE}"
+        ),
+    ),
+    ((b"torch ",), re.compile(rf"{_START}(?P<package>torch) {_RELEASE}")),
+    (
+        (b"NVIDIA", b"Instinct", b"Tesla"),
+        re.compile(
+            r"\b(?:NVIDIA|AMD Instinct|Tesla|AMD)[ _]"
+            r"(?P<gpu>[A-Z]+[ _]?(?:PRO )?\d{1,4}\w*(?:[ _-][\w-]+){0,5})"
+        ),
+    ),
+    ((b"OutOfMemoryError",), re.compile(r"OutOfMemoryError: ")),
+    ((b"out of memory",), re.compile(r"(?:CUDA|HIP|NPU) out of memory\. Tried|CUDA error: out of memory")),
+    ((b"No available memory",), re.compile(r"No available memory for the cache blocks")),
+    ((b"larger than the",), re.compile(r"KV cache is needed, which is larger than the available")),
+    ((b"less than desired GPU",), re.compile(r"on startup is less than desired GPU memory utilization")),
+    ((b"Not enough memory",), re.compile(r"Not enough memory\. Please try to increase --mem-fraction")),
 )
 _PACKAGES = {"llm": "vllm", "pytorch": "torch"}
+#: What ``facts_in`` calls a GPU, and a failure.
+GPU, OUT_OF_MEMORY = "GPU", "out of memory"
 #: Words around a version that is required and may not be installed.
 _ASKED = re.compile(
     r"requir|expect|recommend|install|upgrad|need|support|since|deprecat|minimum", re.IGNORECASE
 )
-
-#: A GPU with its maker, as drivers print it, or as vLLM puts it into the names of files.
-_GPU = re.compile(
-    r"\b(?:NVIDIA|AMD Instinct|Tesla|AMD)[ _](?P<name>[A-Z]+[ _]?(?:PRO )?\d{1,4}\w*(?:[ _-][\w-]+){0,5})"
-)
+#: What stands before a GPU that is in the machine.
 _NEAR = re.compile(
     r"\|\s+\d+\s+$|device_name=$|(?:GPU|device|card)(?: \d+| name)?\W{1,4}$|^\W*$", re.IGNORECASE
 )
-
-_OUT_OF_MEMORY = re.compile(
-    r"OutOfMemoryError: |(?:CUDA|HIP|NPU) out of memory\. Tried|CUDA error: out of memory"
-    r"|No available memory for the cache blocks|KV cache is needed, which is larger than the available"
-    r"|on startup is less than desired GPU memory utilization"
-    r"|Not enough memory\. Please try to increase --mem-fraction"
-)
-
 #: Every line with a version, a GPU or a failure has one of these.
-WORDS = (
-    b" version", b"LLM engine (", b"torch==", b"verl==", b"vllm==", b"sglang==", b"torch ", b"NVIDIA",
-    b"Instinct", b"Tesla", b"OutOfMemoryError", b"out of memory", b"No available memory",
-    b"larger than the available", b"less than desired GPU", b"Not enough memory",
-)  # fmt: skip
+WORDS = tuple(dict.fromkeys(word for words, _ in _PATTERNS for word in words))
 
 
-@dataclass(frozen=True)
-class MetricLine:
+class MetricLine(NamedTuple):
     """The step of a line, its figures by name, and the names of figures that could not be read."""
 
     step: int
@@ -125,12 +133,10 @@ class Figures:
     Attributes:
         steps: lines with a figure.
         last_step: the number that the last of them has.
-        peaks: the largest value of each of ``PEAKS``.
     """
 
     steps: int = 0
     last_step: int = -1
-    peaks: dict[str, float] = field(default_factory=dict)
     _sums: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def add(self, line: MetricLine) -> None:
@@ -138,16 +144,11 @@ class Figures:
         self.steps += bool(line.figures) and line.step != self.last_step
         self.last_step = line.step
         for name, value in line.figures.items():
-            if name in PEAKS:
-                self.peaks[name] = max(value, self.peaks.get(name, 0.0))
-            else:
-                total, number = self._sums.get(name, (0.0, 0))
-                self._sums[name] = total + value, number + 1
+            total, number = self._sums.get(name, (0.0, 0))
+            self._sums[name] = (max(value, total), 1) if name in PEAKS else (total + value, number + 1)
 
     def figure(self, name: str) -> float | None:
         """Return the largest or mean value under a name; None without one above zero."""
-        if self.peaks.get(name):
-            return self.peaks[name]
         total, number = self._sums.get(name, (0.0, 0))
         return total / number if total else None
 
@@ -166,37 +167,27 @@ def measured_fields(figures: Figures) -> dict[str, Any]:
     return fields
 
 
-def versions_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield packages and their versions.
+def facts_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield what a line tells besides figures: packages with versions, the GPU, a failure for lack of memory.
 
-    >>> list(versions_in("INFO 06-12 core.py: Initializing a V1 LLM engine (v0.8.3) with config: …"))
+    >>> list(facts_in("INFO 06-12 core.py: Initializing a V1 LLM engine (v0.8.3) with config: …"))
     [('vllm', '0.8.3')]
-    >>> list(versions_in("this needs torch 2.6.0 or later"))
+    >>> list(facts_in("this needs torch 2.6.0 or later"))
     []
+    >>> list(facts_in("|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |"))
+    [('GPU', 'H100 80GB HBM3')]
     """
-    if _ASKED.search(text):
-        return
-    for pattern in _VERSIONS:
+    for _, pattern in _PATTERNS:
         for match in pattern.finditer(text):
-            package = match["package"].lower()
-            yield _PACKAGES.get(package, package), match["version"]
-
-
-def gpu_in(text: str) -> str:
-    """Return the GPU of the machine, as printed; empty if none is named.
-
-    >>> gpu_in("|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |")
-    'H100 80GB HBM3'
-    """
-    match = _GPU.search(text)
-    if not match or not _NEAR.search(text[max(0, match.start() - 60) : match.start()]):
-        return ""
-    return match["name"].replace("_", " ").removesuffix(".json").strip()
-
-
-def is_out_of_memory(text: str) -> bool:
-    """Tell whether the line reports that memory ran out."""
-    return _OUT_OF_MEMORY.search(text) is not None
+            groups = match.groupdict()
+            if not groups:
+                yield OUT_OF_MEMORY, match[0]
+            elif "gpu" in groups:
+                if _NEAR.search(text[max(0, match.start() - 60) : match.start()]):
+                    yield GPU, groups["gpu"].replace("_", " ").removesuffix(".json").strip()
+            elif not _ASKED.search(text):
+                package = groups["package"].lower()
+                yield _PACKAGES.get(package, package), groups["version"]
 
 
 #: Limits of one configuration; verl's has 600 lines and 8 levels.

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.run_text import TODO
-from ..diagnostics import Code, Diagnostic, Location, Severity, nearest
+from ..diagnostics import Code, Diagnostic, Location, doubt, nearest
 from ..settings.result import SettingsText
 
 if TYPE_CHECKING:
@@ -113,30 +113,27 @@ class Sources:
 
     def problems(self) -> list[Diagnostic]:
         """Return the problems of both, without those of one that the other settles."""
-        settled = {
-            self.script.places[key]
-            for key in self.script.unresolved
-            if key in self.printed or is_private(key)
-        }
-        about_script = [
+        places = self.script.places
+        settled = {places[key] for key in self.script.unresolved if key in self.printed or is_private(key)}
+        about_script = (
             problem
             for problem in self.script.problems
             if problem.code is not Code.unresolved or problem.place not in settled
-        ]
+        )
         return [*about_script, *(self.log.problems if self.log else ()), *self._differences()]
 
     def _differences(self) -> list[Diagnostic]:
         """Return a warning for each setting that the script passes and the log prints otherwise."""
-        differences = []
-        for key, value in self.script.values.items():
-            if _is_publishable(key, value) and key in self.printed and not _same(value, self.printed[key]):
-                printed = self.printed[key]
-                message = f"{key} is {value!r} in the script and {printed!r} in the log; the script counts"
-                remedy = "give the script and the log of one run, or correct the file"
-                differences.append(
-                    Diagnostic(self.place(key), Code.log_differs, message, remedy, Severity.WARNING)
-                )
-        return differences
+        return [
+            doubt(
+                self.place(key),
+                Code.log_differs,
+                f"{key} is {value!r} in the script and {self.printed[key]!r} in the log; the script counts",
+                "give the script and the log of one run, or correct the file",
+            )
+            for key, value in self.script.values.items()
+            if key in self.printed and _is_publishable(key, value) and not _same(value, self.printed[key])
+        ]
 
 
 def public_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

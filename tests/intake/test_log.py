@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.intake import log_lines
 from sphinx_verl_resources.intake.log import read_log
-from sphinx_verl_resources.intake.log_facts import gpu_in, is_out_of_memory, versions_in
+from sphinx_verl_resources.intake.log_facts import GPU, facts_in
 from sphinx_verl_resources.intake.log_lines import blocks_of
 
 WHO = "(TaskRunner pid=7) "
@@ -60,7 +60,6 @@ def test_configuration():
     found = read("hello", *printed(), step(1, gib=71.3))
     assert found.settings == FLAT
     assert found.problems == ()
-    assert str(found.place) == "run.log:2:1"
 
 
 def test_configuration_of_the_program_itself_and_on_one_line():
@@ -182,16 +181,16 @@ def test_out_of_memory():
     later = read(*printed(), step(1, gib=1), *printed(), OOM)
     assert later.out_of_memory is None
     assert [problem.code for problem in later.problems] == [Code.several_runs]
-    assert is_out_of_memory(
+    assert read(
         "Free memory on device (7.1/79.1 GiB) on startup is less than desired GPU memory utilization"
-    )
+    ).out_of_memory
     assert read(
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
     ).out_of_memory
     assert read(
         "(4.00 GiB KV cache is needed, which is larger than the available KV cache memory"
     ).out_of_memory
-    assert not is_out_of_memory("lower gpu_memory_utilization to avoid running out of memory")
+    assert not read("lower gpu_memory_utilization to avoid running out of memory").out_of_memory
 
 
 @pytest.mark.parametrize(
@@ -212,22 +211,22 @@ def test_out_of_memory():
     ],
 )
 def test_versions(line, found):
-    assert list(versions_in(line)) == found
+    assert list(facts_in(line)) == found
 
 
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("GPU 0: NVIDIA H20", "H20"),
-        ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
-        ("E=8,device_name=NVIDIA_H100_80GB_HBM3.json", "H100 80GB HBM3"),
-        ("faster on NVIDIA H100 cards", ""),
-        ("NVIDIA-SMI 550.54", ""),
-        ("see the NVIDIA A100 whitepaper", ""),
+        ("GPU 0: NVIDIA H20", ["H20"]),
+        ("NVIDIA A100-SXM4-80GB", ["A100-SXM4-80GB"]),
+        ("E=8,device_name=NVIDIA_H100_80GB_HBM3.json", ["H100 80GB HBM3"]),
+        ("faster on NVIDIA H100 cards", []),
+        ("NVIDIA-SMI 550.54", []),
+        ("see the NVIDIA A100 whitepaper", []),
     ],
 )
 def test_cards(line, found):
-    assert gpu_in(line) == found
+    assert list(facts_in(line)) == [(GPU, name) for name in found]
 
 
 def test_contradictions_are_not_decided():
@@ -281,7 +280,7 @@ def test_lines_across_blocks(monkeypatch):
     for size in (1, 2, 7, 64, 1000):
         monkeypatch.setattr(log_lines, "BLOCK", size)
         found = read_log(blocks_of(io.BytesIO(text)), "run.log")
-        assert (found.settings, found.figures, found.place) == (whole.settings, whole.figures, whole.place)
+        assert (found.settings, found.figures) == (whole.settings, whole.figures)
 
 
 BAR = "\rProcessed prompts: 100 of 1000 [00:01<00:02, 12.1it/s]"
@@ -294,7 +293,7 @@ def test_a_progress_bar_of_any_length_hides_no_figure(monkeypatch):
     for size in (log_lines.BLOCK, 1000):
         monkeypatch.setattr(log_lines, "BLOCK", size)
         found = read_log(blocks_of(io.BytesIO(text.encode())), "run.log")
-        assert found.figures.peaks == {"perf/max_memory_allocated_gb": 71.3}
+        assert found.figures.figure("perf/max_memory_allocated_gb") == 71.3
         assert (str(found.out_of_memory), found.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
 
 
@@ -304,7 +303,7 @@ def test_what_stands_behind_all_that_is_read_of_a_line_is_listed(monkeypatch, si
     monkeypatch.setattr(log_lines, "BLOCK", size)
     text = f"noise\n{'x' * filling} perf/max_memory_allocated_gb:99 perf/max_memory_allocated_gb:98\n{step(1, gib=71.3)}\n"
     found = read_log(blocks_of(io.BytesIO(text.encode())), "run.log")
-    assert found.figures.peaks == {"perf/max_memory_allocated_gb": 71.3}
+    assert found.figures.figure("perf/max_memory_allocated_gb") == 71.3
     assert [problem.code.id for problem in found.problems] == ["verl.unread"]
     assert str(found.problems[0].place).startswith("run.log:2:")
 
@@ -313,7 +312,7 @@ def test_zero_bytes_count_as_nothing():
     text = f"{step(1, gib=70.5)}\n{step(2, gib=71.3)}\n"
     for content in (b"\0" * (3 << 20) + text.encode(), text.encode("utf-16")):
         found = read_log(blocks_of(io.BytesIO(content)), "run.log")
-        assert (found.figures.peaks["perf/max_memory_allocated_gb"], found.problems) == (71.3, ())
+        assert (found.figures.figure("perf/max_memory_allocated_gb"), found.problems) == (71.3, ())
 
 
 PIECES = st.sampled_from(

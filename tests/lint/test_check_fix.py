@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.git import RepositoryError, open_repository
+from sphinx_verl_resources.git import GitError, open_repository
 from sphinx_verl_resources.lint.check import RULES
 from sphinx_verl_resources.lint.file_rules import repaired
 
@@ -53,7 +53,7 @@ def test_nothing_is_written_where_the_checkout_gives_no_answer(checked, verl, mo
 
 
 def _no_answer(*_arguments):
-    raise RepositoryError("verl: lacks the files")
+    raise GitError("verl: lacks the files")
 
 
 def test_everything_else_stays_byte_for_byte(checked, monkeypatch, capsys):

@@ -9,7 +9,7 @@ import pytest
 
 from sphinx_verl_resources import git
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.git import RepositoryError, open_repository
+from sphinx_verl_resources.git import GitError, open_repository
 
 PATH = "examples/run_qwen2_5_7b_fsdp.sh"
 SCRIPT = """\
@@ -186,7 +186,7 @@ def test_what_is_no_checkout(checked, monkeypatch, capsys):
 
 def test_without_git(repository, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(RepositoryError, match="git is not installed"):
+    with pytest.raises(GitError, match="git is not installed"):
         open_repository(str(repository.path), "verl")
 
 
@@ -197,7 +197,7 @@ def test_git_that_gives_no_answer(repository, monkeypatch, tmp_path):
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", str(slow.parent))
     monkeypatch.setattr("sphinx_verl_resources.git.TIMEOUT", 0.2)
-    with pytest.raises(RepositoryError, match="git gave no answer"):
+    with pytest.raises(GitError, match="git gave no answer"):
         open_repository(str(repository.path), "verl")
 
 
