@@ -1,7 +1,7 @@
-"""Our nodes in HTML: charts, rows of runs, blocks that fold, tables that scroll by key, scopes of header cells.
+"""Our nodes in HTML: charts, rows of runs, blocks that fold, tables that scroll by key, scopes of headers.
 
-The theme's translator writes the tags of tables, and attributes are added to them: docutils passes only the ids
-and classes of a node on. The rows of runs, of which there can be thousands, are written here.
+The theme's translator writes the tags of tables, and attributes are added to them: docutils passes only the
+ids and classes of a node on. The rows of runs, of which there can be thousands, are written here.
 """
 
 from __future__ import annotations
