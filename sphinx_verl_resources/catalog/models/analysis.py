@@ -62,7 +62,7 @@ Number = Annotated[float, Field(gt=0, le=10**12)]
 
 
 class Assumptions(Record):
-    """The assumptions of every figure of the analysis."""
+    """The assumptions behind every figure of the analysis."""
 
     precision: Text = Field(description="Number format of the bytes below, for people.")
     optimizer: Text = Field(description="Optimizer, for people.")
@@ -212,8 +212,8 @@ class Claim(Record):
     level: Literal["minimum", "recommended", "optimal"] = Field(description="Which list.")
     text: Text = Field(description="The entry as printed.")
     count: int = Field(ge=1, le=100_000, description="Number of GPUs.")
-    gpus: Some[GpuName] = Field(description="Names in gpus.yaml of the cards it names.")
-    unknown: tuple[Text, ...] = Field((), description="Cards it names that were never made.")
+    gpus: Some[GpuName] = Field(description="The GPUs that it names, as in gpus.yaml.")
+    unknown: tuple[Text, ...] = Field((), description="GPUs that it names and nobody ever made.")
 
 
 class Requirement(NamedRecord):
@@ -263,7 +263,7 @@ class Command(NamedRecord):
 
     name: Slug = Field(description="Short name.")
     command: ShellLine = Field(description="For a shell.")
-    purpose: Text = Field(description="What stands above it.")
+    purpose: Text = Field(description="The text above it.")
 
 
 class Metric(NamedRecord):
@@ -318,9 +318,7 @@ class AnalysisFile(Record):
         "What every figure assumes; one left out keeps its earlier value."
     )
     specifications: tuple[Specification, ...] = Field((), description="The models.")
-    steps: tuple[Step, ...] = Field(
-        (), description="The optimisations, in the order in which they are taken."
-    )
+    steps: tuple[Step, ...] = Field((), description="The optimisations, in the order of their use.")
     causes: tuple[Cause, ...] = Field((), description="Why printed figures differ.")
     printed: tuple[Printed, ...] = Field((), description="The figures that were printed.")
     requirements: tuple[Requirement, ...] = Field((), description="The printed requirement lists.")

@@ -124,9 +124,7 @@ class Architecture(NamedRecord):
     mla: Mla | None = optional("Multi-head latent attention.")
     linear_attention: LinearAttention | None = optional("Gated DeltaNet layers.")
     vision: Vision | None = optional("Vision tower.")
-    parameters: int = Field(
-        ge=1, le=10**15, description="Exact count, without multi-token-prediction layers."
-    )
+    parameters: int = Field(ge=1, le=10**15, description="Exact count without multi-token prediction.")
     parameters_active: int | None = optional("Parameters that a text token passes through.", ge=1)
     parameters_breakdown: Mapping[str, int] = Field(
         default_factory=dict,
@@ -135,9 +133,7 @@ class Architecture(NamedRecord):
     mtp_parameters: int | None = optional("Multi-token-prediction layers.", ge=1)
     published: Published | None = optional("The count that others publish.")
     config_source: tuple[ConfigSource, ...] = Field((), description="Where the facts were read.")
-    verified: bool = Field(
-        description="Shape read at the source, and the count within 0.1 % of the published one."
-    )
+    verified: bool = Field(description="Shape read at the source; count within 0.1 % of the published one.")
     notes: tuple[Prose, ...] = Field((), description="What a reader should know about these facts.")
 
 
@@ -145,7 +141,7 @@ class ArchitectureFile(Record):
     """The file ``architectures.yaml``."""
 
     architectures: tuple[Architecture, ...] = Field(
-        description="The shapes; an entry replaces one of the same name read before."
+        description="The shapes; a later one replaces one of the same name."
     )
 
 
@@ -182,7 +178,7 @@ class HfVision(Record):
     out_hidden_size: Size | None = optional("Width handed to the language model.")
     num_position_embeddings: Size | None = optional("Learned positions.")
     deepstack_visual_indexes: tuple[Any, ...] | None = optional(
-        "Blocks whose outputs the language model gets too."
+        "Blocks with a further output to the language model."
     )
 
 

@@ -104,12 +104,8 @@ class Source(Record):
     repo: Text | None = optional("Repository, as owner/name.")
     path: Text | None = optional("File in it.")
     commit: Text | None = optional("Commit, tag or branch.")
-    issue: int | None = optional(
-        "Number of an issue or pull request, instead of a file.", ge=1, le=10_000_000
-    )
-    where: Words | None = optional(
-        "Place in the file or issue, or the whole source in words where no repository is given."
-    )
+    issue: int | None = optional("Issue or pull request, instead of a file.", ge=1, le=10_000_000)
+    where: Words | None = optional("Place in the file or issue; without a repository, the whole source.")
 
     @property
     def text(self) -> str:
@@ -139,9 +135,7 @@ class CaseGpus(Record):
         examples=["H100", "H800", "A100", "H20"],
     )
     nodes: int | None = optional("Number of machines the GPUs are in.", ge=1, le=100_000)
-    memory_gb: float | None = optional(
-        "Memory per GPU in GB, the figure the product is sold by.", gt=0, le=10_000
-    )
+    memory_gb: float | None = optional("GB per GPU, as the product is sold.", gt=0, le=10_000)
     memory_note: Words | None = optional("How the memory is known, where not from the type.")
     note: Words | None = optional("What else to know about the GPUs.")
 
@@ -173,14 +167,10 @@ class Training(Record):
     compute_dtype: Text | None = optional("What the compute runs in.")
     optimizer: Text | None = optional("Optimizer and variant, such as adamw-foreach.")
     sharding: Sharding | None = optional("How the states are spread over the GPUs.")
-    micro_batch_per_gpu: int | None = optional(
-        "Sequences in one forward and backward pass of a GPU.", ge=1, le=100_000_000
-    )
+    micro_batch_per_gpu: int | None = optional("Sequences in one pass of a GPU.", ge=1, le=100_000_000)
     sequence_length: int | None = optional("Tokens of a sequence.", ge=1, le=100_000_000)
     packed: bool | None = optional("Whether every sequence is filled to its length.")
-    recompute: Text | None = optional(
-        "full: each layer is computed again in the backward pass. none: nothing is."
-    )
+    recompute: Text | None = optional("full: the backward pass computes each layer again. none: nothing.")
     loss: Text | None = optional(
         "torch: upcast copies of the logits. fused: cross-entropy in one kernel. liger: fused "
         "with the output layer, so that no logits exist. chunked: over parts of the sequence."
@@ -239,7 +229,7 @@ class Case(Record):
 
     id: Text = Field(description="Unique name.")
     source: Annotated[Source | None, BeforeValidator(_source)] = optional(
-        "Where the observation stands: keys and values, or one line.", json_schema_extra=_or_text
+        "The source: keys and values, or one line.", json_schema_extra=_or_text
     )
     framework: Text | None = optional("verl, a fork of it, or the trainer of a plain run.")
     version: Text | None = optional("Release, commit or version of the engine, as far as known.")
@@ -264,9 +254,7 @@ class Case(Record):
         "taken too. A key that is absent has its default."
     )
     training: Training | None = optional("What determines memory in a plain training run, instead of config.")
-    observed_tokens: ObservedTokens | None = optional(
-        "What the run really processed in the step that was logged."
-    )
+    observed_tokens: ObservedTokens | None = optional("What the run really processed in the logged step.")
     outcome: Outcome | None = optional(
         "measured: a figure is given. fits: it ran, no figure. oom: it ran out of GPU memory. "
         "Absent: to be estimated only."
@@ -274,16 +262,12 @@ class Case(Record):
     phase: Words | None = optional("Where the peak or the error occurred, if the source says so.")
     oom_message: Words | None = optional("The numbers of the error.")
     measured: CaseMeasured | None = optional("What was counted.")
-    confidence: Text | None = optional(
-        "How sure the settings are, not how exact the figure is: high, medium or low."
-    )
+    confidence: Text | None = optional("How certain the settings are, not the figure: high, medium or low.")
     note: Words | None = optional("What to know before comparing.")
     contested: Words | None = optional(
-        "Which other source contradicts the observation. It is shown and never scored as truth."
+        "The source that contradicts the observation, which then is not scored."
     )
-    not_scored: Words | None = optional(
-        "Why an estimate cannot be compared with the observation, where nothing contradicts it."
-    )
+    not_scored: Words | None = optional("Why no estimate can be compared with the uncontested observation.")
     boundary: Text | None = optional("The search for the largest batch that the case is a step of.")
 
     @model_validator(mode="after")

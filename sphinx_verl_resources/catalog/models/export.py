@@ -53,5 +53,5 @@ class Export(Record):
     runs: tuple[ExportedRun, ...] = Field(description="Sorted by id.")
     gpus: tuple[Gpu, ...] = Field(description="The GPUs that runs name, sorted by name.")
     accuracy: tuple[Accuracy, ...] = Field(
-        description="How well the estimator does on recorded cases, by group, sorted by name."
+        description="Errors of the estimator by group of cases, sorted by name."
     )

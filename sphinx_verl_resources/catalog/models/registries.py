@@ -13,43 +13,35 @@ from .base import NamedRecord, Prose, Record, Some, Text, no_todo, optional, pro
 
 
 class OtherReading(Record):
-    """A further total that was seen for the same card."""
+    """Another total seen for the same GPU."""
 
     memory_mib: int = Field(ge=1, le=100_000_000, description="Total in MiB (2^20 bytes).")
     note: Prose | None = optional("Where or when it was seen.")
 
 
 class Gpu(NamedRecord):
-    """One card."""
+    """One GPU."""
 
     name_fields = ("name", "aliases")
 
     name: Text = Field(description="The name that pages show.")
-    vendor: Literal["nvidia", "amd", "huawei", "intel"] = Field(description="Maker of the card.")
+    vendor: Literal["nvidia", "amd", "huawei", "intel"] = Field(description="Maker of the GPU.")
     memory_gb: int = Field(ge=1, le=100_000, description="The figure the product is sold by.")
-    memory_mib: int = Field(
-        ge=1, le=100_000_000, description="Total in MiB (2^20 bytes) as the driver reports it."
-    )
+    memory_mib: int = Field(ge=1, le=100_000_000, description="MiB (2^20 bytes) as the driver reports it.")
     kind: Literal["reading", "derived", "nominal"] = Field(
-        description="reading: seen in a driver's output. derived: taken from a card with the same memory. "
+        description="reading: seen in a driver's output. derived: taken from a GPU with the same memory. "
         "nominal: the product's figure, no reading known."
     )
-    cuda_total_gib: float | None = optional(
-        "Total that CUDA offers to a process, in GiB (2^30 bytes).", gt=0, le=100_000
-    )
-    aliases: tuple[Text, ...] = Field(
-        (), description="Other spellings; case, spaces and hyphens do not matter."
-    )
-    other_readings: tuple[OtherReading, ...] = Field((), description="Other totals seen for the same card.")
+    cuda_total_gib: float | None = optional("GiB (2^30 bytes) that CUDA offers a process.", gt=0, le=100_000)
+    aliases: tuple[Text, ...] = Field((), description="Other spellings; case, spaces, hyphens do not matter.")
+    other_readings: tuple[OtherReading, ...] = Field((), description="Other totals seen for the same GPU.")
     note: Prose | None = optional("What a reader should know about these figures.")
 
 
 class GpuFile(Record):
     """The file ``gpus.yaml``."""
 
-    gpus: tuple[Gpu, ...] = Field(
-        description="The cards; an entry replaces one of the same name read before."
-    )
+    gpus: tuple[Gpu, ...] = Field(description="The GPUs; a later one replaces one of the same name.")
 
 
 Phase = Literal[
@@ -89,14 +81,10 @@ class ConfigKey(NamedRecord):
     type: KeyType = Field(description="Type of the value.")
     default: Default = Field(description="Default in the composed configuration.")
     in_yaml: bool = Field(
-        True, description="false: only a dataclass has the field; to be set with a plus before it."
+        True, description="false: only a dataclass has it; set it with a plus before the key."
     )
-    dataclass_default: Default = optional(
-        "Default of the dataclass, where it differs from the composed configuration."
-    )
-    phases: tuple[Phase, ...] = Field(
-        description="Phases whose peak on the GPU the key can change; none: it changes no peak."
-    )
+    dataclass_default: Default = optional("Default of the dataclass, where that differs.")
+    phases: tuple[Phase, ...] = Field(description="Phases whose peak the key can change; may be none.")
     effect: Prose = Field(description="What the key does to memory.")
     backends: tuple[Text, ...] = Field((), description="Training backends that read it; none named: all.")
     host_memory: bool = Field(False, description="It costs or saves host memory.")
@@ -118,7 +106,7 @@ class ConfigKeyFile(Record):
     """The file ``config_keys.yaml``."""
 
     config_keys: tuple[ConfigKey, ...] = Field(
-        description="The keys; an entry replaces one of the same name read before."
+        description="The keys; a later one replaces one of the same name."
     )
 
 
@@ -131,20 +119,16 @@ class Accuracy(NamedRecord):
     median_error: float = Field(ge=0, description="Their median.")
     worst_error: float = Field(ge=0, description="The largest of them.")
     inside: float = Field(ge=0, le=1, description="Share of the measured values inside their range.")
-    half_width: float = Field(
-        ge=0, description="Median of half the width of a range over the computed value."
-    )
-    low: float | None = optional(
-        "What a computed value is multiplied by for the lower end of its range.", gt=0, le=1
-    )
-    high: float | None = optional("The same for the upper end.", ge=1)
+    half_width: float = Field(ge=0, description="Median half width of a range over the computed value.")
+    low: float | None = optional("Factor from a computed value to the lower end of its range.", gt=0, le=1)
+    high: float | None = optional("Factor to the upper end.", ge=1)
 
 
 class AccuracyFile(Record):
     """The file ``accuracy.yaml``."""
 
     accuracy: tuple[Accuracy, ...] = Field(
-        description="The groups; an entry replaces one of the same name read before."
+        description="The groups; a later one replaces one of the same name."
     )
 
 
@@ -177,7 +161,7 @@ class Suppression(Record):
     files: Some[Text] = Field(description="The files, seen from the data directory: runs/a.yaml.")
     names: Some[Text] | None = optional("The entries of these files that are meant; absent: all of them.")
     reason: Annotated[Prose, AfterValidator(_reason)] = Field(
-        description="Why the data are right as they are: a sentence."
+        description="A sentence: why the data are right."
     )
 
 
@@ -185,5 +169,5 @@ class ExceptionsFile(Record):
     """The file ``exceptions.yaml``."""
 
     exceptions: tuple[Suppression, ...] = Field(
-        description="The exceptions; one that excuses nothing any more is an error."
+        description="The exceptions; one that excuses nothing is an error."
     )

@@ -95,7 +95,7 @@ class Gpus(Record):
     )
     nodes: int | None = optional("Number of machines the GPUs are in.", ge=1, le=100_000)
     memory_gb: float | None = optional(
-        "Memory per GPU in GB as the source states it, where it names no type.", gt=0, le=10_000
+        "GB per GPU as stated, where the source names no type.", gt=0, le=10_000
     )
 
     def __str__(self) -> str:
@@ -121,9 +121,7 @@ class Versions(Record):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    verl: Version | None = optional(
-        'Release of verl, or the commit where none: "0.8.0", "49b08e950", in quotes.'
-    )
+    verl: Version | None = optional('Release or commit of verl, in quotes: "0.8.0", "49b08e950".')
     torch: Version | None = optional('Release of PyTorch, in quotes: "2.6.0".')
 
     @model_validator(mode="after")
