@@ -54,7 +54,7 @@ class _Parser(Scanner):
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
-        self._heredocs: list[tuple[str, bool, int]] = []
+        self._heredocs: list[tuple[str, str, int]] = []
 
     def script(self) -> Body:
         """Read all commands, and report each word or bracket that closes nothing."""
@@ -121,17 +121,13 @@ class _Parser(Scanner):
             self._skip_lines()
 
     def _skip_heredocs(self) -> None:
-        for delimiter, may_indent, announced in self._heredocs:
-            while self.pos < len(self.text):
-                end = self.text.find("\n", self.pos)
-                end = len(self.text) if end < 0 else end
-                line = self.text[self.pos : end]
-                self.pos = end + 1
-                if (line.lstrip("\t") if may_indent else line) == delimiter:
-                    break
-            else:
+        for delimiter, indent, announced in self._heredocs:
+            text = re.compile(rf"(?:[^\n]*\n)*?{indent}{re.escape(delimiter)}(?:\n|\Z)")
+            match = text.match(self.text, self.pos)
+            if not match:
                 message = f"the text that begins here has no line {delimiter!r} at its end"
                 self.fail(announced, message, "put it on a line of its own, without blanks")
+            self.pos = match.end() if match else len(self.text)
         self._heredocs.clear()
 
     def _chain(self) -> Node:
@@ -184,8 +180,7 @@ class _Parser(Scanner):
             node = syntax.Group(body) if word == "{" else syntax.Apart((body,))
         else:
             node = self._loop(word, start)
-        while self._redirection():
-            pass
+        self._skip_redirections()
         return node
 
     def _if(self, start: int) -> Node:
@@ -252,8 +247,7 @@ class _Parser(Scanner):
         words: list[Word] = []
         declares = False
         while True:
-            while self._redirection():
-                pass
+            self._skip_redirections()
             match = _ASSIGNMENT.match(self.text, self.pos) if declares or not words else None
             if match:
                 assignments.append(self._assignment(match))
@@ -330,16 +324,14 @@ class _Parser(Scanner):
         self.fail(start, "'[[' has no ']]'", "add ']]'")
         return words
 
-    def _redirection(self) -> bool:
-        """Skip ``> file``, ``2>&1`` or ``<<EOF``; return false if none comes next."""
+    def _skip_redirections(self) -> None:
+        """Skip blanks, ``> file``, ``2>&1`` and ``<<EOF``."""
         self._skip_blanks()
-        match = _REDIRECTION.match(self.text, self.pos)
-        if not match:
-            return False
-        start, self.pos = self.pos, match.end()
-        self._skip_blanks()
-        target = self.word()
-        if match["operator"] in {"<<", "<<-"}:
-            delimiter = "".join(part.content for part in target.parts if isinstance(part.content, str))
-            self._heredocs.append((delimiter, match["operator"] == "<<-", start))
-        return True
+        while match := _REDIRECTION.match(self.text, self.pos):
+            start, self.pos = self.pos, match.end()
+            self._skip_blanks()
+            target = self.word()
+            if match["operator"] in {"<<", "<<-"}:
+                delimiter = "".join(part.content for part in target.parts if isinstance(part.content, str))
+                self._heredocs.append((delimiter, "\t*" if match["operator"] == "<<-" else "", start))
+            self._skip_blanks()

@@ -80,15 +80,16 @@ class _Follower:
         return self._expansion.scope
 
     @contextmanager
-    def _within(self, scope: Scope) -> Iterator[Scope]:
-        """Let a scope hold what is set, and come back."""
-        outer, self._expansion.scope = self._scope, scope
-        yield scope
+    def _within(self) -> Iterator[Scope]:
+        """Let a new scope hold what is set, and come back."""
+        outer = self._scope
+        self._expansion.scope = Scope(outer)
+        yield self._expansion.scope
         self._expansion.scope = outer
 
     def _way(self, body: Body) -> Scope:
         """Return what following ``body`` from here would leave behind."""
-        with self._within(Scope(self._scope)) as scope:
+        with self._within() as scope:
             self.run_all(body)
         return scope
 
@@ -134,7 +135,7 @@ class _Follower:
         for sign, command in node.rest:
             if status is not None and status != (sign == "&&"):
                 continue
-            with self._within(Scope(self._scope)) as way:
+            with self._within() as way:
                 following = self._follow(command)
             ways = [way] if status is not None and not way.ended else [Scope(self._scope), way]
             self._scope.join(ways, self._condition(self.at))
@@ -168,7 +169,7 @@ class _Follower:
         before = len(self.commands)
         for _ in range(2):
             del self.commands[before:]  # Those of the first time have not yet seen what the body changes.
-            with self._within(Scope(self._scope)) as start:
+            with self._within() as start:
                 for name in names:
                     value = self._scope.get(name)
                     if isinstance(value, Array):
@@ -199,7 +200,7 @@ class _Follower:
         """Follow a function, but not into a call of itself."""
         body = self._functions.pop(name)
         outer, self._expansion.arguments = self._expansion.arguments, arguments
-        with self._within(Scope(self._scope)) as scope:
+        with self._within() as scope:
             self._follow(body)
         self._expansion.arguments = outer
         self._functions.setdefault(name, body)
