@@ -37,8 +37,8 @@ _RELEASE = r"v?(?P<version>\d{1,4}\.\d{1,4}(?:\.\w{1,12}){0,4})(?:\+[\w.]{1,40})
 #: Where a name can begin.
 _START = r"(?:^|(?<=[\s|,]))"
 #: What a line can tell besides figures, each with words of which such a line has one. The groups of a pattern
-#: are a package and its version, or a GPU as drivers print it or vLLM names files after it. Without groups it is
-#: a failure for lack of memory.
+#: are a package and its version, or a GPU as drivers print it or vLLM names files after it. Without groups
+#: it is a failure for lack of memory.
 _PATTERNS = (
     ((b" version",), re.compile(rf"\b(?P<package>vLLM) API server version {_RELEASE}")),
     ((b"LLM engine (",), re.compile(rf"\bInitializing an? (?:V\d )?(?P<package>LLM) engine \({_RELEASE}\)")),
