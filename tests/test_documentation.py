@@ -57,7 +57,7 @@ def test_what_the_estimator_page_says_of_its_misses():
         assert scores[logs.format(size)].deviation > 0.1
     log = scores[logs.format("32b")]
     (loss,) = [phase for phase in log.estimate.phases if phase.name == "update-forward"]
-    logits = sum(part.size for part in loss.trainer if part.kind.key in {"logits", "last-norm"})
+    logits = sum(part.size for part in loss.trainer if part.key in {"logits", "last-norm"})
     assert log.computed - logits == pytest.approx(log.observed, rel=0.03)
     three = scores["easyr1-v0.3.0-3b-h100-amp-mb4"]
     (rollout,) = [phase for phase in three.estimate.phases if phase.name == "rollout"]

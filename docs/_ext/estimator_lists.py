@@ -29,7 +29,7 @@ from sphinx_verl_resources.units import GIB, MIB, gib, percent, plain
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sphinx.application import Sphinx
 
@@ -90,10 +90,16 @@ class Widths(EstimatorTable):
         for label, (widths, prefix) in kinds.items():
             yield (
                 label,
-                widths[f"{prefix}working"].text(),
-                widths[f"{prefix}saved"].text(),
-                widths["forward"].text(),
+                _largest(widths[f"{prefix}working"]),
+                _largest(widths[f"{prefix}saved"]),
+                _largest(widths["forward"]),
             )
+
+
+def _largest(moments: Mapping[str, str]) -> str:
+    """The formula of a width: ``max(18h + 12f, 34h)``."""
+    formulas = list(moments.values())
+    return formulas[0] if len(formulas) == 1 else f"max({', '.join(formulas)})"
 
 
 class Symbols(EstimatorTable):

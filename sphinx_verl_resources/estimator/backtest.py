@@ -13,15 +13,14 @@ from ..diagnostics import NoAnswerError
 from ..i18n import N_
 from ..units import GIB
 from .case import estimate_case, request_of_case
-from .estimate import estimate
-from .peaks import LOGGED, OTHER, TRAINING
+from .estimate import LOGGED, OTHER, TRAINING, estimate
 from .planner import largest_that_fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..catalog.models.case import Case
-    from .peaks import AnyEstimate, Verdict
+    from .estimate import AnyEstimate, Verdict
     from .registries import Registries
     from .request import Request
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from . import kinds
-from .allocations import allocate, fixed
+from .allocations import Kind, allocate
 from .constants import CONTEXT, CUDA_GRAPHS, POOL_OFFSET
 from .versions import behaviour
 
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
 
 EngineState = Literal["awake", "asleep", "taking weights"]
 
-_GRAPHS = (fixed(kinds.CUDA_GRAPHS, CUDA_GRAPHS.evidence, CUDA_GRAPHS.value, "CUDA graphs"),)
+#: Outside the engine's budget, and never freed.
+_GRAPHS = (allocate(Kind.CUDA_GRAPHS, CUDA_GRAPHS.evidence, {"CUDA graphs": CUDA_GRAPHS.value}),)
 
 
 def engine_allocations(state: EngineState, shape: Shape, settings: Settings, before: float) -> Allocations:
@@ -30,9 +30,23 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
         settings: of the run.
         before: bytes of others when the engine wakes up; SGLang takes a share of the rest.
     """
+    rollout, traits = settings.rollout, behaviour(settings.version)
     if state == "awake":
         return _awake(shape, settings, before)
-    return _asleep(shape, settings) if state == "asleep" else _taking_weights(shape, settings)
+    graphs = () if rollout.eager else _GRAPHS
+    if state == "asleep":
+        if rollout.separate:
+            return ()
+        if not rollout.frees_cache:
+            return _awake(shape, settings, 0.0)
+        keeps_base = rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora
+        return (engine_weights(shape, settings), *graphs) if keeps_base else graphs
+    held: Allocations = (engine_weights(shape, settings), *graphs)
+    if rollout.separate:
+        held = ()
+    elif traits.cache_awake_in_sync or not rollout.stages_wake_up or not rollout.frees_cache:
+        held = _awake(shape, settings, 0.0)
+    return (*held, allocate(Kind.BUCKET, "exact", {"bucket": rollout.bucket})) if rollout.bucket else held
 
 
 def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
@@ -41,48 +55,19 @@ def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
     An engine whose budget is smaller than its weights does not start; it is shown with what it would need.
     """
     rollout, capacity = settings.rollout, settings.capacity
-    weights = engine_weights(shape, settings)
-    utilization = ("utilization", rollout.utilization)
-    free = ("free memory", max(0.0, capacity - before))
-    evidence: Evidence = "assumed"
+    weights, graphs = engine_weights(shape, settings), () if rollout.eager else _GRAPHS
+    utilization = {"utilization": rollout.utilization}
     if rollout.engine == "trtllm":  # its share is that of the KV cache alone
-        left = ("free memory", max(0.0, capacity - before - weights.size))
-        return (
-            weights,
-            allocate(kinds.ROLLOUT_CACHE, evidence, (left, utilization), unit=""),
-            *_graphs(settings),
-        )
+        free = {"free memory": max(0.0, capacity - before - weights.size)}
+        return (weights, allocate(Kind.ROLLOUT_CACHE, "assumed", {**free, **utilization}), *graphs)
     if rollout.engine == "vllm" and not behaviour(settings.version).engine_takes_free_memory:
-        free = ("memory of the GPU", capacity)
-        evidence = "exact" if settings.capacity_known else "assumed"
-    pool = allocate(kinds.ROLLOUT_POOL, evidence, (free, utilization), unit="")
-    return (pool if pool.size >= weights.size else weights), *_graphs(settings)
-
-
-def _asleep(shape: Shape, settings: Settings) -> Allocations:
-    """Return what stays while others work: graphs, and everything if the engine does not sleep at all."""
-    rollout = settings.rollout
-    if rollout.separate:
-        return ()
-    if not rollout.frees_cache:
-        return _awake(shape, settings, 0.0)
-    if rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora:
-        return engine_weights(shape, settings), *_graphs(settings)  # the base model stays below the adapters
-    return _graphs(settings)
-
-
-def _taking_weights(shape: Shape, settings: Settings) -> Allocations:
-    """Return what the engine holds while it takes the weights, and the bucket that they are sent in."""
-    rollout, traits = settings.rollout, behaviour(settings.version)
-    if rollout.separate:
-        held: Allocations = ()
-    elif traits.cache_awake_in_sync or not rollout.stages_wake_up or not rollout.frees_cache:
-        held = _awake(shape, settings, 0.0)
+        whole = {"memory of the GPU": capacity}
+        evidence: Evidence = "exact" if settings.capacity_known else "assumed"
+        pool = allocate(Kind.ROLLOUT_POOL, evidence, {**whole, **utilization})
     else:
-        held = (engine_weights(shape, settings), *_graphs(settings))
-    if rollout.bucket:
-        held += (fixed(kinds.BUCKET, "exact", rollout.bucket, "bucket"),)
-    return held
+        free = {"free memory": max(0.0, capacity - before)}
+        pool = allocate(Kind.ROLLOUT_POOL, "assumed", {**free, **utilization})
+    return (pool if pool.size >= weights.size else weights), *graphs
 
 
 def sleeping_weights(shape: Shape, settings: Settings) -> Allocations:
@@ -94,21 +79,16 @@ def sleeping_weights(shape: Shape, settings: Settings) -> Allocations:
     on_host = not adapters if rollout.engine == "sglang" else adapters
     if not on_host and not behaviour(settings.version).sleep_keeps_weights:
         return ()
-    return (engine_weights(shape, settings)._replace(kind=kinds.SLEEPING_WEIGHTS),)
-
-
-def _graphs(settings: Settings) -> Allocations:
-    """Return the CUDA graphs, which are outside the budget and never freed."""
-    return () if settings.rollout.eager else _GRAPHS
+    return (engine_weights(shape, settings)._replace(kind=Kind.SLEEPING_WEIGHTS),)
 
 
 def engine_weights(shape: Shape, settings: Settings) -> Allocation:
     """Return one share of the engine's copy of the weights; its copies share out the experts."""
     rollout = settings.rollout
     count = shape.parameters - shape.expert_parameters * (1 - 1 / rollout.data)
-    parameters = (("parameters", count),)
-    kind = kinds.ROLLOUT_WEIGHTS
-    return allocate(kind, "exact", parameters, rollout.element_bytes, "bytes", rollout.tensor, "TP")
+    return allocate(
+        Kind.ROLLOUT_WEIGHTS, "exact", {"parameters": count}, rollout.element_bytes, rollout.tensor, "TP"
+    )
 
 
 def vllm_pool_in_torch_peak(settings: Settings) -> float:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
     from .context import EstimatorContext
-    from .estimate import Estimate
-    from .peaks import AnyEstimate
+    from .estimate import AnyEstimate, Estimate
 
 
 def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def _phases(estimate: AnyEstimate) -> list[dict[str, Any]]:
             "name": phase.name,
             "total_gib": gib_value(phase.total),
             "components": [
-                {"name": item.kind.key, "category": item.kind.category.value, "gib": gib_value(item.size)}
+                {"name": item.key, "category": item.kind.category.value, "gib": gib_value(item.size)}
                 for item in phase.allocations
             ],
         }

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from . import kinds
-from .allocations import allocate, per_token, sharded, size_of
-from .parameters import lora_parameters
+from .allocations import Kind, allocate, size_of
+from .settings import micro_batches, update_tokens
+from .shape import adapter_parameters
 from .versions import behaviour
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..breakdown import Evidence
-    from .allocations import Allocation, Allocations
-    from .kinds import RoleKinds
-    from .parameters import Targets
+    from .allocations import Allocations
     from .settings import Role, Settings
     from .shape import Shape
 
@@ -43,49 +42,62 @@ class FsdpRole:
         self.shape, self.settings, self.role, self.critic = shape, settings, role, critic
         fsdp = role.fsdp
         self.parameters = shape.critic_parameters if critic else shape.parameters
-        self.trained = (
-            adapter_count(shape, role.lora_rank, role.targets) if role.lora_rank else self.parameters
-        )
+        self.trained, with_adapters = self.parameters, {"parameters": self.parameters}
+        self.trained_count = {"parameters": self.trained}
+        if role.lora_rank:
+            self.trained = adapter_parameters(shape, role.lora_rank, role.targets)
+            self.trained_count = {"trained parameters": self.trained}
+            with_adapters = {"parameters with adapters": self.parameters + self.trained}
         # FSDP2's offload policy: the states never come to the GPU as a whole.
         self.on_host = fsdp.offload_policy and role.backend == "fsdp2"
-        count = self.parameters + (self.trained if role.lora_rank else 0)
-        self.weights = self._states(kinds.WEIGHTS, count, fsdp.parameter_bytes)
-        self.gradients = self._states(kinds.GRADIENTS, self.trained, fsdp.parameter_bytes)
-        self.optimizer = self._states(kinds.OPTIMIZER_STATES, self.trained, role.moments)
+        # Activations of all layers but two wait on the host.
+        self.offloads_activations = role.activation_offload and shape.layers >= 3
+        self.weights = self._states(Kind.WEIGHTS, with_adapters, fsdp.parameter_bytes)
+        self.gradients = self._states(Kind.GRADIENTS, self.trained_count, fsdp.parameter_bytes)
+        self.optimizer = self._states(Kind.OPTIMIZER_STATES, self.trained_count, role.moments)
+        self._kept_optimizer = () if fsdp.optimizer_offload else self.optimizer
         self.idle = (() if fsdp.param_offload else self.weights) + self._kept_optimizer
         self.root: Allocations = ()
         self.layer: Allocations = ()
         self.whole_layers: Allocations = ()
         if fsdp.shard > 1 or self.on_host:  # otherwise one GPU has everything
-            self.root = self._gathered_root()
+            self.root, self.layer = self._gathered_root(), self._gathered_layer()
             if not fsdp.reshard:
-                layers = (("parameters of layers", shape.parameters - shape.root),)
-                self.whole_layers = (allocate(kinds.GATHERED_LAYERS[critic], "exact", layers, 2),)
-            self.layer = self.whole_layers or self._gathered_layer()
+                layers = {"parameters of layers": shape.parameters - shape.counts.root}
+                self.layer = self.whole_layers = self._allocate(Kind.GATHERED_LAYERS, "exact", layers, 2)
 
     def inference(self, tokens: float) -> Allocations:
         """Return states, gathered parameters, and the layer at work."""
         return self.weights + self._kept_optimizer + self.root + self.layer + self._forward(tokens)
 
-    def update(self, tokens: float, micro_batches: int) -> tuple[Allocations, Allocations, Allocations]:
+    def update(self, tokens: float) -> tuple[Allocations, Allocations, Allocations]:
         """Return loss, backward pass and optimizer step; offloaded states are loaded for all of them."""
+        role, shape = self.role, self.shape
         states = self.weights + self.optimizer
-        accumulated = self._accumulated_gradients() if micro_batches > 1 else ()
-        saved = self._saved_activations(tokens)
+        accumulated = self._accumulated_gradients() if micro_batches(self.settings, role) > 1 else ()
+        working, kept = shape.backward(role.targets if role.lora_rank else None)
+        layers = 2 if self.offloads_activations else shape.layers
+        saved = self._saved_activations(tokens, kept, layers)
         loss = states + accumulated + self.root + self.whole_layers + saved
-        remaining = saved if self.role.checkpointing else self._saved_activations(tokens, without=1)
         # Saved activations go while the gradients come.
+        remaining = saved if role.checkpointing else self._saved_activations(tokens, kept, layers - 1)
         halfway = accumulated + remaining if accumulated else max(remaining, self.gradients, key=size_of)
-        backward = states + halfway + self.root + self.layer + self._head_gradient() + self._working(tokens)
-        return loss, backward, states + self.gradients + self._step_buffer()
+        head: Allocations = ()
+        if not self.critic and not role.lora_rank:  # undivided in 16 bits until the embedding's is there too
+            head = self._allocate(Kind.HEAD_GRADIENT, "measured", {"parameters of the head": shape.head}, 2)
+        at_work = self._at_work(tokens, max(working, kept))
+        backward = states + halfway + self.root + self.layer + head + at_work
+        step = states + self.gradients
+        if role.step_copies:  # torch's multi-tensor Adam
+            step += self._states(Kind.STEP_BUFFER, self.trained_count, role.fsdp.parameter_bytes)
+        return loss, backward, step
 
     def resident_reference(self) -> Allocations:
         """Return the reference policy in versions that do not offload it."""
         if not behaviour(self.settings.version).reference_resident:
             return ()
-        count = (("parameters", float(self.parameters)),)
         shard = self.settings.reference_fsdp.shard
-        return (allocate(kinds.REFERENCE, "measured", count, 2, "bytes", shard, "GPUs"),)
+        return self._allocate(Kind.REFERENCE, "measured", {"parameters": self.parameters}, 2, shard)
 
     def reference_pass(self, tokens: float, resident: Allocations) -> Allocations:
         """Return the idle states, gathered parameters, and the layer at work."""
@@ -94,136 +106,100 @@ class FsdpRole:
         return self.idle + gathered + self._forward(tokens)
 
     def weight_sync(self) -> Allocations:
-        """Return the weights, the copies made of them, and the optimizer."""
+        """Return the weights, their copies on the way to the rollout engine, and the optimizer."""
         return self._handed_over() + self._kept_optimizer
 
     def offloaded(self) -> Allocations:
-        """Return the states that FSDP offloads, or all of them under FSDP2's offload policy."""
-        fsdp = self.role.fsdp
+        """Return offloaded states, all of them under FSDP2's offload policy, and layer inputs."""
+        fsdp, inputs = self.role.fsdp, self._offloaded_inputs()
         if self.on_host:
             role = replace(self.role, fsdp=replace(fsdp, offload_policy=False))
             bare = FsdpRole(self.shape, self.settings, role, critic=self.critic)
-            return bare.weights + bare.gradients + bare.optimizer
-        return (self.weights if fsdp.param_offload else ()) + (
-            self.optimizer if fsdp.optimizer_offload else ()
-        )
+            return bare.weights + bare.gradients + bare.optimizer + inputs
+        weights = self.weights if fsdp.param_offload else ()
+        return weights + (self.optimizer if fsdp.optimizer_offload else ()) + inputs
 
     def offloaded_reference(self) -> Allocations:
         """Return the reference policy, which recent versions always offload."""
         settings = self.settings
         if behaviour(settings.version).reference_resident:
             return ()
-        shard = settings.reference_fsdp.shard
-        return (sharded(kinds.REFERENCE, float(self.shape.parameters), settings.reference_bytes, shard),)
+        count, shard = {"parameters": self.shape.parameters}, settings.reference_fsdp.shard
+        return self._allocate(Kind.REFERENCE, "exact", count, settings.reference_bytes, shard)
 
-    @property
-    def _kept_optimizer(self) -> Allocations:
-        return () if self.role.fsdp.optimizer_offload else self.optimizer
+    def _allocate(
+        self,
+        kind: Kind,
+        evidence: Evidence,
+        variables: Mapping[str, float],
+        each: float | None,
+        shard: int = 1,
+    ) -> Allocations:
+        return (allocate(kind, evidence, variables, each, shard, critic=self.critic),)
 
-    def _states(self, kind: RoleKinds, count: float, size: float) -> Allocations:
-        if self.on_host:
-            return ()
-        symbol = (
-            "parameters"
-            if count == self.parameters
-            else "trained parameters"
-            if count == self.trained
-            else "parameters with adapters"
-        )
-        return (sharded(kind[self.critic], count, size, self.role.fsdp.shard, symbol),)
-
-    def _step_buffer(self) -> Allocations:
-        """Return the one more copy that torch's multi-tensor Adam needs."""
-        if not self.role.step_copies:
-            return ()
-        return self._states(kinds.STEP_BUFFER, self.trained, self.role.fsdp.parameter_bytes)
+    def _states(self, kind: Kind, count: Mapping[str, float], each: float) -> Allocations:
+        return () if self.on_host else self._allocate(kind, "exact", count, each, self.role.fsdp.shard)
 
     def _accumulated_gradients(self) -> Allocations:
         """Return the gradients of earlier micro-batches, divided among the GPUs or not."""
         if not behaviour(self.settings.version).unsharded_gradients:
             return self.gradients
-        trained = (("trained parameters", self.trained),)
-        element_bytes = 2 if self.role.backend == "fsdp" else 4
-        return (allocate(kinds.UNDIVIDED_GRADIENTS[self.critic], "assumed", trained, element_bytes),)
+        each = 2 if self.role.backend == "fsdp" else 4
+        return self._allocate(Kind.UNDIVIDED_GRADIENTS, "assumed", {"trained parameters": self.trained}, each)
 
     def _gathered_root(self) -> Allocations:
-        count = self.shape.root - (self.shape.parameters - self.parameters)
-        return self._gathered(kinds.GATHERED_ROOT, "parameters outside layers", count)
+        count = self.shape.counts.root - (self.shape.parameters - self.parameters)
+        return self._gathered(Kind.GATHERED_ROOT, {"parameters outside layers": count})
 
     def _gathered_layer(self) -> Allocations:
-        return self._gathered(kinds.GATHERED_LAYER, "parameters of a layer", self.shape.unit)
+        count = self.shape.counts.largest_layer
+        return self._gathered(Kind.GATHERED_LAYER, {"parameters of a layer": count})
 
-    def _gathered(self, kind: RoleKinds, symbol: str, count: float) -> Allocations:
+    def _gathered(self, kind: Kind, count: Mapping[str, float]) -> Allocations:
         """Return gathered parameters. FSDP1 was measured; FSDP2 is assumed to gather the same."""
-        evidence: Evidence = "measured" if self.role.backend == "fsdp" else "assumed"
-        return (allocate(kind[self.critic], evidence, ((symbol, count),), 2),)
+        return self._allocate(kind, "measured" if self.role.backend == "fsdp" else "assumed", count, 2)
 
-    def _head_gradient(self) -> Allocations:
-        """Return the head's gradient, undivided in 16 bits until the embedding's is there too."""
-        if self.critic or self.trained != self.parameters:
+    def _offloaded_inputs(self) -> Allocations:
+        """Return layer inputs that wait on the host for the backward pass."""
+        if not self.offloads_activations:
             return ()
-        head = (("parameters of the head", self.shape.head),)
-        return (allocate(kinds.HEAD_GRADIENT[False], "measured", head, 2),)
+        tokens = update_tokens(self.settings, self.role)
+        inputs = {"tokens": tokens, "hidden size": self.shape.hidden, "layers": self.shape.layers}
+        return self._allocate(Kind.OFFLOADED_INPUTS, "exact", inputs, 2)
 
-    def _saved_activations(self, tokens: float, without: int = 0) -> Allocations:
-        """Return what the forward pass saves for the backward pass of all layers but some."""
-        shape, role = self.shape, self.role
-        if offloads_activations(shape, role):
-            layers = ("layers on the GPU", 2.0 - without)
-        else:
-            layers = ("layers", float(shape.layers) - without)
-        if role.checkpointing:
-            inputs = (("tokens", tokens), ("hidden size", float(shape.hidden)), layers)
-            return (allocate(kinds.LAYER_INPUTS[self.critic], "exact", inputs, 2),)
-        saved = (("tokens", tokens), ("bytes a layer keeps", self._widths[1]), layers)
-        return (allocate(kinds.ACTIVATIONS[self.critic], shape.evidence, saved, unit=""),)
-
-    def _working(self, tokens: float) -> Allocations:
-        """Return the activations of the layer at work in the backward pass."""
-        return (self._at_work(tokens, max(self._widths)),)
+    def _saved_activations(self, tokens: float, kept: float, layers: int) -> Allocations:
+        """Return what the forward pass saves for the backward pass of some layers."""
+        symbol = "layers on the GPU" if self.offloads_activations else "layers"
+        if self.role.checkpointing:
+            inputs = {"tokens": tokens, "hidden size": self.shape.hidden, symbol: layers}
+            return self._allocate(Kind.LAYER_INPUTS, "exact", inputs, 2)
+        saved = {"tokens": tokens, "bytes a layer keeps": kept, symbol: layers}
+        return self._allocate(Kind.ACTIVATIONS, self.shape.evidence, saved, None)
 
     def _forward(self, tokens: float) -> Allocations:
         """Return the activations of the layer at work in a pass without gradients."""
-        return (self._at_work(tokens, self.shape.forward),)
+        return self._at_work(tokens, self.shape.forward)
 
-    @property
-    def _widths(self) -> tuple[float, float]:
-        """Bytes a token of the layer at work, and bytes a token that a layer saves."""
-        if self.role.lora_rank:
-            return self.shape.adapted(self.role.targets)
-        return self.shape.working, self.shape.saved
-
-    def _at_work(self, tokens: float, width: float) -> Allocation:
-        kind = kinds.WORKING_SET[self.critic]
-        return per_token(kind, self.shape.evidence, tokens, width, "bytes of a layer")
+    def _at_work(self, tokens: float, width: float) -> Allocations:
+        variables = {"tokens": tokens, "bytes of a layer": width}
+        return self._allocate(Kind.WORKING_SET, self.shape.evidence, variables, None)
 
     def _handed_over(self) -> Allocations:
-        """Return the weights, and the copies that are made of them on their way to the rollout engine."""
         shape, settings, role = self.shape, self.settings, self.role
         size = role.fsdp.parameter_bytes
-        largest = (("vocabulary × hidden", float(shape.vocabulary * shape.hidden)),)
-        tensor = (allocate(kinds.LARGEST_TENSOR, "exact", largest, size),)
+        largest = {"vocabulary × hidden": shape.vocabulary * shape.hidden}
+        tensor = self._allocate(Kind.LARGEST_TENSOR, "exact", largest, size)
         if role.lora_rank and settings.rollout.layered_summon and not settings.rollout.merge_lora:
-            layer = (("parameters of a layer", float(shape.unit)),)
-            return (*self.weights, allocate(kinds.SUMMONED_LAYER, "exact", layer, size))
+            layer = {"parameters of a layer": shape.counts.largest_layer}
+            return self.weights + self._allocate(Kind.SUMMONED_LAYER, "exact", layer, size)
         if role.backend == "fsdp2":
             streams = behaviour(settings.version).fsdp2_streams and not role.lora_rank
             return tensor if streams and role.fsdp.param_offload else self.weights + tensor
         if role.lora_rank:
-            whole = (("parameters", float(shape.parameters)),)
-            return (*self.weights, allocate(kinds.SUMMONED_MODEL, "exact", whole, size))
+            whole = {"parameters": shape.parameters}
+            return self.weights + self._allocate(Kind.SUMMONED_MODEL, "exact", whole, size)
         if settings.gpus == 1:  # the state dict is assumed to refer to the parameters themselves
             return self.weights + tensor
-        copies = tuple(item._replace(kind=kinds.STATE_DICT, evidence="assumed") for item in self.weights)
-        return self.weights + copies + tensor
-
-
-def offloads_activations(shape: Shape, role: Role) -> bool:
-    """Tell whether activations wait on the host; those of two layers stay on the GPU."""
-    return role.activation_offload and shape.layers >= 3
-
-
-@lru_cache(maxsize=1024)
-def adapter_count(shape: Shape, rank: int, targets: Targets) -> int:
-    """Count the parameters of the adapters. Counting takes longer than the rest of an estimate."""
-    return lora_parameters(shape.architecture, rank, targets)
+        whole = {"parameters": self.parameters}
+        copy = self._allocate(Kind.STATE_DICT, "assumed", whole, size, role.fsdp.shard)
+        return self.weights + copy + tensor

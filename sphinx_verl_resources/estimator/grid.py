@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from ..diagnostics import Diagnostic
     from .context import EstimatorContext
-    from .peaks import Verdict
+    from .estimate import Verdict
     from .registries import Registries
 
 FitKind = Literal["measured", "computed", "tight", "does not fit", "unknown"]

@@ -7,20 +7,17 @@ transformers, divided as Megatron divides them; its fused kernels keep less. No 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from . import kinds
-from .allocations import allocate
-from .constants import EXPERT_IMBALANCE
-from .fsdp import adapter_count
-from .shape import shape_of
+from .allocations import Kind, allocate
+from .settings import micro_batches
+from .shape import adapter_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from .allocations import Allocation, Allocations
-    from .kinds import Kind
+    from ..breakdown import Evidence
+    from .allocations import Allocations
     from .parameters import Counts
     from .settings import Megatron, Role, Settings
     from .shape import Shape
@@ -67,26 +64,32 @@ class MegatronRole:
         # Context ranks share the states too.
         self._replicas = max(1, gpus // (megatron.tensor * megatron.pipeline))
         self._expert_replicas = max(1, gpus // (megatron.pipeline * megatron.expert * megatron.expert_tensor))
-        self._trained = (
-            adapter_count(shape, role.lora_rank, role.targets) / shape.parameters if role.lora_rank else 1.0
-        )
+        self._trained, adapters = 1.0, 0.0
+        if role.lora_rank:
+            self._trained = adapters = (
+                adapter_parameters(shape, role.lora_rank, role.targets) / shape.parameters
+            )
         self.on_gpu = stage.dense + stage.experts
-        adapters = self._trained if role.lora_rank else 0
-        self.weights = (self._states(kinds.WEIGHTS[critic], self.on_gpu * (1 + adapters), 2),)
-        self.gradients = (self._states(kinds.GRADIENTS[critic], self.on_gpu * self._trained, 4),)
+        self.weights = self._states(Kind.WEIGHTS, self.on_gpu * (1 + adapters), 2)
+        self.gradients = self._states(Kind.GRADIENTS, self.on_gpu * self._trained, 4)
         self.optimizer = self._optimizer()
-        kept = () if megatron.param_offload else self.weights + self.gradients
-        self.idle = kept + self._kept_optimizer
+        self._kept_optimizer = () if megatron.optimizer_offload else self.optimizer
+        self.idle = (() if megatron.param_offload else self.weights + self.gradients) + self._kept_optimizer
 
     def inference(self, tokens: float) -> Allocations:
         """Return the states and the layer at work."""
-        return self._evaluating() + self._forward(tokens)
+        return self._evaluating() + self._at_work(tokens, self.shape.forward)
 
-    def update(self, tokens: float, micro_batches: int) -> tuple[Allocations, Allocations, Allocations]:
+    def update(self, tokens: float) -> tuple[Allocations, Allocations, Allocations]:
         """Return loss, backward pass and optimizer step."""
+        megatron, (working, kept) = self.role.megatron, self.shape.backward()
+        if megatron.recompute:
+            working *= min(megatron.recompute_layers, self.stage.layers)
+        else:  # the last layer is kept already
+            working -= kept
         states = self.weights + self.gradients + self.optimizer
-        saved = states + self._saved_activations(tokens)
-        return saved, saved + self._working(tokens), states
+        saved = states + self._saved_activations(tokens, kept)
+        return saved, saved + self._at_work(tokens, working), states
 
     def resident_reference(self) -> Allocations:
         """Return the reference policy unless it is offloaded."""
@@ -94,139 +97,106 @@ class MegatronRole:
 
     def reference_pass(self, tokens: float, resident: Allocations) -> Allocations:
         """Return the idle states, a loaded reference policy, and the layer at work."""
-        return self.idle + (() if resident else self._reference()) + self._forward(tokens)
+        reference = () if resident else self._reference()
+        return self.idle + reference + self._at_work(tokens, self.shape.forward)
 
     def weight_sync(self) -> Allocations:
         """Return the states and the largest tensor."""
         # Adapters alone are sent without the frozen weights.
         adapters = self.role.lora_rank and not self.settings.rollout.merge_lora
-        largest = (("vocabulary × hidden", float(self.shape.vocabulary * self.shape.hidden)),)
+        largest = {"vocabulary × hidden": self.shape.vocabulary * self.shape.hidden}
         states = self.idle if adapters else self._evaluating()
-        return (*states, allocate(kinds.LARGEST_TENSOR, "exact", largest, 2))
+        return states + self._allocate(Kind.LARGEST_TENSOR, "exact", largest, 2)
 
     def offloaded(self) -> Allocations:
         """Return the states that Megatron offloads, and those of a host optimizer."""
         megatron = self.role.megatron
-        states: Allocations = self.weights if megatron.param_offload else ()
+        states = self.weights if megatron.param_offload else ()
         states += self.optimizer if megatron.optimizer_offload else ()
         if megatron.cpu_optimizer:
+            optimized = self.on_gpu
+            if megatron.distributed_optimizer:
+                optimized = self.stage.dense / self._replicas + self.stage.experts / self._expert_replicas
+            count = {"parameters of the rank": optimized * self._trained}
             size = megatron.moment_bytes * megatron.cpu_optimizer
-            count = (("parameters of the rank", self._optimized),)
-            states += (allocate(kinds.HOST_OPTIMIZER[self.critic], "exact", count, size),)
+            states += self._allocate(Kind.HOST_OPTIMIZER, "exact", count, size)
         return states
 
     def offloaded_reference(self) -> Allocations:
         """Return the reference policy if it is offloaded."""
         return self._reference() if self.settings.reference_offload else ()
 
-    def _reference(self) -> Allocations:
-        return (self._states(kinds.REFERENCE, self.on_gpu, 2),)
+    def _allocate(
+        self,
+        kind: Kind,
+        evidence: Evidence,
+        variables: Mapping[str, float],
+        each: float | None,
+        sharers: int = 1,
+        name_of_sharers: str = "TP",
+    ) -> Allocations:
+        return (allocate(kind, evidence, variables, each, sharers, name_of_sharers, critic=self.critic),)
 
-    @property
-    def _kept_optimizer(self) -> Allocations:
-        return () if self.role.megatron.optimizer_offload else self.optimizer
+    def _states(self, kind: Kind, count: float, each: float, replicas: int = 1) -> Allocations:
+        count_on_gpu = {"parameters on the GPU": count}
+        return self._allocate(kind, "exact", count_on_gpu, each, replicas, "replicas")
+
+    def _reference(self) -> Allocations:
+        return self._states(Kind.REFERENCE, self.on_gpu, 2)
 
     def _evaluating(self) -> Allocations:
         """Return the states during a pass without gradients."""
         gradients = () if self.role.megatron.param_offload else self.gradients
         return self.weights + gradients + self._kept_optimizer
 
-    @property
-    def _optimized(self) -> float:
-        """Parameters whose main copy and moments this GPU has."""
-        if not self.role.megatron.distributed_optimizer:
-            return self.on_gpu * self._trained
-        dense = self.stage.dense / self._replicas
-        return (dense + self.stage.experts / self._expert_replicas) * self._trained
-
     def _optimizer(self) -> Allocations:
-        megatron = self.role.megatron
+        """Return the optimizer's states; the distributed one shares those of experts with fewer GPUs."""
+        megatron, stage = self.role.megatron, self.stage
         size = megatron.moment_bytes * (1 - megatron.cpu_optimizer)
         if not size:
             return ()
-        dense_kind = kinds.OPTIMIZER_STATES[self.critic]
         if not megatron.distributed_optimizer:
-            return (self._states(dense_kind, self.on_gpu * self._trained, size),)
+            return self._states(Kind.OPTIMIZER_STATES, self.on_gpu * self._trained, size)
         shared = (
-            (dense_kind, self.stage.dense, self._replicas),
-            (kinds.EXPERT_OPTIMIZER_STATES[self.critic], self.stage.experts, self._expert_replicas),
+            (Kind.OPTIMIZER_STATES, stage.dense, self._replicas),
+            (Kind.EXPERT_OPTIMIZER_STATES, stage.experts, self._expert_replicas),
         )
-        return tuple(
-            allocate(
-                kind,
-                "exact",
-                (("parameters on the GPU", count * self._trained),),
-                size,
-                "bytes",
-                replicas,
-                "replicas",
-            )
-            for kind, count, replicas in shared
-            if count
-        )
+        states: Allocations = ()
+        for kind, count, replicas in shared:
+            states += self._states(kind, count * self._trained, size, replicas) if count else ()
+        return states
 
-    def _saved_activations(self, tokens: float) -> Allocations:
+    def _saved_activations(self, tokens: float, kept: float) -> Allocations:
         """Return what forward passes save for the backward passes of the stage."""
-        shape, stage, megatron = self.shape, self.stage, self.role.megatron
-        in_flight = ("micro-batches in flight", float(stage.in_flight))
+        stage, megatron = self.stage, self.role.megatron
+        kind, each, width = Kind.ACTIVATIONS, None, {"bytes a layer keeps": kept}
+        layers = stage.layers
         if megatron.recompute:
-            groups = -(-stage.layers // megatron.recompute_layers)
-            width, layers = ("hidden size", float(shape.hidden)), ("layers", float(groups))
-            kind, size, unit = kinds.LAYER_INPUTS, 2, "bytes"
-        else:
-            width, layers = ("bytes a layer keeps", shape.saved), ("layers", float(stage.layers))
-            kind, size, unit = kinds.ACTIVATIONS, 1, ""
-        variables = (("tokens", tokens), width, layers, in_flight)
-        return (allocate(kind[self.critic], "assumed", variables, size, unit, self._sequence_shards, "TP"),)
-
-    def _working(self, tokens: float) -> Allocations:
-        """Return the activations of the layer at work in the backward pass."""
-        megatron = self.role.megatron
-        if not megatron.recompute:
-            return self._at_work(tokens, self.shape.working - self.shape.saved)
-        return self._at_work(tokens, self.shape.working * min(megatron.recompute_layers, self.stage.layers))
-
-    def _forward(self, tokens: float) -> Allocations:
-        """Return the activations of the layer at work in a pass without gradients."""
-        return self._at_work(tokens, self.shape.forward)
+            kind, each, width = Kind.LAYER_INPUTS, 2, {"hidden size": self.shape.hidden}
+            layers = -(-stage.layers // megatron.recompute_layers)
+        batches = {"layers": layers, "micro-batches in flight": stage.in_flight}
+        return self._allocate(
+            kind, "assumed", {"tokens": tokens, **width, **batches}, each, self._sequence_shards
+        )
 
     def _at_work(self, tokens: float, width: float) -> Allocations:
-        variables = (("tokens", tokens), ("bytes of a layer", width))
-        kind = kinds.WORKING_SET[self.critic]
-        return (allocate(kind, "assumed", variables, 1, "", self._sequence_shards, "TP"),)
+        """Return the activations of the layer at work."""
+        variables = {"tokens": tokens, "bytes of a layer": width}
+        return self._allocate(Kind.WORKING_SET, "assumed", variables, None, self._sequence_shards)
 
     @property
     def _sequence_shards(self) -> int:
         return self.role.megatron.tensor if self.role.megatron.sequence_parallel else 1
 
-    def _states(self, kind: Kind, count: float, size: float) -> Allocation:
-        return allocate(kind, "exact", (("parameters on the GPU", count),), size)
 
-
-def megatron_roles(
-    shape: Shape, settings: Settings, role: Role, micro_batches: int, *, critic: bool = False
-) -> tuple[MegatronRole, ...]:
-    """Return the role on each stage that can be the fullest.
-
-    Args:
-        shape: of the model.
-        settings: of the run.
-        role: its settings.
-        micro_batches: per optimizer step: no stage has more of them in flight.
-        critic: True for a critic, whose head gives one number.
-    """
+def megatron_roles(shape: Shape, settings: Settings, role: Role, *, critic: bool) -> tuple[MegatronRole, ...]:
+    """Return the role on each stage that can be the fullest; a critic's head gives one number."""
     if role.megatron.expert > 1:
-        shape = _uneven(shape)
+        shape = shape.unbalanced
     return tuple(
         MegatronRole(shape, settings, role, stage, critic=critic)
-        for stage in stages(shape, role.megatron, micro_batches, critic=critic)
+        for stage in stages(shape, role.megatron, micro_batches(settings, role), critic=critic)
     )
-
-
-@lru_cache(maxsize=64)
-def _uneven(shape: Shape) -> Shape:
-    """Return the shape where experts are on different GPUs, one of which gets more tokens than the mean."""
-    return shape_of(shape.architecture, EXPERT_IMBALANCE.value)
 
 
 def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> tuple[Stage, ...]:

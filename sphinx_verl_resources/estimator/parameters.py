@@ -1,64 +1,228 @@
-"""Exact parameter counts: of a model, of a critic, and of LoRA adapters.
+"""The weight matrices of a model, and exact counts: of a model, of a critic, and of LoRA adapters.
 
-Formulas: the shapes of the weight matrices in Hugging Face transformers. Counts are elements, not bytes.
+Shapes and names are those of the modelling code in Hugging Face transformers. Counts are elements, not bytes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
-
-from .matrices import (
-    LayerKind,
-    has_learned_positions,
-    layer_kinds,
-    layer_matrices,
-    model_matrices,
-    vision_matrices,
-)
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from ..catalog.models.architecture import Architecture, Vision
-    from .matrices import Matrix
+    from collections.abc import Iterator, Mapping
 
+    from ..catalog.models.architecture import Architecture, Mla, Moe, Vision
+
+Part = Literal["attention", "mlp", "experts", "router", "shared_experts", "vision"]
 #: The modules that get adapters: names as PEFT matches them, or every linear map.
 Targets = tuple[str, ...] | Literal["all-linear"]
+
+#: Model types whose modules hold query, key and value, or gate and up, as one matrix.
+_FUSED = frozenset({"phi3"})
+#: What a model type calls gate, up and down of an expert, where it is not that.
+_EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2")}
+_MLP_NAMES = ("gate_proj", "up_proj", "down_proj")
 #: Outside the layers; ``all-linear`` leaves them out.
 _ENDS = ("embed_tokens", "lm_head")
 
 
-@dataclass(frozen=True)
-class LayerCount:
-    """Parameters of one decoder layer, by part.
+class Matrix(NamedTuple):
+    """One linear map of a layer or of a vision tower.
 
     Attributes:
-        attention: its matrices, biases, norms on query and key, and convolution.
-        mlp: of a dense layer.
-        experts: all routed experts.
-        router: with its bias.
-        shared_experts: with their gate.
-        norms: vectors of the hidden size.
+        part: of the layer; the gate of shared experts belongs to them.
+        copies: how many of them the layer or the tower has.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    part: Part
+    copies: int = 1
+
+    @property
+    def size(self) -> int:
+        """Elements of one copy."""
+        return self.inputs * self.outputs
+
+
+class LayerKind(NamedTuple):
+    """A kind of layer: with linear or full attention, with experts or an MLP."""
+
+    linear_attention: bool
+    experts: bool
+
+
+def layer_kinds(architecture: Architecture) -> tuple[tuple[LayerKind, int], ...]:
+    """Return the kinds of layers and their numbers, in the order in which they first occur.
+
+    Layers with full attention are every n-th, the n-th being the first of them.
+    """
+    layers, moe = architecture.num_hidden_layers, architecture.moe
+    dense = min(moe.first_dense_layers, layers) if moe else layers
+    counts = _by_attention(architecture, 0, dense, False) + _by_attention(architecture, dense, layers, True)
+    return tuple((kind, number) for kind, number in counts if number)
+
+
+def _by_attention(
+    architecture: Architecture, start: int, end: int, experts: bool
+) -> tuple[tuple[LayerKind, int], ...]:
+    """Count the layers from ``start`` to before ``end`` by attention, however many they are."""
+    linear = architecture.linear_attention
+    interval = linear.full_attention_interval if linear else 1
+    full = end // interval - start // interval
+    counts = (LayerKind(True, experts), end - start - full), (LayerKind(False, experts), full)
+    begins_full = (start + 1) % interval == 0
+    return counts[::-1] if begins_full else counts
+
+
+def layer_matrices(architecture: Architecture, kind: LayerKind) -> tuple[Matrix, ...]:
+    """Return every linear map of one layer of a kind."""
+    attention = _linear_attention if kind.linear_attention else _mla if architecture.mla else _attention
+    return (*attention(architecture), *_feed_forward(architecture, kind))
+
+
+def _attention(architecture: Architecture) -> Iterator[Matrix]:
+    hidden = architecture.hidden_size
+    heads = architecture.num_attention_heads * architecture.head_dim
+    query = heads * (2 if architecture.attn_output_gate else 1)
+    key = architecture.num_key_value_heads * architecture.head_dim
+    if architecture.model_type in _FUSED:
+        yield Matrix("qkv_proj", hidden, query + 2 * key, "attention")
+    else:
+        yield Matrix("q_proj", hidden, query, "attention")
+        yield Matrix("k_proj", hidden, key, "attention")
+        yield Matrix("v_proj", hidden, key, "attention")
+    yield Matrix("o_proj", heads, hidden, "attention")
+
+
+def _mla(architecture: Architecture) -> Iterator[Matrix]:
+    mla: Mla | None = architecture.mla
+    assert mla
+    hidden, heads = architecture.hidden_size, architecture.num_attention_heads
+    query = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+    if mla.q_lora_rank:
+        yield Matrix("q_a_proj", hidden, mla.q_lora_rank, "attention")
+        yield Matrix("q_b_proj", mla.q_lora_rank, query, "attention")
+    else:
+        yield Matrix("q_proj", hidden, query, "attention")
+    yield Matrix("kv_a_proj_with_mqa", hidden, mla.kv_lora_rank + mla.qk_rope_head_dim, "attention")
+    key_value = heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+    yield Matrix("kv_b_proj", mla.kv_lora_rank, key_value, "attention")
+    yield Matrix("o_proj", heads * mla.v_head_dim, hidden, "attention")
+
+
+def _linear_attention(architecture: Architecture) -> Iterator[Matrix]:
+    linear = architecture.linear_attention
+    assert linear
+    hidden, heads = architecture.hidden_size, linear.num_value_heads
+    key = linear.num_key_heads * linear.key_head_dim
+    value = heads * linear.value_head_dim
+    if architecture.model_type == "qwen3_next":
+        yield Matrix("in_proj_qkvz", hidden, 2 * key + 2 * value, "attention")
+        yield Matrix("in_proj_ba", hidden, 2 * heads, "attention")
+    else:
+        yield Matrix("in_proj_qkv", hidden, 2 * key + value, "attention")
+        yield Matrix("in_proj_z", hidden, value, "attention")
+        yield Matrix("in_proj_b", hidden, heads, "attention")
+        yield Matrix("in_proj_a", hidden, heads, "attention")
+    yield Matrix("out_proj", value, hidden, "attention")
+
+
+def _feed_forward(architecture: Architecture, kind: LayerKind) -> Iterator[Matrix]:
+    hidden, moe = architecture.hidden_size, architecture.moe
+    if not kind.experts or not moe:
+        width = architecture.intermediate_size or 0
+        if architecture.model_type in _FUSED:
+            yield Matrix("gate_up_proj", hidden, 2 * width, "mlp")
+            yield Matrix("down_proj", width, hidden, "mlp")
+        else:
+            yield from _gated(_MLP_NAMES, hidden, width, "mlp")
+        return
+    names = _EXPERT_NAMES.get(architecture.model_type, _MLP_NAMES)
+    yield Matrix("gate", hidden, moe.num_experts, "router")
+    yield from _gated(names, hidden, moe.moe_intermediate_size, "experts", moe.num_experts)
+    if shared := shared_width(moe):
+        yield from _gated(_MLP_NAMES, hidden, shared, "shared_experts")
+    if moe.shared_expert_gate:
+        yield Matrix("shared_expert_gate", hidden, 1, "shared_experts")
+
+
+def shared_width(moe: Moe) -> int:
+    """Return the width of all shared experts together, which are one MLP in the modelling code."""
+    return moe.shared_experts * (moe.shared_expert_intermediate_size or moe.moe_intermediate_size)
+
+
+def _gated(
+    names: tuple[str, str, str], hidden: int, width: int, part: Part, copies: int = 1
+) -> Iterator[Matrix]:
+    gate, up, down = names
+    yield Matrix(gate, hidden, width, part, copies)
+    yield Matrix(up, hidden, width, part, copies)
+    yield Matrix(down, width, hidden, part, copies)
+
+
+def vision_matrices(vision: Vision) -> Iterator[Matrix]:
+    """Yield every linear map of a vision tower of Qwen; its patch embedding is a convolution.
+
+    Two forms are known: Qwen2.5-VL (no learned positions, gated MLP) and Qwen3-VL (learned positions, plain
+    MLP, intermediate outputs called deepstack).
+    """
+    width, depth, mlp = vision.hidden_size, vision.depth, vision.intermediate_size
+    merged = width * vision.spatial_merge_size**2
+    yield Matrix("qkv", width, 3 * width, "vision", depth)
+    yield Matrix("proj", width, width, "vision", depth)
+    if vision.num_position_embeddings is not None:
+        mergers = 1 + (vision.deepstack_layers or 0)
+        yield Matrix("linear_fc1", width, mlp, "vision", depth)
+        yield Matrix("linear_fc2", mlp, width, "vision", depth)
+        yield Matrix("linear_fc1", merged, merged, "vision", mergers)
+        yield Matrix("linear_fc2", merged, vision.out_hidden_size, "vision", mergers)
+    else:
+        yield from _gated(_MLP_NAMES, width, mlp, "vision", depth)
+        yield Matrix("mlp.0", merged, merged, "vision")
+        yield Matrix("mlp.2", merged, vision.out_hidden_size, "vision")
+
+
+def model_matrices(architecture: Architecture) -> Iterator[tuple[Matrix, int]]:
+    """Yield every linear map of the layers and of the vision tower, with its number in the whole model."""
+    for kind, number in layer_kinds(architecture):
+        for matrix in layer_matrices(architecture, kind):
+            yield matrix, matrix.copies * number
+    if architecture.vision:
+        for matrix in vision_matrices(architecture.vision):
+            yield matrix, matrix.copies
+
+
+@dataclass(frozen=True)
+class LayerCount:
+    """Parameters of one decoder layer.
+
+    Attributes:
+        parts: by part; biases, norms on query and key, and a convolution belong to attention. ``norms`` are
+            vectors of the hidden size.
         experts_used: the routed experts that one token passes through.
     """
 
-    attention: int
-    mlp: int
-    experts: int
-    router: int
-    shared_experts: int
-    norms: int
+    parts: Mapping[str, int]
     experts_used: int
 
-    @property
+    @cached_property
     def total(self) -> int:
         """All parameters of the layer."""
-        return self.active - self.experts_used + self.experts
+        return sum(self.parts.values())
+
+    @property
+    def experts(self) -> int:
+        """All routed experts."""
+        return self.parts["experts"]
 
     @property
     def active(self) -> int:
         """Parameters that one token passes through."""
-        return self.attention + self.mlp + self.experts_used + self.router + self.shared_experts + self.norms
+        return self.total - self.experts + self.experts_used
 
 
 @dataclass(frozen=True)
@@ -83,16 +247,21 @@ class Counts:
         return self.root + sum(layer.total * number for layer, number in self.layers)
 
     @property
+    def critic(self) -> int:
+        """All parameters of a critic, whose head gives one number. The head's own bias is left out."""
+        return self.total - self.lm_head + self.final_norm  # this head is as wide as the norm
+
+    @property
     def active(self) -> int:
         """Parameters that a text token passes through: without the vision tower and experts not chosen."""
         return self.root - self.vision + sum(layer.active * number for layer, number in self.layers)
 
-    @property
+    @cached_property
     def largest_layer(self) -> int:
         """Parameters of the largest decoder layer, the largest unit that FSDP gathers."""
         return max((layer.total for layer, _ in self.layers), default=0)
 
-    @property
+    @cached_property
     def root(self) -> int:
         """Parameters outside the decoder layers: embedding, head, last norm and vision tower."""
         return self.embedding + self.lm_head + self.final_norm + self.vision
@@ -122,27 +291,23 @@ def count_parameters(architecture: Architecture) -> Counts:
 
 
 def _count_layer(architecture: Architecture, kind: LayerKind) -> LayerCount:
-    parts = {"attention": 0, "mlp": 0, "experts": 0, "router": 0, "shared_experts": 0}
-    used = 0
+    moe = architecture.moe if kind.experts else None
+    parts: Counter[str] = Counter(norms=architecture.norms_per_layer * architecture.hidden_size)
     for matrix in layer_matrices(architecture, kind):
         parts[matrix.part] += matrix.size * matrix.copies
-        if matrix.part == "experts":
-            used += matrix.size * matrix.used
     parts["attention"] += _attention_vectors(architecture, kind)
-    if kind.experts and architecture.moe and architecture.moe.router_bias:
-        parts["router"] += architecture.moe.num_experts
-    norms = architecture.norms_per_layer * architecture.hidden_size
-    return LayerCount(**parts, norms=norms, experts_used=used)
+    if moe and moe.router_bias:
+        parts["router"] += moe.num_experts
+    used = parts["experts"] // moe.num_experts * min(moe.experts_per_token, moe.num_experts) if moe else 0
+    return LayerCount(parts, used)
 
 
 def _attention_vectors(architecture: Architecture, kind: LayerKind) -> int:
     """Count what attention has besides matrices: biases, norms, and the short convolution."""
     linear, mla = architecture.linear_attention, architecture.mla
     if kind.linear_attention and linear:
-        key, value = (
-            linear.num_key_heads * linear.key_head_dim,
-            linear.num_value_heads * linear.value_head_dim,
-        )
+        key = linear.num_key_heads * linear.key_head_dim
+        value = linear.num_value_heads * linear.value_head_dim
         return (2 * key + value) * linear.conv_kernel + 2 * linear.num_value_heads + linear.value_head_dim
     if mla:
         return (mla.q_lora_rank or 0) + mla.kv_lora_rank
@@ -152,34 +317,13 @@ def _attention_vectors(architecture: Architecture, kind: LayerKind) -> int:
     return bias * architecture.qkv_bias + norms * architecture.qk_norm
 
 
-def critic_parameters(architecture: Architecture) -> int:
-    """Count the parameters of a critic, whose head gives one number instead of a vocabulary.
-
-    The head's own bias, a single parameter, is left out.
-
-    >>> from sphinx_verl_resources.cli.data import load_paths
-    >>> qwen = load_paths([]).architectures.get("Qwen/Qwen2.5-7B")
-    >>> critic_parameters(qwen)
-    7070622720
-    """
-    counts = count_parameters(architecture)
-    return counts.total - counts.lm_head + architecture.hidden_size
-
-
 def mtp_parameters(architecture: Architecture) -> int:
     """Count one layer for multi-token prediction: a last layer, a projection and three norms.
 
     verl loads it for training only where ``model.mtp.enable`` is set.
-
-    >>> from sphinx_verl_resources.cli.data import load_paths
-    >>> deepseek = load_paths([]).architectures.get("deepseek-ai/DeepSeek-V3")
-    >>> mtp_parameters(deepseek)
-    11610068224
     """
     hidden = architecture.hidden_size
-    layer = _count_layer(
-        architecture, LayerKind(linear_attention=False, experts=architecture.moe is not None)
-    )
+    layer = _count_layer(architecture, LayerKind(False, architecture.moe is not None))
     return layer.total + 2 * hidden * hidden + 3 * hidden
 
 
@@ -196,12 +340,12 @@ def vision_parameters(vision: Vision) -> int:
     matrices = sum(matrix.size * matrix.copies for matrix in vision_matrices(vision))
     patch = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2 * width
     merger_biases = merged + vision.out_hidden_size
-    if not has_learned_positions(vision):
+    if vision.num_position_embeddings is None:
         # Biases of query, key, value, output and the gated MLP, and two norms without bias.
         vectors = depth * (4 * width + 2 * mlp + width + 2 * width) + merger_biases + width
         return patch + matrices + vectors
     deepstack = vision.deepstack_layers or 0
-    positions = (vision.num_position_embeddings or 0) * width
+    positions = vision.num_position_embeddings * width
     # Norms have biases here; that of a deepstack merger works on merged patches.
     vectors = depth * (4 * width + mlp + width + 4 * width)
     vectors += merger_biases * (1 + deepstack) + 2 * width + 2 * merged * deepstack
@@ -244,15 +388,10 @@ def target_names(architecture: Architecture) -> tuple[str, ...]:
 
 
 def unknown_targets(architecture: Architecture, targets: Targets) -> tuple[str, ...]:
-    """Return the targets that match no module of the model; ``lora_parameters`` ignores them.
-
-    >>> from sphinx_verl_resources.cli.data import load_paths
-    >>> qwen = load_paths([]).architectures.get("Qwen/Qwen2.5-7B")
-    >>> unknown_targets(qwen, ("q_proj", "query"))
-    ('query',)
-    """
-    known = target_names(architecture)
-    return () if targets == "all-linear" else tuple(name for name in targets if name not in known)
+    """Return the targets that match no module of the model; ``lora_parameters`` ignores them."""
+    if targets == "all-linear":
+        return ()
+    return tuple(name for name in targets if name not in target_names(architecture))
 
 
 def _is_target(matrix: Matrix, targets: Targets) -> bool:

@@ -8,12 +8,11 @@ is resident when: verl at 1dda039b9 and the releases before it, see ``versions``
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ..breakdown import Breakdown, Category
 from ..i18n import N_
-from . import kinds
-from .allocations import allocate, fixed, per_token, size_of
+from .allocations import Kind, allocate, size_of
 from .constants import (
     COMMUNICATOR,
     CONTEXT,
@@ -35,101 +34,18 @@ from .constants import (
 from .engine import engine_allocations
 from .fsdp import FsdpRole
 from .megatron import megatron_roles
-from .settings import micro_batches, old_tokens, reference_tokens, update_tokens
+from .settings import old_tokens, reference_tokens, update_tokens
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..breakdown import Evidence
     from .allocations import Allocation, Allocations
     from .constants import Constant
     from .engine import EngineState
-    from .kinds import Kind
     from .settings import Role, Settings
     from .shape import Shape
-
-
-def update_logits(shape: Shape, settings: Settings, tokens: float) -> Allocations:
-    """Return logits, loss, entropy if it is wanted, and the gradient of the logits, in an update."""
-    if settings.fused_kernels:
-        # The backward pass of the fused kernels makes the gradient of the whole head.
-        head = (("parameters of the head", float(shape.head)),)
-        kind, shards = kinds.FUSED_HEAD_GRADIENT, _shards(settings)
-        gradient = allocate(kind, "assumed", head, 2, "bytes", shards, "TP")
-        return (*_fused(shape, settings), gradient, _last_hidden(shape, tokens))
-    copy = _second_copy(settings, entropy=settings.computes_entropy)
-    chunk: Allocations = ()
-    if not settings.computes_entropy:
-        constant, copy = LOGITS_PLAIN, 0.0  # it includes the second copy
-    elif settings.entropy_recomputed:
-        constant = LOGITS_ENTROPY_RECOMPUTED
-    elif settings.entropy_chunk:
-        constant, copy, chunk = LOGITS_PLAIN, 0.0, _entropy_chunk(shape, settings, tokens)
-    else:
-        constant = LOGITS_ENTROPY if settings.compiled_entropy else LOGITS_EAGER
-    return (*_logits(shape, settings, tokens, constant, copy), *chunk, _last_hidden(shape, tokens))
-
-
-def old_logits(shape: Shape, settings: Settings, tokens: float) -> Allocations:
-    """Return logits and entropy in an old-log-prob pass; only EasyR1 computes no entropy there."""
-    if settings.fused_kernels:
-        return _fused(shape, settings)
-    copy = _second_copy(settings, entropy=not settings.entropy_free)
-    if settings.entropy_free:
-        return _logits(shape, settings, tokens, LOGITS_REFERENCE, copy)
-    if settings.entropy_chunk:
-        logits = _logits(shape, settings, tokens, LOGITS_REFERENCE, copy)
-        return logits + _entropy_chunk(shape, settings, tokens)
-    constant = LOGITS_OLD if settings.compiled_entropy else LOGITS_OLD_EAGER
-    return _logits(shape, settings, tokens, constant, copy)
-
-
-def reference_logits(shape: Shape, settings: Settings, tokens: float) -> Allocations:
-    """Return the logits in a reference pass, without entropy."""
-    if settings.fused_kernels:
-        return _fused(shape, settings)
-    return _logits(shape, settings, tokens, LOGITS_REFERENCE, _second_copy(settings, entropy=False))
-
-
-def _second_copy(settings: Settings, *, entropy: bool) -> float:
-    """Return the bytes of a second copy; Megatron divides in place, and clones for the entropy only."""
-    if not behaviour(settings.version).second_logits_copy:
-        return 0.0
-    return LOGITS_COPY.value if entropy or settings.actor.backend != "megatron" else 0.0
-
-
-def _logits(shape: Shape, settings: Settings, tokens: float, constant: Constant, copy: float) -> Allocations:
-    evidence: Evidence = "assumed" if copy else constant.evidence
-    variables = (("tokens", tokens), ("vocabulary", float(shape.vocabulary)))
-    size, shards = constant.value + copy, _shards(settings)
-    return (allocate(kinds.LOGITS, evidence, variables, size, "bytes", shards, "TP"),)
-
-
-def _last_hidden(shape: Shape, tokens: float) -> Allocation:
-    return per_token(kinds.LAST_HIDDEN, "measured", tokens, shape.hidden, "hidden size", LAST_NORM.value)
-
-
-def _entropy_chunk(shape: Shape, settings: Settings, tokens: float) -> Allocations:
-    chunk = min(float(settings.entropy_chunk), tokens)
-    return _of_chunk(kinds.ENTROPY_CHUNK, shape, settings, chunk, ENTROPY.value)
-
-
-def _fused(shape: Shape, settings: Settings) -> Allocations:
-    """Return three chunks of logits in fp32: fused kernels never store all of them."""
-    return _of_chunk(kinds.LOGITS_CHUNK, shape, settings, FUSED_KERNEL_TOKENS.value, 12)
-
-
-def _of_chunk(kind: Kind, shape: Shape, settings: Settings, tokens: float, size: float) -> Allocations:
-    variables = (("tokens of a chunk", tokens), ("vocabulary", float(shape.vocabulary)))
-    return (allocate(kind, "assumed", variables, size, "bytes", _shards(settings), "TP"),)
-
-
-def _shards(settings: Settings) -> int:
-    """Return the number of GPUs that share the vocabulary."""
-    actor = settings.actor
-    return actor.megatron.tensor if actor.backend == "megatron" else 1
-
 
 #: The phases in the order in which they take turns, and their names for people.
 LABELS = {
@@ -145,9 +61,6 @@ LABELS = {
     "optimizer-step": N_("Optimizer step"),
     "weight-sync": N_("Weight sync"),
 }
-
-_CONTEXT = fixed(kinds.CUDA_CONTEXT, CONTEXT.evidence, CONTEXT.value, "context")
-_ENGINE_CONTEXT = fixed(kinds.ENGINE_CONTEXT, SECOND_CONTEXT.evidence, SECOND_CONTEXT.value, "context")
 
 
 class Phase(NamedTuple):
@@ -181,8 +94,8 @@ class Phase(NamedTuple):
     @property
     def allocations(self) -> Allocations:
         """Everything; the memory that PyTorch's allocator cannot use comes last."""
-        lost = (("allocated", self.counted), ("share", FRAGMENTATION.value))
-        fragments = allocate(kinds.FRAGMENTATION, FRAGMENTATION.evidence, lost, unit="")
+        lost = {"allocated": self.counted, "share": FRAGMENTATION.value}
+        fragments = allocate(Kind.FRAGMENTATION, FRAGMENTATION.evidence, lost)
         return (*self.trainer, *self.engine, *self.runtime_overhead, fragments)
 
     @property
@@ -244,13 +157,8 @@ class TrainedRole(Protocol):
     def inference(self, tokens: float) -> Allocations:
         """Return the allocations in a pass without gradients."""
 
-    def update(self, tokens: float, micro_batches: int) -> tuple[Allocations, Allocations, Allocations]:
-        """Return the allocations at the loss, in the backward pass and in the optimizer step.
-
-        Args:
-            tokens: of a micro-batch on this GPU.
-            micro_batches: per optimizer step; gradients of earlier ones wait for the last.
-        """
+    def update(self, tokens: float) -> tuple[Allocations, Allocations, Allocations]:
+        """Return the allocations at the loss, in the backward pass and in the optimizer step."""
 
     def resident_reference(self) -> Allocations:
         """Return what the reference policy keeps on the GPU all the time."""
@@ -262,7 +170,7 @@ class TrainedRole(Protocol):
         """Return the allocations while the weights are sent to the rollout engine."""
 
     def offloaded(self) -> Allocations:
-        """Return the states of this GPU that are in host memory at some time."""
+        """Return the states and activations of this GPU that are in host memory at some time."""
 
     def offloaded_reference(self) -> Allocations:
         """Return this GPU's share of a reference policy in host memory."""
@@ -281,7 +189,8 @@ def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
         for name, trainer, state in _trainer_phases(shape, settings, actor, critic):
             engine = asleep
             if state != "asleep":
-                engine = engine_allocations(state, shape, settings, size_of(trainer))
+                before = size_of(trainer) if state == "awake" else 0.0
+                engine = engine_allocations(state, shape, settings, before)
             phase = phase_of(name, trainer, state, engine, overhead)
             known = fullest.get(name)
             if known is None or phase.total > known.total:
@@ -291,15 +200,14 @@ def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
 
 def roles_of(shape: Shape, settings: Settings) -> tuple[tuple[TrainedRole, ...], tuple[TrainedRole, ...]]:
     """Return the actor, and the critic if there is one, on each pipeline stage that can be the fullest."""
-    actors = _stages_of(shape, settings, settings.actor, critic=False)
-    critics = _stages_of(shape, settings, settings.critic, critic=True) if settings.critic else ()
-    return actors, critics
 
-
-def _stages_of(shape: Shape, settings: Settings, role: Role, *, critic: bool) -> tuple[TrainedRole, ...]:
-    if role.backend != "megatron":
+    def stages_of(role: Role, *, critic: bool) -> tuple[TrainedRole, ...]:
+        if role.backend == "megatron":
+            return megatron_roles(shape, settings, role, critic=critic)
         return (FsdpRole(shape, settings, role, critic=critic),)
-    return megatron_roles(shape, settings, role, micro_batches(settings, role), critic=critic)
+
+    critics = stages_of(settings.critic, critic=True) if settings.critic else ()
+    return stages_of(settings.actor, critic=False), critics
 
 
 def _trainer_phases(
@@ -312,27 +220,98 @@ def _trainer_phases(
         yield "rollout", actor.idle + others, "awake"
     if settings.old_log_prob:
         tokens = old_tokens(settings)
-        logits = old_logits(shape, settings, tokens) if actor.has_head else ()
+        logits = _logits("old", shape, settings, tokens) if actor.has_head else ()
         yield "old-log-prob", actor.inference(tokens) + logits + others, "asleep"
     if settings.reference:
         tokens = reference_tokens(settings)
-        logits = reference_logits(shape, settings, tokens) if actor.has_head else ()
+        logits = _logits("reference", shape, settings, tokens) if actor.has_head else ()
         yield "ref-log-prob", actor.reference_pass(tokens, reference) + logits + others, "asleep"
     if critic and settings.critic:
         beside_critic = actor.idle + reference
         tokens = update_tokens(settings, settings.critic)
         yield "critic-values", critic.inference(tokens) + beside_critic, "asleep"
-        loss, backward, step = critic.update(tokens, micro_batches(settings, settings.critic))
+        loss, backward, step = critic.update(tokens)
         yield "critic-forward", loss + beside_critic, "asleep"
         yield "critic-backward", backward + beside_critic, "asleep"
         yield "critic-optimizer-step", step + beside_critic, "asleep"
     tokens = update_tokens(settings, settings.actor)
-    logits = update_logits(shape, settings, tokens) if actor.has_head else ()
-    loss, backward, step = actor.update(tokens, micro_batches(settings, settings.actor))
+    logits = _logits("update", shape, settings, tokens) if actor.has_head else ()
+    loss, backward, step = actor.update(tokens)
     yield "update-forward", loss + logits + others, "asleep"
     yield "update-backward", backward + others, "asleep"
     yield "optimizer-step", step + others, "asleep"
     yield "weight-sync", actor.weight_sync() + others, "taking weights"
+
+
+Pass = Literal["old", "reference", "update"]
+
+#: Bytes a token and vocabulary entry in a pass, by how the entropy is computed.
+_PER_LOGIT: Mapping[Pass, Mapping[str, Constant]] = {
+    "old": {
+        "none": LOGITS_REFERENCE,
+        "chunked": LOGITS_REFERENCE,
+        "compiled": LOGITS_OLD,
+        "eager": LOGITS_OLD_EAGER,
+    },
+    "reference": {"none": LOGITS_REFERENCE},
+    "update": {
+        "none": LOGITS_PLAIN,
+        "recomputed": LOGITS_ENTROPY_RECOMPUTED,
+        "chunked": LOGITS_PLAIN,
+        "compiled": LOGITS_ENTROPY,
+        "eager": LOGITS_EAGER,
+    },
+}
+
+
+def _entropy(name: Pass, settings: Settings) -> str:
+    """Return how a pass computes the entropy."""
+    computed = settings.computes_entropy if name == "update" else name == "old" and not settings.entropy_free
+    if not computed:
+        return "none"
+    if settings.entropy_recomputed and name == "update":
+        return "recomputed"
+    if settings.entropy_chunk:
+        return "chunked"
+    return "compiled" if settings.compiled_entropy else "eager"
+
+
+def _logits(name: Pass, shape: Shape, settings: Settings, tokens: float) -> Allocations:
+    """Return the vocabulary-wide outputs of a pass, and in an update the last hidden states."""
+    megatron = settings.actor.backend == "megatron"
+    sharers = settings.actor.megatron.tensor if megatron else 1
+
+    def of_vocabulary(kind: Kind, evidence: Evidence, symbol: str, rows: float, each: float) -> Allocation:
+        variables = {symbol: rows, "vocabulary": shape.vocabulary}
+        return allocate(kind, evidence, variables, each, sharers, "TP")
+
+    found: Allocations
+    if settings.fused_kernels:  # they store three chunks in fp32, and never all logits
+        rows = FUSED_KERNEL_TOKENS.value
+        found = (of_vocabulary(Kind.LOGITS_CHUNK, "assumed", "tokens of a chunk", rows, 12),)
+        if name == "update":  # their backward pass makes the gradient of the whole head
+            head = {"parameters of the head": shape.head}
+            found += (allocate(Kind.FUSED_HEAD_GRADIENT, "assumed", head, 2, sharers, "TP"),)
+    else:
+        entropy = _entropy(name, settings)
+        constant = _PER_LOGIT[name][entropy]
+        copied = behaviour(settings.version).second_logits_copy and constant is not LOGITS_PLAIN
+        if megatron and entropy == "none":  # Megatron divides in place, and clones for the entropy only
+            copied = False
+        each = constant.value + (LOGITS_COPY.value if copied else 0)
+        evidence = "assumed" if copied else constant.evidence
+        found = (of_vocabulary(Kind.LOGITS, evidence, "tokens", tokens, each),)
+        if entropy == "chunked":
+            rows = min(float(settings.entropy_chunk), tokens)
+            found += (of_vocabulary(Kind.ENTROPY_CHUNK, "assumed", "tokens of a chunk", rows, ENTROPY.value),)
+    if name == "update":
+        hidden = {"tokens": tokens, "hidden size": shape.hidden}
+        found += (allocate(Kind.LAST_HIDDEN, "measured", hidden, LAST_NORM.value),)
+    return found
+
+
+_CONTEXT = allocate(Kind.CUDA_CONTEXT, CONTEXT.evidence, {"context": CONTEXT.value})
+_ENGINE_CONTEXT = allocate(Kind.ENGINE_CONTEXT, SECOND_CONTEXT.evidence, {"context": SECOND_CONTEXT.value})
 
 
 def runtime_overhead(settings: Settings) -> Allocations:
@@ -342,7 +321,7 @@ def runtime_overhead(settings: Settings) -> Allocations:
         overhead += (_ENGINE_CONTEXT,)
     if settings.gpus > 1:
         size = COMMUNICATOR.value + NEXT_COMMUNICATOR.value * _further_groups(settings)
-        overhead += (fixed(kinds.COMMUNICATORS, COMMUNICATOR.evidence, size, "buffers"),)
+        overhead += (allocate(Kind.COMMUNICATORS, COMMUNICATOR.evidence, {"buffers": size}),)
     return overhead
 
 

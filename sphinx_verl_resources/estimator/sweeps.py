@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import NoAnswerError
 from .engine import cache_tokens
 from .estimate import Estimate, attempt, estimate
-from .peaks import lower_utilization
 from .planner import MEGATRON_SAVING, SAVING, fitted
 from .request import ACTOR, MODEL, OF_ACTOR, OF_CRITIC, REFERENCE, ROLLOUT
 from .settings import sequence_divisor
+from .suggestions import lower_utilization
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..diagnostics import Diagnostic
-    from .peaks import Verdict
+    from .estimate import Verdict
     from .registries import Registries
     from .request import Request
 

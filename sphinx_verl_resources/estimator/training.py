@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import kinds
-from .allocations import allocate, fixed, per_token, sharded, size_of
+from .allocations import Kind, allocate, size_of
 from .constants import (
     COMMUNICATOR,
     COMPILED,
@@ -17,20 +16,18 @@ from .constants import (
     LORA_INPUTS,
     LOSS_HIDDEN,
 )
-from .parameters import lora_parameters
-from .peaks import TRAINING, AnyEstimate, range_of
+from .estimate import TRAINING, AnyEstimate, range_of
 from .phases import phase_of
 from .registries import capacity_of
+from .shape import adapter_parameters
 
 if TYPE_CHECKING:
     from .allocations import Allocations
-    from .kinds import Kind
+    from .estimate import Range
     from .parameters import Targets
-    from .peaks import Range
     from .phases import Phase
     from .registries import Registries
     from .shape import Shape
-
 
 _LOSSES = {"fused": LOGITS_FUSED_LOSS, "chunked": LOGITS_CHUNKED_LOSS}
 
@@ -97,79 +94,75 @@ def estimate_training(training: Training, registries: Registries) -> TrainingEst
 
 def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
     """Return the phases: loss, backward pass and optimizer step."""
-    shard, adapters = training.shard, bool(training.lora_rank)
-    trained, trained_bytes, symbol = shape.parameters, training.parameter_bytes, "parameters"
-    resident: Allocations = (sharded(kinds.WEIGHTS.actor, shape.parameters, training.parameter_bytes, shard),)
-    head = _parameters(kinds.HEAD_GRADIENT.actor, "parameters of the head", shape.head)
-    if adapters:
-        trained, symbol = (
-            lora_parameters(shape.architecture, training.lora_rank, training.targets),
-            "adapters",
-        )
-        trained_bytes = 4 if training.autocast else training.parameter_bytes
-        resident += (sharded(kinds.ADAPTERS, trained, trained_bytes, shard, symbol),)
+    size, shard = training.parameter_bytes, training.shard
+    trained: dict[str, float] = {"parameters": shape.parameters}
+    resident: Allocations = (allocate(Kind.WEIGHTS, "exact", trained, size, shard),)
+    head = _in_16_bits(Kind.HEAD_GRADIENT, "parameters of the head", shape.head)
+    if training.lora_rank:
+        trained = {"adapters": adapter_parameters(shape, training.lora_rank, training.targets)}
+        size = 4 if training.autocast else size
+        resident += (allocate(Kind.ADAPTERS, "exact", trained, size, shard),)
         head = ()
-    moment_bytes = 2.0 if "8bit" in training.optimizer else 2.0 * trained_bytes
-    resident += (sharded(kinds.OPTIMIZER_STATES.actor, trained, moment_bytes, shard, symbol),)
-    step: Allocations = (sharded(kinds.GRADIENTS.actor, trained, trained_bytes, shard, symbol),)
+    moments = 2.0 if "8bit" in training.optimizer else 2.0 * size
+    resident += (allocate(Kind.OPTIMIZER_STATES, "exact", trained, moments, shard),)
+    gradients: Allocations = (allocate(Kind.GRADIENTS, "exact", trained, size, shard),)
+    step = gradients
+    if "foreach" in training.optimizer:
+        step += (allocate(Kind.STEP_BUFFER, "exact", trained, size, shard),)
     root: Allocations = ()
     layer: Allocations = ()
     if shard > 1:
-        root = _parameters(kinds.GATHERED_ROOT.actor, "parameters outside layers", shape.root)
-        layer = _parameters(kinds.GATHERED_LAYER.actor, "parameters of a layer", shape.unit)
+        root = _in_16_bits(Kind.GATHERED_ROOT, "parameters outside layers", shape.counts.root)
+        layer = _in_16_bits(Kind.GATHERED_LAYER, "parameters of a layer", shape.counts.largest_layer)
     saved, remaining, working = _activations(shape, training)
     # Saved activations go while the gradients come.
-    halfway = max(remaining, step, key=size_of)
-    if "foreach" in training.optimizer:
-        step += (sharded(kinds.STEP_BUFFER.actor, trained, trained_bytes, shard, symbol),)
+    halfway = max(remaining, gradients, key=size_of)
     trainer = {
         "update-forward": root + saved + _loss(shape, training),
         "update-backward": root + layer + head + halfway + working,
         "optimizer-step": step,
     }
-    overhead: Allocations = (fixed(kinds.CUDA_CONTEXT, "measured", CONTEXT.value, "context"),)
+    overhead: Allocations = (allocate(Kind.CUDA_CONTEXT, "measured", {"context": CONTEXT.value}),)
     if training.gpus > 1:
-        overhead += (fixed(kinds.COMMUNICATORS, "measured", COMMUNICATOR.value, "buffers"),)
+        overhead += (allocate(Kind.COMMUNICATORS, "measured", {"buffers": COMMUNICATOR.value}),)
     return tuple(phase_of(name, resident + own, "asleep", (), overhead) for name, own in trainer.items())
 
 
-def _parameters(kind: Kind, symbol: str, count: int) -> Allocations:
-    """Return undivided parameters or gradients in 16 bits."""
-    return (allocate(kind, "measured", ((symbol, float(count)),), 2),)
+def _in_16_bits(kind: Kind, symbol: str, count: float) -> Allocations:
+    """Return undivided parameters or gradients."""
+    return (allocate(kind, "measured", {symbol: count}, 2),)
 
 
 def _activations(shape: Shape, training: Training) -> tuple[Allocations, Allocations, Allocations]:
     """Return saved activations, those that remain while the last layer is at work, and that layer's."""
-    tokens, layers = training.tokens, float(shape.layers)
+    tokens, adapters = {"tokens": training.tokens}, bool(training.lora_rank)
     fused = any(word in training.kernels for word in ("liger", "foak", "fast"))
-    working, saved = shape.working, shape.saved
-    if training.lora_rank and training.autocast and fused:
+    working, saved = shape.backward(training.targets if adapters and not fused else None)
+    if adapters and training.autocast and fused:
         working *= LORA_INPUTS.value
-    elif training.lora_rank and not fused:
-        working, saved = shape.adapted(training.targets)
-    elif fused and not training.lora_rank:  # fused norms keep no copies in fp32
+    elif fused and not adapters:  # fused norms keep no copies in fp32
         working, saved = working - 8 * shape.hidden, saved - 8 * shape.hidden
     if "compile" in training.kernels:
         saved *= COMPILED.value
-    at_work = per_token(kinds.WORKING_SET.actor, "exact", tokens, max(working, saved), "bytes of a layer")
+    at_work = (allocate(Kind.WORKING_SET, "exact", {**tokens, "bytes of a layer": max(working, saved)}),)
     if training.recompute:
-        variables = (("tokens", tokens), ("hidden size", float(shape.hidden)), ("layers", layers))
-        inputs = (allocate(kinds.LAYER_INPUTS.actor, "exact", variables, 2),)
-        return inputs, inputs, (at_work,)
+        variables = {**tokens, "hidden size": shape.hidden, "layers": shape.layers}
+        inputs = (allocate(Kind.LAYER_INPUTS, "exact", variables, 2),)
+        return inputs, inputs, at_work
 
-    def of_layers(count: float) -> Allocations:
-        variables = (("tokens", tokens), ("bytes a layer keeps", saved), ("layers", count))
-        return (allocate(kinds.ACTIVATIONS.actor, "exact", variables, unit=""),)
+    def of_layers(count: int) -> Allocations:
+        variables = {**tokens, "bytes a layer keeps": saved, "layers": count}
+        return (allocate(Kind.ACTIVATIONS, "exact", variables),)
 
-    return of_layers(layers), of_layers(layers - 1), (at_work,)
+    return of_layers(shape.layers), of_layers(shape.layers - 1), at_work
 
 
 def _loss(shape: Shape, training: Training) -> Allocations:
     """Return logits and copies of the loss; a fused linear cross-entropy never stores them."""
     if training.loss == "liger":
         return ()
-    tokens, logits = training.tokens, _LOSSES.get(training.loss, LOGITS_TORCH_LOSS)
+    tokens, logits = {"tokens": training.tokens}, _LOSSES.get(training.loss, LOGITS_TORCH_LOSS)
     return (
-        per_token(kinds.LOGITS, logits.evidence, tokens, shape.vocabulary, "vocabulary", logits.value),
-        per_token(kinds.LAST_HIDDEN, "measured", tokens, shape.hidden, "hidden size", LOSS_HIDDEN.value),
+        allocate(Kind.LOGITS, logits.evidence, {**tokens, "vocabulary": shape.vocabulary}, logits.value),
+        allocate(Kind.LAST_HIDDEN, "measured", {**tokens, "hidden size": shape.hidden}, LOSS_HIDDEN.value),
     )

@@ -10,7 +10,7 @@ from docutils import nodes
 
 from ..breakdown import Category
 from ..estimator.backtest import EASYR1, GROUPS
-from ..estimator.peaks import LOGGED, OTHER, TRAINING
+from ..estimator.estimate import LOGGED, OTHER, TRAINING
 from ..i18n import N_, _, plural
 from ..units import GIB, gib_number, percent, plain, share
 from .blocks import in_a_row, legend, numbered_notes, recorded

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..breakdown import Breakdown
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
-    from ..estimator.peaks import Suggestion
+    from ..estimator.suggestions import Suggestion
     from ..estimator.sweeps import Longer, Saving, SavingSteps
 
 ANSWER_CLASS = "verl-answer"

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from ..catalog.models.registries import Accuracy
     from ..estimator.backtest import Boundary, Score
-    from ..estimator.estimate import Estimate
-    from ..estimator.peaks import AnyEstimate
+    from ..estimator.estimate import AnyEstimate, Estimate
     from ..estimator.phases import Phase
     from ..estimator.planner import Plan
 

@@ -17,7 +17,7 @@ from sphinx_verl_resources.estimator.backtest import (
     summaries,
     verdict_shares,
 )
-from sphinx_verl_resources.estimator.peaks import range_of
+from sphinx_verl_resources.estimator.estimate import range_of
 
 CASES = [entry.case for entry in load_cases(read_snapshot([]).cases).by_id.values()]
 

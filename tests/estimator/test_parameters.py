@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.catalog.models.architecture import LinearAttention, Moe
 from sphinx_verl_resources.cli.data import load_paths
 from sphinx_verl_resources.estimator.engine import kv_cache_bytes_per_token
-from sphinx_verl_resources.estimator.matrices import layer_kinds, layer_matrices
 from sphinx_verl_resources.estimator.parameters import (
     count_parameters,
-    critic_parameters,
+    layer_kinds,
+    layer_matrices,
     lora_parameters,
     mtp_parameters,
     target_names,
@@ -64,20 +64,20 @@ def test_parts_add_up(entry):
     assert counts.total == counts.root + sum(layer.total * number for layer, number in counts.layers)
     assert counts.largest_layer == max(layer.total for layer, _ in counts.layers)
     head = 0 if entry.tie_word_embeddings else counts.embedding
-    assert critic_parameters(entry) == counts.total - head + entry.hidden_size
+    assert counts.critic == counts.total - head + entry.hidden_size
 
 
 def test_parts_of_a_layer():
     (dense, three), (sparse, others) = count_parameters(model("deepseek-ai/DeepSeek-V3")).layers
     assert (three, others) == (3, 58)
-    assert dense.mlp == 3 * 7168 * 18432
-    assert dense.experts == dense.router == dense.shared_experts == 0
+    assert dense.parts["mlp"] == 3 * 7168 * 18432
+    assert dense.experts == dense.parts["router"] == dense.parts["shared_experts"] == 0
     assert sparse.experts == 256 * 3 * 7168 * 2048 == 32 * sparse.experts_used
-    assert sparse.shared_experts == 3 * 7168 * 2048
-    assert sparse.router == 256 * 7168 + 256
-    assert sparse.norms == dense.norms == 2 * 7168
-    assert sparse.attention == dense.attention
-    assert sparse.active < dense.active + sparse.router + sparse.experts_used
+    assert sparse.parts["shared_experts"] == 3 * 7168 * 2048
+    assert sparse.parts["router"] == 256 * 7168 + 256
+    assert sparse.parts["norms"] == dense.parts["norms"] == 2 * 7168
+    assert sparse.parts["attention"] == dense.parts["attention"]
+    assert sparse.active < dense.active + sparse.parts["router"] + sparse.experts_used
 
 
 @given(

@@ -33,7 +33,7 @@ OUTSIDE = ("context", "engine-context", "communicators", "fragmentation", "cuda-
 
 @pytest.fixture(scope="module")
 def working(registries):
-    return registries.shape("Qwen/Qwen2.5-7B").working
+    return registries.shape("Qwen/Qwen2.5-7B").backward()[0]
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,9 @@ def test_lora(ask, sizes, registries):
         }
     )
     backward = sizes(found, "update-backward")
-    assert backward["working-set"] == pytest.approx(registries.shape("Qwen/Qwen2.5-7B").lora_working * T)
+    assert backward["working-set"] == pytest.approx(
+        registries.shape("Qwen/Qwen2.5-7B").backward("all-linear")[0] * T
+    )
     assert "head-gradient" not in backward
     # The copies in fp32 of what the adapters read nearly double the layer at work.
     plain = sizes(ask(FULL, version=OLD), "update-backward")["working-set"]

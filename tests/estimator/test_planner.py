@@ -190,7 +190,7 @@ def test_ppo_with_megatron_divides_the_critic_too(registries):
     actor, critic = tensor.settings.actor.megatron, tensor.settings.critic.megatron
     assert (actor.sequence_parallel, actor.distributed_optimizer) == (True, True)
     assert critic == actor
-    phases = {phase.name: {part.kind.key: part.size for part in phase.trainer} for phase in tensor.phases}
+    phases = {phase.name: {part.key: part.size for part in phase.trainer} for phase in tensor.phases}
     inputs = phases["critic-backward"]["critic-layer-inputs"]
     assert inputs == pytest.approx(2 * 1024 * 8192 * 80 / 8)
     states = sum(size for key, size in phases["critic-optimizer-step"].items() if key.startswith("critic-"))

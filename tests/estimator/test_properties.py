@@ -165,7 +165,7 @@ def test_more_gpus_never_raise_a_training_state(request):
 def states_of(found):
     """Most bytes of the states of the actor and of the critic on any stage, in the optimizer step."""
     for stages in roles_of(found.shape, found.settings):
-        yield max((size_of(role.update(tokens=1.0, micro_batches=1)[2]) for role in stages), default=0)
+        yield max((size_of(role.update(tokens=1.0)[2]) for role in stages), default=0)
 
 
 def without_accumulated(found):
@@ -174,7 +174,7 @@ def without_accumulated(found):
     dropped = {f"{prefix}{key}" for key in keys for prefix in ("", "critic-")}
     megatron = found.settings.actor.backend == "megatron"
     return {
-        phase.name: sum(part.size for part in phase.trainer if megatron or part.kind.key not in dropped)
+        phase.name: sum(part.size for part in phase.trainer if megatron or part.key not in dropped)
         for phase in found.phases
     }
 

@@ -40,7 +40,7 @@ FULL = Training(
 
 def run(**changes):
     found = estimate_training(replace(FULL, **changes), REGISTRIES)
-    return found, {phase.name: {part.kind.key: part.size for part in phase.trainer} for phase in found.phases}
+    return found, {phase.name: {part.key: part.size for part in phase.trainer} for phase in found.phases}
 
 
 def test_counts_add_up():

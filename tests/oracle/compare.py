@@ -69,9 +69,9 @@ def compare(case: dict[str, Any], architecture: Architecture) -> list[Compared]:
         traced = case["phases_bytes"]["forward"]["activations_largest"]
         return [Compared(case["id"], "activations", traced, shape.forward * tokens)]
     traced = case["phases_bytes"]["backward"]["activations_largest"]
-    working, saved = shape.working, shape.saved
+    working, saved = shape.backward()
     if case["lora_rank"]:
-        working, saved = shape.adapted(targets_of(case))
+        working, saved = shape.backward(targets_of(case))
     if case["recompute"] == "full":
         computed = (2 * shape.hidden * shape.layers + working) * tokens
     else:
