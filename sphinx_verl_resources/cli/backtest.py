@@ -18,7 +18,7 @@ from ..estimator.backtest import (
 )
 from ..estimator.export import gib_value
 from ..views.plain_text import backtest_text
-from .command import Command, UsageError, add_result_options, report, show_progress
+from .command import Command, UsageError, add_result_options, progress, report
 from .data import add_data_option, data_snapshot, registries_of
 from .files import read_file, write_result
 
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _progress(cases: Sequence[Case]) -> Iterator[Case]:
-    return show_progress(cases, "cases")
+    return progress(cases, "cases")
 
 
 def _plain(

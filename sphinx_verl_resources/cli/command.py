@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from dataclasses import dataclass
+from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -122,7 +123,7 @@ def report(problems: Sequence[Diagnostic]) -> bool:
 
 
 def progress(
-    items: Iterable[Item], total: int | None, what: str, *, clock: Callable[[], float] = time.monotonic
+    items: Iterable[Item], what: str, /, total: int = 0, *, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Item]:
     """Yield the items, and on a terminal show how many are done once that takes long.
 
@@ -130,30 +131,27 @@ def progress(
 
     Args:
         items: what is worked on.
-        total: how many there are, None if nobody knows.
         what: the line's first words, ``cases`` for example.
+        total: how many there are, where the items do not tell.
         clock: seconds that go by.
     """
     if not _is_terminal(sys.stderr):
         yield from items
         return
+    total = total or length_hint(items)
+    of_total = f" of {total:,}" if total else ""
     next_sign = clock() + PATIENCE
     shown = False
     try:
         for done, item in enumerate(items):
             if (now := clock()) >= next_sign:
                 next_sign, shown = now + STEP, True
-                _show(f"{what}: {done:,}" + (f" of {total:,}" if total is not None else ""))
+                _show(f"{what}: {done:,}{of_total}")
             yield item
     finally:
         if shown:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()
-
-
-def show_progress(items: Sequence[Item], what: str, /) -> Iterator[Item]:
-    """Yield the items, and show how many are done, where that takes long."""
-    return progress(items, len(items), what)
 
 
 def _show(text: str) -> None:

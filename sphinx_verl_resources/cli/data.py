@@ -23,7 +23,7 @@ from ..diagnostics import Location
 from ..estimator.context import EstimatorContext
 from ..estimator.registries import Registries
 from ..lint.context import CheckContext
-from .command import UsageError, show_progress
+from .command import UsageError, progress
 
 if TYPE_CHECKING:
     import argparse
@@ -93,7 +93,7 @@ def load_check_context(names: Sequence[str], repository: Repository | None = Non
     Raises:
         UsageError: a path is no data directory.
     """
-    return CheckContext(data_directories(names), repository=repository, progress=show_progress)
+    return CheckContext(data_directories(names), repository=repository, progress=progress)
 
 
 def load_records(names: Sequence[str]) -> tuple[EstimatorContext, list[Diagnostic]]:
@@ -105,7 +105,7 @@ def load_records(names: Sequence[str]) -> tuple[EstimatorContext, list[Diagnosti
     Raises:
         UsageError: a path is no data directory.
     """
-    records = EstimatorContext(data_snapshot(names), lambda files: show_progress(files, "run files"))
+    records = EstimatorContext(data_snapshot(names), lambda files: progress(files, "run files"))
     problems = [*records.catalog.diagnostics, *records.accuracy_problems]
     return records, sorted(problems)
 

@@ -16,7 +16,7 @@ from ..estimator.case import estimate_case, request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.export import failed, result_of
 from ..views.plain_text import estimates_text
-from .command import Command, UsageError, add_result_options, report, show_progress
+from .command import Command, UsageError, add_result_options, progress, report
 from .data import data_snapshot, registries_of
 from .files import read_file
 from .question import add_question_arguments, errors_text, gpus_argument, placed, read_question
@@ -157,7 +157,7 @@ def _cases(file: DataFile, registries: Registries) -> tuple[list[Answer], list[D
     cases = load_cases([file])
     answers: list[Answer] = []
     problems = list(cases.diagnostics)
-    for entry in show_progress(cases.entries, "cases"):
+    for entry in progress(cases.entries, "cases"):
         if isinstance(entry, BrokenCase):
             answers.append(Answer(entry.id, None, entry.error.text))
             continue

@@ -140,7 +140,7 @@ def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
     if options.log:
         with _opened(options.log) as stream:
             count = -(-os.fstat(stream.fileno()).st_size // BLOCK)
-            blocks = progress(blocks_of(stream), count, "MiB of the log")
+            blocks = progress(blocks_of(stream), "MiB of the log", count)
             sources = replace(sources, log=read_log(blocks, printable(options.log)))
     return sources, problems
 

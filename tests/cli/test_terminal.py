@@ -89,7 +89,7 @@ def test_nobody_there(monkeypatch):
     assert command.wants_color(closed, "auto", {}) is False
     assert command.wants_color(None, "auto", {}) is False
     monkeypatch.setattr(sys, "stderr", None)
-    assert list(command.progress([1, 2], 2, "things")) == [1, 2]
+    assert list(command.progress([1, 2], "things")) == [1, 2]
 
 
 def test_the_command_takes_color(data, monkeypatch, capsys):
@@ -135,25 +135,25 @@ def ticking(step):
 
 def test_progress_is_one_line_that_goes_away(errors):
     stream = errors(tty=True)
-    assert list(command.progress("abc", 3, "cases", clock=ticking(0.6))) == ["a", "b", "c"]
+    assert list(command.progress("abc", "cases", clock=ticking(0.6))) == ["a", "b", "c"]
     assert stream.getvalue() == "\r\x1b[Kcases: 1 of 3\r\x1b[Kcases: 2 of 3\r\x1b[K"
 
 
 def test_quick_work_shows_nothing(errors):
     stream = errors(tty=True)
-    assert list(command.progress("abc", 3, "cases", clock=ticking(0.1))) == ["a", "b", "c"]
+    assert list(command.progress("abc", "cases", clock=ticking(0.1))) == ["a", "b", "c"]
     assert stream.getvalue() == ""
 
 
 def test_nothing_of_it_in_a_pipe(errors):
     stream = errors(tty=False)
-    assert list(command.progress("abc", 3, "cases", clock=ticking(5))) == ["a", "b", "c"]
+    assert list(command.progress("abc", "cases", clock=ticking(5))) == ["a", "b", "c"]
     assert stream.getvalue() == ""
 
 
 def test_signs_are_not_written_more_often_than_can_be_read(errors):
     stream = errors(tty=True)
-    assert len(list(command.progress(range(2000), None, "lines", clock=ticking(0.001)))) == 2000
+    assert len(list(command.progress((n for n in range(2000)), "lines", clock=ticking(0.001)))) == 2000
     written = stream.getvalue().count("lines: ")
     assert 8 <= written <= 11  # one second of the two
 
@@ -161,7 +161,7 @@ def test_signs_are_not_written_more_often_than_can_be_read(errors):
 @pytest.mark.parametrize("stops", ["leaves", "fails"])
 def test_the_line_goes_away_where_the_work_ends_early(errors, stops):
     stream = errors(tty=True)
-    work = command.progress(range(9), 9, "cases", clock=ticking(3))
+    work = command.progress(range(9), "cases", clock=ticking(3))
     if stops == "leaves":
         for _item in work:
             break
@@ -173,7 +173,7 @@ def test_the_line_goes_away_where_the_work_ends_early(errors, stops):
             raise OSError
 
         with pytest.raises(OSError):  # noqa: PT011
-            list(command.progress(failing(), 9, "cases", clock=ticking(3)))
+            list(command.progress(failing(), "cases", 9, clock=ticking(3)))
         work.close()
     assert stream.getvalue().endswith("\r\x1b[K")
 
@@ -181,7 +181,7 @@ def test_the_line_goes_away_where_the_work_ends_early(errors, stops):
 def test_the_line_fits(errors, monkeypatch):
     stream = errors(tty=True)
     monkeypatch.setenv("COLUMNS", "20")
-    list(command.progress([1], 1, "a\x1b[2Jb" * 30, clock=ticking(3)))
+    list(command.progress([1], "a\x1b[2Jb" * 30, clock=ticking(3)))
     shown = stream.getvalue().removeprefix("\r\x1b[K").removesuffix("\r\x1b[K")
     assert len(shown) == 19
     assert shown.isprintable()
