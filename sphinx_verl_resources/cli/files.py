@@ -6,7 +6,7 @@ import os
 import secrets
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..catalog.files import read_data_file
 from ..catalog.yaml_data import MAX_BYTES, printable
@@ -44,6 +44,21 @@ def read_text(name: str) -> str:
         return file.content.decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{file.shown}: not UTF-8 text, at byte {error.start}") from None
+
+
+def open_file(name: str) -> BinaryIO:
+    """Open a file that the user names and that may have any size.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    path = Path(name)
+    try:
+        if not path.is_file():  # opening a pipe would wait for ever
+            raise OSError("not a regular file" if path.exists() else "no such file")
+        return path.open("rb")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{printable(name)}: {_reason(error)}") from None
 
 
 def write_result(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ import shlex
 from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from ..catalog.files import RUNS, DataFile, bundled_directory, configured_directory, leads_out, take_snapshot
 from ..catalog.links import Links
@@ -33,7 +33,7 @@ from ..settings.read import read_script, unread_settings
 from ..views.exports import runs_text
 from .command import Command, UsageError, progress, report
 from .data import default_paths, holds_data, registries_of
-from .files import create_file, read_text, replace_file
+from .files import create_file, open_file, read_text, replace_file
 from .question import gpus_argument
 
 if TYPE_CHECKING:
@@ -138,22 +138,11 @@ def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
         problems += unread_settings(text, script, shown)
         sources = Sources(script, text, shown, Path(options.script))
     if options.log:
-        with _opened(options.log) as stream:
+        with open_file(options.log) as stream:
             count = -(-os.fstat(stream.fileno()).st_size // BLOCK)
             blocks = progress(blocks_of(stream), "MiB of the log", count)
             sources = replace(sources, log=read_log(blocks, printable(options.log)))
     return sources, problems
-
-
-def _opened(name: str) -> BinaryIO:
-    path = Path(name)
-    try:
-        if not path.is_file():  # opening a pipe would wait for ever
-            raise OSError("no such file" if not path.exists() else "not a regular file")
-        return path.open("rb")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{printable(name)}: {reason.lower()}") from None
 
 
 def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]:
@@ -166,10 +155,9 @@ def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]
         severity = Severity.WARNING if options.despite_out_of_memory else Severity.ERROR
         reasons.append(Diagnostic(log.out_of_memory, Code.out_of_memory, message, remedy, severity))
     if log and not log.figures.steps and not log.settings:
-        place = Location(log.shown, 1, 1)
         message = "neither a configuration nor the figures of a step are in this log"
         remedy = "give what verl prints to the console, from the first line on"
-        severity = Severity.WARNING if sources.file else Severity.ERROR
+        place, severity = Location(log.shown, 1, 1), Severity.WARNING if sources.file else Severity.ERROR
         reasons.append(Diagnostic(place, Code.file_empty, message, remedy, severity))
     return reasons
 
@@ -249,7 +237,7 @@ def _report(
     computed, reason = _estimate(fields, registries)
     measured = fields.get("measured", {})
     peak = measured.get("gib") if measured.get("counter") == _COUNTER else None
-    difference = computed["logged_max_allocated_gib"] / peak - 1 if peak and computed else None
+    difference = round(computed["logged_max_allocated_gib"] / peak - 1, 4) if peak and computed else None
     return {
         "path": shown,
         "written": written,
@@ -259,7 +247,7 @@ def _report(
         "estimate": computed,
         "no_estimate": reason or None,
         "measured_gib": peak,
-        "difference": None if difference is None else round(difference, 4),
+        "difference": difference,
         "next": f"verl-resources check {shlex.quote(shown)}",
     }
 
@@ -293,8 +281,8 @@ def _estimate_lines(new: Mapping[str, Any]) -> list[str]:
         lines.append(f"perf/max_memory_allocated_gb: computed {computed:.1f} GiB ({ends}), not measured")
         return lines
     inside = found["logged_low_gib"] <= measured <= found["logged_high_gib"]
-    difference = computed / measured - 1
-    off = f"{abs(difference):.1%} {'more' if difference > 0 else 'less'}".replace("%", " %")
+    difference = (computed / measured - 1) * 100
+    off = f"{abs(difference):.1f} % {'more' if difference > 0 else 'less'}"
     lines.append(
         f"perf/max_memory_allocated_gb: measured {measured:.1f} GiB, "
         f"{'within' if inside else 'OUTSIDE'} the {ends}; computed {computed:.1f} GiB, {off}"
