@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
 from urllib.parse import urlsplit
 
@@ -154,6 +155,7 @@ def no_email(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=10_000)  # runs have most of their words in common
 def one_line(text: str) -> str:
     """Reject a text of several lines, and an e-mail address."""
     if _SEVERAL_LINES.search(text):
