@@ -70,7 +70,7 @@ class Page:
         problems: everything that was mended, assumed or not understood, by line.
         day: on which the page was updated, if it says so.
         rows: the number of rows with something recorded, understood or not.
-        runs: the rows that are understood, by id, in the order of the page.
+        runs: the rows that are understood, in the order of the page.
     """
 
     shown: str
@@ -80,17 +80,9 @@ class Page:
     rows: int = 0
     runs: list[PageRun] = field(default_factory=list)
 
-    def report(
-        self,
-        line: int,
-        code: Code,
-        message: str,
-        remedy: str,
-        severity: Severity = Severity.ERROR,
-        key: str = "",
-    ) -> None:
-        """Report something about a line."""
-        self.problems.append(Diagnostic(Location(self.shown, line, key=key), code, message, remedy, severity))
+    def report(self, line: int, code: Code, message: str, remedy: str) -> None:
+        """Report what is left out at a line."""
+        self.problems.append(Diagnostic(Location(self.shown, line), code, message, remedy))
 
     def read_day(self, text: str) -> None:
         """Read the line "Last updated", if there is one."""
@@ -98,16 +90,17 @@ class Page:
         if not match:
             return
         line = line_at(text, match.start())
+        numbers = "-".join(re.findall("[0-9]+", match["day"])[:3])
         for form in ("%m-%d-%Y", "%Y-%m-%d"):
             with suppress(ValueError):
-                self.day = datetime.strptime("-".join(re.findall("[0-9]+", match["day"])[:3]), form).date()  # noqa: DTZ007
-        if self.day:
-            message = f"all runs are dated {self.day.isoformat()}, the day of the page's last update"
-            remedy = "correct 'added' where a row is older"
-            self.report(line, Code.page_assumed, message, remedy, Severity.WARNING)
-        else:
+                self.day = datetime.strptime(numbers, form).date()  # noqa: DTZ007
+        if self.day is None:
             message = f"the page's date {match['day'].strip(' :.*_|')!r} is not understood; no run is dated"
             self.report(line, Code.page_cell, message, "write it as 06/25/2025, month first")
+            return
+        message = f"all runs are dated {self.day.isoformat()}, the day of the page's last update"
+        remedy, place = "correct 'added' where a row is older", Location(self.shown, line)
+        self.problems.append(Diagnostic(place, Code.page_assumed, message, remedy, Severity.WARNING))
 
     def read_table(self, table: TypedTable) -> None:
         """Read the rows of a table of runs; those of any other are not counted."""
@@ -117,17 +110,18 @@ class Page:
             name = _BY_HEADING.get(fold(text))
             columns.append(None if name in columns else name)
         size = self._size(table, texts, columns)
-        rows = [
-            row for row in table.rows[1:] if not row.cells or not all(cell.is_empty for cell in row.cells)
-        ]
-        for row in rows if size else ():
+        if size is None:
+            return
+        for row in table.rows[1:]:
+            if row.cells and all(cell.is_empty for cell in row.cells):
+                continue
             self.rows += 1
-            if len(row.cells) == len(columns):
-                cells = zip(columns, row.cells, strict=True)
-                recorded = {name: cell for name, cell in cells if name and not cell.is_empty}
-                self._read_row({"size": size}, row.line, recorded)
-            else:
+            if len(row.cells) != len(columns):
                 self._report_length(row, texts, columns)
+                continue
+            named = zip(columns, row.cells, strict=True)
+            cells = {name: cell for name, cell in named if name and not cell.is_empty}
+            self._read_row({"size": size}, row.line, cells)
 
     def _size(self, table: TypedTable, texts: Sequence[str], columns: Sequence[str | None]) -> str | None:
         """Return the size class of a table of runs; None if its rows are not read.
@@ -138,12 +132,7 @@ class Page:
         if lacking:
             if table.title is not None or len({*columns} - {None}) >= _LEAST_HEADINGS:
                 message = f"the table has no column {_listed(lacking)}; none of its rows is read"
-                self.report(
-                    table.line,
-                    Code.page_row,
-                    message,
-                    "its first row holds the headings; add what is missing",
-                )
+                self.report(table.line, Code.page_row, message, "name all columns in its first row")
             return None
         for text, name in zip(texts, columns, strict=True):
             if name is None:
@@ -197,7 +186,8 @@ class Page:
             if typed != written[name]:
                 message = f"{typed!r} is written as {written[name]!r}"
                 remedy = "correct the run file if that is not meant"
-                self.report(line, Code.page_mended, message, remedy, Severity.WARNING, HEADINGS[name])
+                at = replace(place, key=HEADINGS[name])
+                self.problems.append(Diagnostic(at, Code.page_mended, message, remedy, Severity.WARNING))
 
     def _run(self, fields: Fields, remarks: Mapping[str, str], place: Location) -> PageRun | None:
         """Complete the fields of a run file and return the run; None if the schema refuses it."""

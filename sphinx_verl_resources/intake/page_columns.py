@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Fields = dict[str, Any]
 
 #: An e-mail address with the brackets around it.
-_EMAIL = re.compile(r"[\s(<,;]*\b[\w.+%-]+@[\w-]+(\.[\w-]+)+[\s)>]*")
+_EMAIL = re.compile(r"[\s(<,;]*(?<![\w.+%-])[\w.+%-]+@[\w-]+(\.[\w-]+)+[\s)>]*")
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,9 @@ def _model(read: CellReader) -> Fields:
         read.warn(Code.page_assumed, f"the model {label!r} is taken for the checkpoint {taken}", remedy)
         return {"label": label, "model": taken}
     near = nearest(fold(label), by_name)
-    message = f"there is no checkpoint called {label!r}" + (
-        f"; the nearest is {by_name[near]}" if near else ""
-    )
+    hint = f"; the nearest is {by_name[near]}" if near else ""
     remedy = f"'model' is left TODO; see which one the script loads, and say so with {option}"
-    read.refuse(Code.unknown_model, message, remedy)
+    read.refuse(Code.unknown_model, f"there is no checkpoint called {label!r}{hint}", remedy)
     return {"label": label, "model": TODO}
 
 
@@ -120,7 +118,7 @@ def _script(read: CellReader) -> Fields:
     address = urljoin(Links().file("main", ""), link.lstrip("./"))
     if not link or len(read.cell.links) > 1 or read.cell.broken or not is_address(address):
         remedy = "link the script at its commit, as in `name.sh <address>`_, or remove the text"
-        read.refuse(Code.page_link, f"{text!r} is no link, or not one link, to a script", remedy)
+        read.refuse(Code.page_link, f"{text!r} is not one link to a script", remedy)
         return {}
     place = repository_place(address)
     if place is None or place.path is None:
