@@ -11,7 +11,7 @@ from .estimate import Estimate, attempt, estimate
 from .planner import MEGATRON_SAVING, SAVING, fitted
 from .request import ACTOR, MODEL, OF_ACTOR, OF_CRITIC, REFERENCE, ROLLOUT
 from .settings import sequence_divisor
-from .suggestions import lower_utilization
+from .suggestions import Suggestion, lower_utilization
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,22 +33,14 @@ _LOG_PROB = tuple(
 
 
 @dataclass(frozen=True)
-class Saving:
-    """One more setting switched on. Sizes are bytes per GPU, on the host bytes per node.
+class Saving(Suggestion):
+    """One more setting switched on, which saves 0 bytes where another phase sets the peak, or takes more.
 
     Attributes:
-        setting: as overrides of verl, ``key=value``, several where they only work together.
-        saves: bytes off the peak; 0 where another phase sets it, negative where it takes more.
-        peak: the peak with it.
-        peak_phase: the name of the phase that sets the peak with it.
-        host: bytes added to host memory.
+        host: bytes added to host memory, per node.
         verdict: of the run with it.
     """
 
-    setting: str
-    saves: float
-    peak: float
-    peak_phase: str
     host: float
     verdict: Verdict
 
