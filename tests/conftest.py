@@ -24,7 +24,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from sphinx.testing.util import SphinxTestApp
 
 from sphinx_verl_resources.catalog import validation
-from sphinx_verl_resources.catalog.catalog import load_catalog
+from sphinx_verl_resources.catalog.dataset import Dataset
 from sphinx_verl_resources.catalog.files import bundled_directory, configured_directory, take_snapshot
 from sphinx_verl_resources.catalog.run_text import run_text as canonical_text
 from sphinx_verl_resources.catalog.yaml_data import read_yaml
@@ -191,7 +191,7 @@ class Data:
         """The catalog, with paths shown relative to the directory above."""
         base = self.path.parent
         directories = [configured_directory(self.path.name, base)]
-        return load_catalog(take_snapshot(bundled_directory(), directories, Location("conf.py")))
+        return Dataset(take_snapshot(bundled_directory(), directories, Location("conf.py"))).catalog
 
     def problems(self) -> list[str]:
         """Every problem as it is printed."""

@@ -35,7 +35,7 @@ class AnalysisQuery(Query[Answer]):
     function: Callable[..., Answer]
     arguments: tuple[Any, ...] = ()
 
-    reads = frozenset({"analysis", "original"})
+    reads = frozenset({"config_keys", "analysis"})
 
     def answer(self, data: Dataset) -> Answer:
         """Call the function."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Severity, nearest
-from .catalog import Registry, load_registry, repeated_names
-from .files import ANALYSIS, CONFIG_KEYS
+from .catalog import Registry, repeated_names
+from .files import ANALYSIS
 from .models.analysis import (
     AnalysisFile,
     Assumptions,
@@ -33,7 +33,6 @@ from .yaml_data import read_yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from .catalog import Catalog
     from .files import Snapshot
     from .models.architecture import Architecture
     from .models.base import NamedRecord
@@ -100,11 +99,12 @@ SECTIONS: dict[str, type[NamedRecord]] = {
 _REMARKED = ("steps", "trade_offs", "commands", "metrics")
 
 
-def load_analysis(snapshot: Snapshot, catalog: Catalog) -> Analysis:
+def load_analysis(
+    snapshot: Snapshot, gpus: Registry[Gpu], models: Registry[Architecture], keys: Registry[ConfigKey]
+) -> Analysis:
     """Validate, merge and cross-check; never raises on what is in the files."""
     problems: list[Diagnostic] = []
-    keys = load_registry(snapshot, CONFIG_KEYS, problems)
-    analysis = Analysis(catalog.gpus, catalog.architectures, keys)
+    analysis = Analysis(gpus, models, keys)
     assumed: dict[str, Any] = {}
     for file in snapshot.registries[ANALYSIS]:
         document = read_yaml(file.content, file.shown)

@@ -38,9 +38,13 @@ class Registry(Generic[Entry]):
 
     An entry replaces an earlier one of the same name and inherits its other names, so that data written with
     them stay right. ``key`` turns a name into what is compared, so that spellings can be alike.
+
+    Attributes:
+        diagnostics: what is wrong with the files that it was loaded from.
     """
 
     def __init__(self, entries: Iterable[Entry] = (), key: Callable[[str], str] = str) -> None:
+        self.diagnostics: list[Diagnostic] = []
         self._key = key
         self._listed: dict[str, tuple[tuple[str, ...], Entry]] = {}
         self._by_name: dict[str, Entry] = {}
@@ -94,8 +98,8 @@ class Registry(Generic[Entry]):
         return [name for names, _ in self._listed.values() for name in names]
 
 
-def load_registry(snapshot: Snapshot, name: str, problems: list[Diagnostic]) -> Registry[Any]:
-    """Load the registry of all files called ``name``, and add what is wrong with them to ``problems``."""
+def load_registry(snapshot: Snapshot, name: str) -> Registry[Any]:
+    """Load the registry of all files called ``name``."""
     file_model, model = _FILES[name]
     (section,) = file_model.model_fields
     # GPUs are found by name in any case and with any separators.
@@ -105,7 +109,7 @@ def load_registry(snapshot: Snapshot, name: str, problems: list[Diagnostic]) -> 
         record, document, found = load(file, file_model)
         entries = getattr(record, section) if record else valid_entries(document.data, section, model)
         names = [(entry.name, *entry.lookup_names) if entry else () for entry in entries]
-        problems += [*found, *repeated_names(document, section, names, key)]
+        registry.diagnostics += [*found, *repeated_names(document, section, names, key)]
         for entry in filter(None, entries):
             registry.add(entry)
         if record is None:
@@ -170,17 +174,20 @@ class Catalog:
 
 
 def load_catalog(
-    snapshot: Snapshot, watched: Callable[[Sequence[DataFile]], Iterable[DataFile]] = iter
+    snapshot: Snapshot,
+    gpus: Registry[Gpu],
+    models: Registry[Architecture],
+    watched: Callable[[Sequence[DataFile]], Iterable[DataFile]],
 ) -> Catalog:
-    """Validate and cross-check all files; never raises on what is in them.
+    """Validate and cross-check all runs; never raises on what is in their files.
 
     Args:
         snapshot: the files.
+        gpus: the GPUs that runs may name.
+        models: the architectures that they may name.
         watched: hands the run files on and reports progress.
     """
-    problems = list(snapshot.problems)
-    gpus = load_registry(snapshot, GPUS, problems)
-    models = load_registry(snapshot, ARCHITECTURES, problems)
+    problems = [*snapshot.problems, *gpus.diagnostics, *models.diagnostics]
     runs: dict[str, Run] = {}
     files: dict[str, DataFile] = {}
     broken: list[BrokenRun] = []

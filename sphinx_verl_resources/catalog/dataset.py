@@ -10,13 +10,17 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from .files import ACCURACY, ARCHITECTURES, CONFIG_KEYS, GPUS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .analysis import Analysis
     from .cases import Cases
-    from .catalog import Catalog
+    from .catalog import Catalog, Registry
     from .files import DataFile, Snapshot
+    from .models.architecture import Architecture
+    from .models.registries import Accuracy, ConfigKey, Gpu
 
 Answer = TypeVar("Answer", covariant=True)
 
@@ -35,18 +39,43 @@ class Dataset:
         self._watch = watch
 
     @cached_property
+    def gpus(self) -> Registry[Gpu]:
+        """The GPUs, by name and alias."""
+        return self._registry(GPUS)
+
+    @cached_property
+    def architectures(self) -> Registry[Architecture]:
+        """The model shapes, by the name of the checkpoint."""
+        return self._registry(ARCHITECTURES)
+
+    @cached_property
+    def config_keys(self) -> Registry[ConfigKey]:
+        """The keys of verl's configuration."""
+        return self._registry(CONFIG_KEYS)
+
+    @cached_property
+    def accuracy(self) -> Registry[Accuracy]:
+        """The accuracy of the estimator, by group of cases."""
+        return self._registry(ACCURACY)
+
+    def _registry(self, name: str) -> Registry[Any]:
+        from .catalog import load_registry
+
+        return load_registry(self.snapshot, name)
+
+    @cached_property
     def catalog(self) -> Catalog:
-        """Runs, GPUs and architectures."""
+        """The runs, with GPUs and architectures."""
         from .catalog import load_catalog
 
-        return load_catalog(self.snapshot, self._watch)
+        return load_catalog(self.snapshot, self.gpus, self.architectures, self._watch)
 
     @cached_property
     def analysis(self) -> Analysis:
         """The memory analysis."""
         from .analysis import load_analysis
 
-        return load_analysis(self.snapshot, self.catalog)
+        return load_analysis(self.snapshot, self.gpus, self.architectures, self.config_keys)
 
     @cached_property
     def cases(self) -> Cases:
@@ -64,7 +93,7 @@ class Query(Generic[Answer]):
     """
 
     #: The parts of the data, beyond the catalog, whose problems are reported when a page asks this: any of
-    #: ``analysis``, ``original`` (its figures of the original document), ``accuracy`` and ``cases``.
+    #: ``accuracy``, ``analysis``, ``cases`` and ``config_keys``.
     reads: ClassVar[frozenset[str]] = frozenset()
 
     def answer(self, data: Any) -> Answer:

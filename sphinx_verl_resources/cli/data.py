@@ -6,13 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..catalog.catalog import load_registry
 from ..catalog.files import (
-    ACCURACY,
-    ARCHITECTURES,
-    CONFIG_KEYS,
     DATA_NAMES,
-    GPUS,
     RUNS,
     bundled_directory,
     configured_directory,
@@ -21,7 +16,6 @@ from ..catalog.files import (
 from ..catalog.yaml_data import printable
 from ..diagnostics import Location
 from ..estimator.context import EstimatorContext
-from ..estimator.registries import Registries
 from ..lint.context import CheckContext
 from .command import UsageError, progress
 
@@ -32,6 +26,7 @@ if TYPE_CHECKING:
     from ..catalog.catalog import Catalog
     from ..catalog.files import Directory, Snapshot
     from ..diagnostics import Diagnostic
+    from ..estimator.registries import Registries
     from ..git import Repository
 
 
@@ -106,19 +101,16 @@ def load_records(names: Sequence[str]) -> tuple[EstimatorContext, list[Diagnosti
         UsageError: a path is no data directory.
     """
     records = EstimatorContext(data_snapshot(names), lambda files: progress(files, "run files"))
-    problems = [*records.catalog.diagnostics, *records.accuracy_problems]
+    problems = [*records.catalog.diagnostics, *records.accuracy.diagnostics]
     return records, sorted(problems)
 
 
 def registries_of(snapshot: Snapshot) -> tuple[Registries, list[Diagnostic]]:
     """Load the registries alone, without runs and the analysis, and what is wrong with them."""
+    registries = EstimatorContext(snapshot).registries
     problems = [problem for problem in snapshot.problems if problem.is_error]
-    registries = Registries(
-        load_registry(snapshot, GPUS, problems),
-        load_registry(snapshot, ARCHITECTURES, problems),
-        load_registry(snapshot, CONFIG_KEYS, problems),
-        load_registry(snapshot, ACCURACY, problems),
-    )
+    for registry in (registries.gpus, registries.architectures, registries.config_keys, registries.accuracy):
+        problems += registry.diagnostics
     return registries, sorted(problems)
 
 

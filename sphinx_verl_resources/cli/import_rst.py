@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..catalog.catalog import load_catalog
+from ..catalog.dataset import Dataset
 from ..catalog.files import RUNS
 from ..catalog.links import is_fixed_ref
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, counted, suggest_or
@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
         report(error.diagnostics)
         return 2
     if options.check:
-        return _compare(page, load_catalog(snapshot), options)
+        return _compare(page, Dataset(snapshot).catalog, options)
     return _finish(page, "nothing written", options) if options.dry_run else _write(page, snapshot, options)
 
 

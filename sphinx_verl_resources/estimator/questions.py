@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 class EstimatorQuery(Query[Answer]):
     """A query that the estimator answers."""
 
-    reads = frozenset({"analysis", "accuracy"})
+    reads = frozenset({"config_keys", "accuracy"})
 
 
 class CasesQuery(EstimatorQuery[Answer]):
     """A query about the cases that the estimator is tested on."""
 
-    reads = frozenset({"analysis", "accuracy", "cases"})
+    reads = frozenset({"config_keys", "accuracy", "cases"})
 
 
 #: Fields of an architecture that nothing is computed from.
@@ -206,6 +206,8 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
     counts: tuple[int, ...]
     config: tuple[tuple[str, Any], ...] = ()
 
+    reads = EstimatorQuery.reads | {"analysis"}  # for the models
+
     def answer(self, data: EstimatorContext) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
         """Compute each cell."""
         from .grid import fit_table
@@ -252,6 +254,8 @@ class SizeModels(EstimatorQuery["tuple[tuple[str, str], ...]"]):
     """A query for the models that represent size classes in a table of ``Fit``; ``sizes`` as there."""
 
     sizes: tuple[str, ...] = ()
+
+    reads = EstimatorQuery.reads | {"analysis"}
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[str, str], ...]:
         """Return size classes in ascending order, each with the name of a checkpoint."""

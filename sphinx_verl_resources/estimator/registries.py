@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.catalog import load_registry
-from ..catalog.files import ACCURACY
 from ..diagnostics import Code, NoAnswerError, suggest_or
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
@@ -18,12 +16,9 @@ from .versions import version_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..catalog.analysis import Analysis
-    from ..catalog.catalog import Catalog, Registry
-    from ..catalog.files import Snapshot
+    from ..catalog.catalog import Registry
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.registries import Accuracy, ConfigKey, Gpu
-    from ..diagnostics import Diagnostic
     from .shape import Shape
     from .versions import Version
 
@@ -160,12 +155,3 @@ def capacity_of(gpu: Gpu) -> float:
     if gpu.cuda_total_gib is not None:
         return gpu.cuda_total_gib * GIB
     return gpu.memory_mib * MIB - DRIVER_RESERVE.value
-
-
-def load_registries(
-    snapshot: Snapshot, catalog: Catalog, analysis: Analysis
-) -> tuple[Registries, list[Diagnostic]]:
-    """Load the registries of a catalog, and report problems in those that nothing else reads."""
-    problems: list[Diagnostic] = []
-    accuracy = load_registry(snapshot, ACCURACY, problems)
-    return Registries(catalog.gpus, catalog.architectures, analysis.config_keys, accuracy), problems

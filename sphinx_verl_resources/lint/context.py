@@ -127,9 +127,14 @@ class CheckContext(EstimatorContext):
     @cached_property
     def problems(self) -> tuple[Diagnostic, ...]:
         """Everything that a build would report, and files of exceptions that cannot be read."""
-        of_analysis = analysis_problems(self.analysis)
-        of_data = (*self.catalog.diagnostics, *of_analysis, *self.accuracy_problems, *self.cases.diagnostics)
-        return (*of_data, *self._unreadable)
+        return (
+            *self.catalog.diagnostics,
+            *self.config_keys.diagnostics,
+            *analysis_problems(self.analysis),
+            *self.accuracy.diagnostics,
+            *self.cases.diagnostics,
+            *self._unreadable,
+        )
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:

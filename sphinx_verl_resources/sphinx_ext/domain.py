@@ -140,7 +140,7 @@ class VerlDomain(Domain):
             self.data["analysis_problems"] = None
         read = frozenset[str]().union(*(query.reads for query in self._queries))
         if read and self.data["analysis_problems"] is None:
-            self.data["analysis_problems"] = tuple(self._problems(read))
+            self.data["analysis_problems"] = tuple(sorted(self._problems(read)))
         labels = label_problems(self.settings, self.confdir, self._labels)
         for problem in (*self.data["problems"], *(self.data["analysis_problems"] or ()), *labels):
             log_diagnostic(problem, self.env.config)
@@ -149,14 +149,12 @@ class VerlDomain(Domain):
 
     def _problems(self, read: frozenset[str]) -> Iterator[Diagnostic]:
         """Yield the problems of the parts of the data that queries read beyond the catalog."""
-        if "original" in read:
+        if "analysis" in read:
             from ..analysis.original import analysis_problems
 
             yield from analysis_problems(self.records.analysis)
-        elif "analysis" in read:
-            yield from self.records.analysis.diagnostics
-        yield from self.records.accuracy_problems if "accuracy" in read else ()
-        yield from self.records.cases.diagnostics if "cases" in read else ()
+        for part in read - {"analysis"}:
+            yield from getattr(self.records, part).diagnostics
 
     # -- which page asks what
 

@@ -87,20 +87,14 @@ class ConfigValue(LinkQuery[str]):
 
 @dataclass(frozen=True)
 class FilesWithErrors(Query["tuple[str, ...]"]):
-    """The files of a part of the data that have errors, as messages show them.
+    """A query for the files with errors among those of some parts of the data, see ``Query.reads``."""
 
-    Attributes:
-        part: ``analysis`` or ``cases``.
-    """
-
-    part: str
-
-    reads = frozenset({"analysis"})
+    parts: tuple[str, ...]
 
     def answer(self, data: BuildData) -> tuple[str, ...]:
-        """Return the paths in their order."""
-        errors = (item for item in getattr(data, self.part).diagnostics if item.is_error)
-        return tuple(dict.fromkeys(item.place.path for item in errors))
+        """Return their paths as messages show them."""
+        found = (item for part in self.parts for item in getattr(data, part).diagnostics if item.is_error)
+        return tuple(sorted({item.place.path for item in found}))
 
 
 class SelectedRuns(NamedTuple):

@@ -7,8 +7,7 @@ import shutil
 import pytest
 
 from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.catalog.analysis import load_analysis
-from sphinx_verl_resources.catalog.catalog import load_catalog
+from sphinx_verl_resources.catalog.dataset import Dataset
 from sphinx_verl_resources.catalog.files import Directory, configured_directory, take_snapshot
 from sphinx_verl_resources.diagnostics import Location, NoAnswerError
 
@@ -171,10 +170,9 @@ def test_an_assumption_that_nobody_makes(own, data, root):
     data.write("analysis.yaml", text.replace("  ffn_ratio: 2.75\n", ""))
     shutil.copytree(root / "data", own.path / "bundled")
     (own.path / "bundled" / "analysis.yaml").unlink()
-    analysis = load_analysis(
-        snapshot := take_snapshot(Directory(own.path / "bundled", "x"), [configured_directory("data", data.path.parent)], Location("conf.py")),
-        load_catalog(snapshot),
-    )  # fmt: skip
+    directories = [configured_directory("data", data.path.parent)]
+    snapshot = take_snapshot(Directory(own.path / "bundled", "x"), directories, Location("conf.py"))
+    analysis = Dataset(snapshot).analysis
     (problem,) = analysis.diagnostics
     assert str(problem).startswith(
         "data/analysis.yaml:6:3: ERROR: no file says what 'assumptions.ffn_ratio' is"

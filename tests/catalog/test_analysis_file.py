@@ -28,8 +28,9 @@ def load(data, monkeypatch):
 
     def loaded(text, name="analysis.yaml"):
         data.write(name, text)
-        analysis = EstimatorContext(read_snapshot(["data"])).analysis
-        return analysis, [str(problem) for problem in analysis_problems(analysis)]
+        records = EstimatorContext(read_snapshot(["data"]))
+        problems = (*records.config_keys.diagnostics, *analysis_problems(records.analysis))
+        return records.analysis, [str(problem) for problem in problems]
 
     return loaded
 

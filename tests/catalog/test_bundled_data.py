@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from sphinx_verl_resources.catalog.catalog import load_catalog
+from sphinx_verl_resources.catalog.dataset import Dataset
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.catalog.schema import schema_texts
 from sphinx_verl_resources.diagnostics import Location
@@ -19,7 +19,7 @@ SCHEMAS = schema_texts()
 
 @pytest.fixture(scope="module")
 def catalog():
-    return load_catalog(take_snapshot(bundled_directory(), [], Location("conf.py")))
+    return Dataset(take_snapshot(bundled_directory(), [], Location("conf.py"))).catalog
 
 
 def test_no_problem(catalog):

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.cases import BrokenCase, CaseEntry, load_cases, with_marks
-from sphinx_verl_resources.catalog.catalog import load_catalog
+from sphinx_verl_resources.catalog.dataset import Dataset
 from sphinx_verl_resources.catalog.files import (
     DataFile,
     bundled_directory,
@@ -427,7 +427,7 @@ def test_bundled_cases_have_no_problem(bundled):
 
 
 def test_bundled_cases_that_are_scored_name_what_an_estimate_needs(bundled):
-    catalog = load_catalog(take_snapshot(bundled_directory(), [], Location("conf.py")))
+    catalog = Dataset(take_snapshot(bundled_directory(), [], Location("conf.py"))).catalog
     for case in (entry.case for entry in bundled.by_id.values() if entry.case.is_scored):
         assert case.model in catalog.architectures, case.id
         assert case.gpus.count, case.id

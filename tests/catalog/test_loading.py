@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.catalog.catalog import load_catalog
+from sphinx_verl_resources.catalog.dataset import Dataset
 from sphinx_verl_resources.catalog.files import (
     Directory,
     bundled_directory,
@@ -28,7 +28,7 @@ GPU = "gpus:\n  - {{name: {name}, vendor: nvidia, memory_gb: 80, memory_mib: {mi
 
 def load(base: Path, *names: str):
     directories = [configured_directory(name, base) for name in names]
-    return load_catalog(take_snapshot(bundled_directory(), directories, Location("conf.py", 3, 1)))
+    return Dataset(take_snapshot(bundled_directory(), directories, Location("conf.py", 3, 1))).catalog
 
 
 def write(path: Path, text: str) -> None:
@@ -198,7 +198,7 @@ def test_odd_file_names_are_printed_on_one_line(tmp_path, make_run_text):
     snapshot = take_snapshot(
         bundled_directory(), [configured_directory("data", tmp_path)], Location("conf.py")
     )
-    lines = [str(problem) for problem in load_catalog(snapshot).diagnostics]
+    lines = [str(problem) for problem in Dataset(snapshot).catalog.diagnostics]
     assert len(lines) == 5
     for line in lines:
         assert line.isprintable(), line
@@ -240,9 +240,8 @@ def test_runs_survive_pickling_and_cannot_be_changed(tmp_path, make_run_text):
 
 
 def check_outcome(folder: Path) -> None:
-    catalog = load_catalog(
-        take_snapshot(bundled_directory(), [Directory(folder, "data")], Location("conf.py"))
-    )
+    snapshot = take_snapshot(bundled_directory(), [Directory(folder, "data")], Location("conf.py"))
+    catalog = Dataset(snapshot).catalog
     assert all(isinstance(problem, Diagnostic) for problem in catalog.diagnostics)
     assert len(catalog.runs) + len(catalog.broken) == 1
     if catalog.broken:

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from sphinx_verl_resources.catalog.catalog import load_catalog
+from sphinx_verl_resources.catalog.dataset import Dataset
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.diagnostics import Location, Severity
 from sphinx_verl_resources.settings.overrides import read_overrides
@@ -286,7 +286,7 @@ def test_nothing_of_the_environment_is_read(monkeypatch):
 
 @pytest.fixture(scope="module")
 def recorded():
-    catalog = load_catalog(take_snapshot(bundled_directory(), [], Location("conf.py")))
+    catalog = Dataset(take_snapshot(bundled_directory(), [], Location("conf.py"))).catalog
     return [dict(run.settings) for run in catalog.runs.values() if run.settings]
 
 

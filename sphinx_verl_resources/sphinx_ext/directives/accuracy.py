@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...i18n import _
-from .base import ABOUT_TABLE, TABLE_OPTIONS
-from .computed import AnalysisDirective
+from .base import ABOUT_TABLE, TABLE_OPTIONS, VerlDirective
 from .options import Option, choices, listed, pieces
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ OPTIONS = (
 )
 
 
-class VerlAccuracy(AnalysisDirective):
+class VerlAccuracy(VerlDirective):
     """The errors by group, and every case beside what was observed."""
 
     directive = "verl-accuracy"
@@ -64,7 +63,7 @@ class VerlAccuracy(AnalysisDirective):
         if self.problems:
             return []
         scores, summaries = self.ask(Accuracies(self.values["group"] or tuple(GROUPS)))
-        made = self.file_boxes("cases")
+        made: list[nodes.Node] = []
         for piece in shown:
             if piece == "summary":
                 rows = render.summary_rows(summaries)

@@ -17,7 +17,7 @@ from ...views.drawing import CHART_CLASS, verl_chart
 from ...views.table import empty_table, verl_marks
 from ..domain import VerlDomain
 from ..logs import log_at
-from ..queries import Extension
+from ..queries import Extension, FilesWithErrors
 from .options import AnyOption, Option
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ ABOUT_TABLE = (
 TABLE_OPTIONS = tuple(option.name for option in ABOUT_TABLE)
 
 
+NOT_USED = " has errors; what is wrong in it is not used here. The build log says more."
 #: Characters of what a drawing is of in its id, which each of its parts repeats.
 _LONGEST_NAME = 40
 
@@ -69,11 +70,13 @@ class VerlDirective(SphinxDirective):
     given: dict[str, str]
     values: dict[str, Any]
     problems: list[Diagnostic]
+    #: The parts of the data that the content is made from, see ``Query.reads``.
+    _read: set[str]
 
     def run(self) -> list[nodes.Node]:
         """Show what is asked for, or a box for each thing that is wrong."""
+        self.given, self.problems, self._read = {}, [], set()
         self.ask(Extension())
-        self.given, self.problems = {}, []
         known = {option.name: option for option in self.forms()[self.form]}
         self.values = {name: option.value for name, option in known.items()}
         for name, text in self.options.items():
@@ -88,12 +91,13 @@ class VerlDirective(SphinxDirective):
         content: list[nodes.Node] = []
         with self.noted():
             content = self.show()
-        if not self.problems:
-            self._locate(content)
-            return content
+        if self.problems:
+            content = [self.box(nodes.Text(f"{self.name}: {problem.text}")) for problem in self.problems]
         for problem in self.problems:
             self.log(problem)
-        return [self.box(nodes.Text(f"{self.name}: {problem.text}")) for problem in self.problems]
+        self._locate(content)
+        files = self.ask(FilesWithErrors(tuple(sorted(self._read)))) if self._read else ()
+        return [*(self.box(nodes.literal("", name), nodes.Text(NOT_USED)) for name in files), *content]
 
     @classmethod
     def forms(cls) -> Mapping[str, tuple[Option, ...]]:
@@ -152,6 +156,7 @@ class VerlDirective(SphinxDirective):
 
     def ask(self, query: Query[Answer]) -> Answer:
         """Answer a query, see ``VerlDomain.ask``."""
+        self._read |= query.reads
         return VerlDomain.of(self.env).ask(query)
 
     @contextmanager

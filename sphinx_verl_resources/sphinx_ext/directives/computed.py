@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-from docutils import nodes
 
 from ...catalog import selection
 from ...diagnostics import Location, NoAnswerError
 from ...i18n import N_, _
 from ..domain import VerlDomain
 from ..objects import GPU
-from ..queries import ConfigValue, FilesWithErrors, RegistryNames
+from ..queries import ConfigValue, RegistryNames
 from ..references import link_if_any
 from .base import VerlDirective
 from .options import Option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from docutils import nodes
 
     from ...catalog.dataset import Answer, Query
     from ...diagnostics import Diagnostic
@@ -36,30 +37,20 @@ WITHOUT_REMARKS = Option(
 #: The link below remarks.
 ESTIMATOR = N_("The estimator computes what verl really does, phase by phase.")
 
-NOT_USED = " has errors; what is wrong in it is not used here. The build log says more."
-
 
 class AnalysisDirective(VerlDirective):
     """A directive whose content rests on the analysis."""
 
-    #: The names of the remarks that have a mark.
-    _marked: set[str]
-
-    def run(self) -> list[nodes.Node]:
-        """Return the content, below a box for each file with errors."""
-        self._marked = set()
-        return [*self.file_boxes("analysis"), *super().run()]
+    @cached_property
+    def _marked(self) -> set[str]:
+        """The names of the remarks that have a mark."""
+        return set()
 
     def of_analysis(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
         """Return what a function makes of the analysis, see ``AnalysisQuery``."""
         from ...analysis.questions import AnalysisQuery
 
         return self.ask(AnalysisQuery(function, arguments))
-
-    def file_boxes(self, part: str) -> list[nodes.Node]:
-        """Return a box for each file with errors, see ``FilesWithErrors``."""
-        names = self.ask(FilesWithErrors(part))
-        return [self.box(nodes.literal("", name), nodes.Text(NOT_USED)) for name in names]
 
     def models(self, function: Callable[..., Sequence[str]], *arguments: Any) -> Sequence[str]:
         """Return the models that the argument names, or else what a function makes of the analysis.
@@ -111,7 +102,7 @@ class AnalysisDirective(VerlDirective):
         return [remark_list(found, verl, VerlDomain.of(self.env).settings.links, more)]
 
 
-class SettingsDirective(AnalysisDirective):
+class SettingsDirective(VerlDirective):
     """A directive with settings of verl below its options."""
 
     #: The place of each key on the page.

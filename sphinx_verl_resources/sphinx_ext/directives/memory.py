@@ -123,7 +123,7 @@ ESTIMATE_OPTIONS = (
 )
 
 
-class VerlMemory(SettingsDirective):
+class VerlMemory(AnalysisDirective, SettingsDirective):
     """The estimate of a run or of settings, where an option asks for it, or else the analysis of a model."""
 
     directive = "verl-memory"

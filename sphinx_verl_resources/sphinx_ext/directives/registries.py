@@ -16,7 +16,6 @@ from ..domain import VerlDomain
 from ..objects import GPU, MODEL, Target
 from ..queries import RegistryEntries
 from .base import ABOUT_TABLE, VerlDirective
-from .computed import AnalysisDirective
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -129,7 +128,7 @@ class VerlModels(RegistryDirective):
     kind, key, rows = MODEL, "hf_id", staticmethod(model_rows)
 
 
-class VerlDownloads(AnalysisDirective):
+class VerlDownloads(VerlDirective):
     """A list of the files, which builders of HTML write next to the pages."""
 
     directive = "verl-downloads"

@@ -45,7 +45,7 @@ DATA = {
     "sphinx_ext.queries.ConfigValue": "name",
     "sphinx_ext.queries.Extension": "",
     "sphinx_ext.queries.Figure": "name",
-    "sphinx_ext.queries.FilesWithErrors": "part",
+    "sphinx_ext.queries.FilesWithErrors": "parts",
     "sphinx_ext.queries.KnownValue": "name value",
     "sphinx_ext.queries.ObjectName": "kind name target",
     "sphinx_ext.queries.RegistryEntries": "kind names",
