@@ -44,7 +44,7 @@ def test_filters_look_at_each_run_once_for_all_pages(pages, monkeypatch):
     )
     build = pages.build()
     assert build.rows("size-7b", "page-3.html")[1][2] == "task-3"
-    assert len(looked_at) == len(set(looked_at)) == 2 * 8  # by task and by size
+    assert len(looked_at) == len(set(looked_at)) == 8
 
 
 def test_pages_that_show_nothing_of_ours_are_not_walked_through(own, data, monkeypatch):
