@@ -107,7 +107,7 @@ def _write(page: Page, snapshot: Snapshot, options: argparse.Namespace) -> int:
     new = [path for path, text in texts.items() if not path.is_file() or path.read_bytes() != text.encode()]
     taken = [str(path) for path in new if path.is_dir() or (os.path.lexists(path) and not options.force)]
     if taken:
-        raise UsageError(f"no run file was written: {', '.join(taken)} exist already; --force replaces files")
+        raise UsageError(f"nothing was written; in the way: {', '.join(taken)}; --force replaces run files")
     for path in new:
         (replace_file if options.force else create_file)(path, texts[path])
     unchanged = len(texts) - len(new)

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Known", "Page", "PageRun", "differences", "read_page"]
 
 _BY_HEADING = {fold(heading): name for name, heading in HEADINGS.items()}
-#: Headings that make a table one of runs.
-_LEAST_HEADINGS = 3
 #: The problems of tables whose rows are not read.
 _OF_TABLES = frozenset({Code.page_row, Code.unknown_size})
 #: Cells in which a row and its run may differ; with more of them, they are not the same.
@@ -126,11 +124,11 @@ class Page:
     def _size(self, table: TypedTable, texts: Sequence[str], columns: Sequence[str | None]) -> str | None:
         """Return the size class of a table of runs; None if its rows are not read.
 
-        A table that has other headings and stands under no size class holds no runs, and no mistakes.
+        A table of something else, under no size class, is no mistake.
         """
         lacking = [name for name in NEEDED if name not in columns]
         if lacking:
-            if table.title is not None or len({*columns} - {None}) >= _LEAST_HEADINGS:
+            if table.title is not None:
                 message = f"the table has no column {_listed(lacking)}; none of its rows is read"
                 self.report(table.line, Code.page_row, message, "name all columns in its first row")
             return None

@@ -78,7 +78,7 @@ def test_nothing_is_written_where_one_of_several_is_in_the_way(folder, imported)
     code, out, err = imported()
     assert (code, out, written(folder)) == (2, "", {NAMES[1]: "mine"})
     assert err == (
-        f"verl-resources: no run file was written: data/runs/{NAMES[1]} exist already; --force replaces files\n"
+        f"verl-resources: nothing was written; in the way: data/runs/{NAMES[1]}; --force replaces run files\n"
     )
     assert imported("--force")[0] == 1
     whole = written(folder)
@@ -92,7 +92,7 @@ def test_a_directory_in_the_way_is_not_replaced(folder, imported):
     (folder / "data/runs" / NAMES[2]).mkdir(parents=True)
     code, _, err = imported("--force")
     assert (code, written(folder)) == (2, {})
-    assert f"no run file was written: data/runs/{NAMES[2]} exist" in err
+    assert f"nothing was written; in the way: data/runs/{NAMES[2]}" in err
 
 
 @pytest.mark.parametrize("name", ["file", "file/data"])

@@ -393,6 +393,14 @@ def test_what_only_sphinx_knows_is_no_obstacle():
     assert roles.role("mine", *context)[0] is None
 
 
+def test_files_that_a_page_names_stay_closed_whatever_docutils_is_configured_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docutils.conf").write_text("[general]\nfile_insertion_enabled: yes\n")
+    (tmp_path / "rows.csv").write_text(",".join(COLUMNS))
+    page = read(page_of(".. csv-table::\n   :file: rows.csv\n"))
+    assert any("File and URL access deactivated" in problem.message for problem in page.problems)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
 def test_encodings(encoding, ends):
