@@ -228,7 +228,9 @@ def read_page(file: DataFile, known: Known) -> Page:
     if not page.rows and not any(problem.code in _OF_TABLES for problem in problems):
         remedy = "expected tables under headings such as 7B, with columns such as Tag, Model and Resource"
         page.report(0, Code.page_row, "the page holds no row of runs", remedy)
-    page.problems.sort()
+    if not page.runs:  # nothing has the date or the checkpoint that was assumed
+        problems = [problem for problem in problems if problem.code is not Code.page_assumed]
+    page.problems = sorted(problems)
     return page
 
 
