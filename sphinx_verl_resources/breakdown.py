@@ -148,7 +148,7 @@ class Breakdown:
     @property
     def total(self) -> float:
         """Bytes of all components together."""
-        return self.of(component.key for component in self.components)
+        return math.fsum(component.size for component in self.components)
 
     def of(self, keys: Iterable[str]) -> float:
         """Add up the bytes of some components."""

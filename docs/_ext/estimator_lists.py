@@ -11,8 +11,8 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.estimator import constants
 from sphinx_verl_resources.estimator.backtest import boundaries
-from sphinx_verl_resources.estimator.constants import CONSTANTS
 from sphinx_verl_resources.estimator.phases import LABELS
 from sphinx_verl_resources.estimator.planner import SAVING, TASKS
 from sphinx_verl_resources.estimator.resolve import modelled_keys
@@ -57,7 +57,8 @@ class Constants(EstimatorTable):
     headings = ("Number", "Value", "From", "To", "Unit", "Evidence", "Source")
 
     def rows(self) -> Iterable[Sequence[str]]:
-        for item in CONSTANTS:
+        numbers = [item for item in vars(constants).values() if isinstance(item, constants.Constant)]
+        for item in numbers:
             size = item.unit.startswith("bytes") and item.value >= MIB
             yield (
                 item.name[0].upper() + item.name[1:],

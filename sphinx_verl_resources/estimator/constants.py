@@ -249,8 +249,3 @@ HOST_BASE = Constant(
     "measured",
     "the two logs of Qwen2.5-0.5B: 13 and 24 GiB in all, about 5 of them the model's states",
 )
-
-#: All of them, for the documentation.
-CONSTANTS: tuple[Constant, ...] = tuple(
-    value for value in list(globals().values()) if isinstance(value, Constant)
-)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .allocations import Kind, allocate, size_of
@@ -42,33 +41,37 @@ class FsdpRole:
         self.shape, self.settings, self.role, self.critic = shape, settings, role, critic
         fsdp = role.fsdp
         self.parameters = shape.critic_parameters if critic else shape.parameters
-        self.trained, with_adapters = self.parameters, {"parameters": self.parameters}
-        self.trained_count = {"parameters": self.trained}
+        self.trained, count = self.parameters, {"parameters": self.parameters}
+        self._trained_count = count
         if role.lora_rank:
             self.trained = adapter_parameters(shape, role.lora_rank, role.targets)
-            self.trained_count = {"trained parameters": self.trained}
-            with_adapters = {"parameters with adapters": self.parameters + self.trained}
+            self._trained_count = {"trained parameters": self.trained}
+            count = {"parameters with adapters": self.parameters + self.trained}
+        self._states = (
+            self._sharded(Kind.WEIGHTS, count, fsdp.parameter_bytes),
+            self._sharded(Kind.GRADIENTS, self._trained_count, fsdp.parameter_bytes),
+            self._sharded(Kind.OPTIMIZER_STATES, self._trained_count, role.moments),
+        )
         # FSDP2's offload policy: the states never come to the GPU as a whole.
-        self.on_host = fsdp.offload_policy and role.backend == "fsdp2"
-        # Activations of all layers but two wait on the host.
-        self.offloads_activations = role.activation_offload and shape.layers >= 3
-        self.weights = self._states(Kind.WEIGHTS, with_adapters, fsdp.parameter_bytes)
-        self.gradients = self._states(Kind.GRADIENTS, self.trained_count, fsdp.parameter_bytes)
-        self.optimizer = self._states(Kind.OPTIMIZER_STATES, self.trained_count, role.moments)
+        self._on_host = fsdp.offload_policy and role.backend == "fsdp2"
+        self.weights, self.gradients, self.optimizer = ((), (), ()) if self._on_host else self._states
         self._kept_optimizer = () if fsdp.optimizer_offload else self.optimizer
         self.idle = (() if fsdp.param_offload else self.weights) + self._kept_optimizer
         self.root: Allocations = ()
         self.layer: Allocations = ()
         self.whole_layers: Allocations = ()
-        if fsdp.shard > 1 or self.on_host:  # otherwise one GPU has everything
-            self.root, self.layer = self._gathered_root(), self._gathered_layer()
+        if fsdp.shard > 1 or self._on_host:  # otherwise one GPU has everything
+            self.root, self.layer = self._gathered()
             if not fsdp.reshard:
                 layers = {"parameters of layers": shape.parameters - shape.counts.root}
                 self.layer = self.whole_layers = self._allocate(Kind.GATHERED_LAYERS, "exact", layers, 2)
+        # Those of all layers but two wait on the host.
+        self._offloads_activations = role.activation_offload and shape.layers >= 3
 
     def inference(self, tokens: float) -> Allocations:
         """Return states, gathered parameters, and the layer at work."""
-        return self.weights + self._kept_optimizer + self.root + self.layer + self._forward(tokens)
+        at_work = self._at_work(tokens, self.shape.forward)
+        return self.weights + self._kept_optimizer + self.root + self.layer + at_work
 
     def update(self, tokens: float) -> tuple[Allocations, Allocations, Allocations]:
         """Return loss, backward pass and optimizer step; offloaded states are loaded for all of them."""
@@ -76,7 +79,7 @@ class FsdpRole:
         states = self.weights + self.optimizer
         accumulated = self._accumulated_gradients() if micro_batches(self.settings, role) > 1 else ()
         working, kept = shape.backward(role.targets if role.lora_rank else None)
-        layers = 2 if self.offloads_activations else shape.layers
+        layers = 2 if self._offloads_activations else shape.layers
         saved = self._saved_activations(tokens, kept, layers)
         loss = states + accumulated + self.root + self.whole_layers + saved
         # Saved activations go while the gradients come.
@@ -89,7 +92,7 @@ class FsdpRole:
         backward = states + halfway + self.root + self.layer + head + at_work
         step = states + self.gradients
         if role.step_copies:  # torch's multi-tensor Adam
-            step += self._states(Kind.STEP_BUFFER, self.trained_count, role.fsdp.parameter_bytes)
+            step += self._sharded(Kind.STEP_BUFFER, self._trained_count, role.fsdp.parameter_bytes)
         return loss, backward, step
 
     def resident_reference(self) -> Allocations:
@@ -102,8 +105,8 @@ class FsdpRole:
     def reference_pass(self, tokens: float, resident: Allocations) -> Allocations:
         """Return the idle states, gathered parameters, and the layer at work."""
         # The layers of a reference policy on the host come to the GPU one by one.
-        gathered = self.root + self.layer if resident else self._gathered_root() + self._gathered_layer()
-        return self.idle + gathered + self._forward(tokens)
+        root, layer = (self.root, self.layer) if resident else self._gathered()
+        return self.idle + root + layer + self._at_work(tokens, self.shape.forward)
 
     def weight_sync(self) -> Allocations:
         """Return the weights, their copies on the way to the rollout engine, and the optimizer."""
@@ -111,13 +114,16 @@ class FsdpRole:
 
     def offloaded(self) -> Allocations:
         """Return offloaded states, all of them under FSDP2's offload policy, and layer inputs."""
-        fsdp, inputs = self.role.fsdp, self._offloaded_inputs()
-        if self.on_host:
-            role = replace(self.role, fsdp=replace(fsdp, offload_policy=False))
-            bare = FsdpRole(self.shape, self.settings, role, critic=self.critic)
-            return bare.weights + bare.gradients + bare.optimizer + inputs
-        weights = self.weights if fsdp.param_offload else ()
-        return weights + (self.optimizer if fsdp.optimizer_offload else ()) + inputs
+        weights, gradients, optimizer = self._states
+        if not self._on_host:
+            weights, gradients = weights if self.role.fsdp.param_offload else (), ()
+            optimizer = optimizer if self.role.fsdp.optimizer_offload else ()
+        inputs: Allocations = ()
+        if self._offloads_activations:
+            tokens = update_tokens(self.settings, self.role)
+            factors = {"tokens": tokens, "hidden size": self.shape.hidden, "layers": self.shape.layers}
+            inputs = self._allocate(Kind.OFFLOADED_INPUTS, "exact", factors, 2)
+        return weights + gradients + optimizer + inputs
 
     def offloaded_reference(self) -> Allocations:
         """Return the reference policy, which recent versions always offload."""
@@ -137,8 +143,8 @@ class FsdpRole:
     ) -> Allocations:
         return (allocate(kind, evidence, variables, each, shard, critic=self.critic),)
 
-    def _states(self, kind: Kind, count: Mapping[str, float], each: float) -> Allocations:
-        return () if self.on_host else self._allocate(kind, "exact", count, each, self.role.fsdp.shard)
+    def _sharded(self, kind: Kind, count: Mapping[str, float], each: float) -> Allocations:
+        return self._allocate(kind, "exact", count, each, self.role.fsdp.shard)
 
     def _accumulated_gradients(self) -> Allocations:
         """Return the gradients of earlier micro-batches, divided among the GPUs or not."""
@@ -147,38 +153,25 @@ class FsdpRole:
         each = 2 if self.role.backend == "fsdp" else 4
         return self._allocate(Kind.UNDIVIDED_GRADIENTS, "assumed", {"trained parameters": self.trained}, each)
 
-    def _gathered_root(self) -> Allocations:
-        count = self.shape.counts.root - (self.shape.parameters - self.parameters)
-        return self._gathered(Kind.GATHERED_ROOT, {"parameters outside layers": count})
-
-    def _gathered_layer(self) -> Allocations:
-        count = self.shape.counts.largest_layer
-        return self._gathered(Kind.GATHERED_LAYER, {"parameters of a layer": count})
-
-    def _gathered(self, kind: Kind, count: Mapping[str, float]) -> Allocations:
-        """Return gathered parameters. FSDP1 was measured; FSDP2 is assumed to gather the same."""
-        return self._allocate(kind, "measured" if self.role.backend == "fsdp" else "assumed", count, 2)
-
-    def _offloaded_inputs(self) -> Allocations:
-        """Return layer inputs that wait on the host for the backward pass."""
-        if not self.offloads_activations:
-            return ()
-        tokens = update_tokens(self.settings, self.role)
-        inputs = {"tokens": tokens, "hidden size": self.shape.hidden, "layers": self.shape.layers}
-        return self._allocate(Kind.OFFLOADED_INPUTS, "exact", inputs, 2)
+    def _gathered(self) -> tuple[Allocations, Allocations]:
+        """Return root and layer, gathered. FSDP1 was measured; FSDP2 is assumed to gather the same."""
+        counts, without_head = self.shape.counts, self.shape.parameters - self.parameters
+        evidence: Evidence = "measured" if self.role.backend == "fsdp" else "assumed"
+        root = {"parameters outside layers": counts.root - without_head}
+        layer = {"parameters of a layer": counts.largest_layer}
+        return (
+            self._allocate(Kind.GATHERED_ROOT, evidence, root, 2),
+            self._allocate(Kind.GATHERED_LAYER, evidence, layer, 2),
+        )
 
     def _saved_activations(self, tokens: float, kept: float, layers: int) -> Allocations:
         """Return what the forward pass saves for the backward pass of some layers."""
-        symbol = "layers on the GPU" if self.offloads_activations else "layers"
+        symbol = "layers on the GPU" if self._offloads_activations else "layers"
         if self.role.checkpointing:
             inputs = {"tokens": tokens, "hidden size": self.shape.hidden, symbol: layers}
             return self._allocate(Kind.LAYER_INPUTS, "exact", inputs, 2)
         saved = {"tokens": tokens, "bytes a layer keeps": kept, symbol: layers}
         return self._allocate(Kind.ACTIVATIONS, self.shape.evidence, saved, None)
-
-    def _forward(self, tokens: float) -> Allocations:
-        """Return the activations of the layer at work in a pass without gradients."""
-        return self._at_work(tokens, self.shape.forward)
 
     def _at_work(self, tokens: float, width: float) -> Allocations:
         variables = {"tokens": tokens, "bytes of a layer": width}

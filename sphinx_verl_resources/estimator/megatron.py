@@ -6,15 +6,15 @@ transformers, divided as Megatron divides them; its fused kernels keep less. No 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import ge
+from typing import TYPE_CHECKING, NamedTuple
 
 from .allocations import Kind, allocate
 from .settings import micro_batches
 from .shape import adapter_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from ..breakdown import Evidence
     from .allocations import Allocations
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from .shape import Shape
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """One pipeline stage.
 
     Attributes:
-        index: counted from 0.
+        number: counted from 0.
         layers: how many it has.
         dense: its parameters on one GPU, without experts.
         experts: its experts' parameters on one GPU.
@@ -36,7 +35,7 @@ class Stage:
         last: it has the output head.
     """
 
-    index: int
+    number: int
     layers: int
     dense: float
     experts: float
@@ -60,7 +59,7 @@ class MegatronRole:
     def __init__(self, shape: Shape, settings: Settings, role: Role, stage: Stage, *, critic: bool) -> None:
         self.shape, self.settings, self.role, self.stage, self.critic = shape, settings, role, stage, critic
         megatron, gpus = role.megatron, settings.gpus
-        self.stage_index, self.has_head = stage.index, stage.last
+        self.stage_index, self.has_head = stage.number, stage.last
         # Context ranks share the states too.
         self._replicas = max(1, gpus // (megatron.tensor * megatron.pipeline))
         self._expert_replicas = max(1, gpus // (megatron.pipeline * megatron.expert * megatron.expert_tensor))
@@ -207,17 +206,17 @@ def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> t
         head = counts.embedding
     fullest: list[Stage] = []
     start = 0
-    for index, layers in enumerate(stage_sizes(shape.layers, megatron)):
-        last = index == megatron.pipeline - 1
-        ends = (counts.embedding + counts.vision) * (index == 0) + (head + counts.final_norm) * last
+    for number, layers in enumerate(stage_sizes(shape.layers, megatron)):
+        last = number == megatron.pipeline - 1
+        ends = (counts.embedding + counts.vision) * (number == 0) + (head + counts.final_norm) * last
         dense, experts = _parameters(counts, start, layers)
         start += layers
         stage = Stage(
-            index=index,
+            number=number,
             layers=layers,
             dense=(dense + ends) / megatron.tensor,
             experts=experts / (megatron.expert * megatron.expert_tensor),
-            in_flight=max(1, min(megatron.pipeline - index, batches)),
+            in_flight=max(1, min(megatron.pipeline - number, batches)),
             last=last,
         )
         if not any(_covers(other, stage) for other in fullest):
@@ -238,13 +237,8 @@ def _parameters(counts: Counts, start: int, layers: int) -> tuple[int, int]:
 
 def _covers(one: Stage, other: Stage) -> bool:
     """Tell whether a stage has at least as much of everything as another."""
-    return (
-        one.layers >= other.layers
-        and one.dense >= other.dense
-        and one.experts >= other.experts
-        and one.in_flight >= other.in_flight
-        and one.last >= other.last
-    )
+    (_, *own), (_, *others) = one, other
+    return all(map(ge, own, others))
 
 
 def stage_sizes(layers: int, megatron: Megatron) -> list[int]:
@@ -255,17 +249,10 @@ def stage_sizes(layers: int, megatron: Megatron) -> list[int]:
     >>> stage_sizes(61, replace(NO_MEGATRON, pipeline=12, last_layers=6))
     [5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 6]
     """
-    first, last = megatron.first_layers, megatron.last_layers
-    stages = megatron.pipeline
-    if stages == 1:
+    if megatron.pipeline == 1:
         return [layers]
-    between = stages - (first is not None) - (last is not None)
-    left = max(0, layers - (first or 0) - (last or 0))
-    middle = list(_shared(left, between))
-    return [*([first] if first is not None else []), *middle, *([last] if last is not None else [])]
-
-
-def _shared(layers: int, stages: int) -> Iterator[int]:
-    each, rest = divmod(layers, stages) if stages else (0, 0)
-    for index in range(stages):
-        yield each + (index < rest)
+    first = [] if megatron.first_layers is None else [megatron.first_layers]
+    last = [] if megatron.last_layers is None else [megatron.last_layers]
+    between = megatron.pipeline - len(first) - len(last)
+    each, rest = divmod(max(0, layers - sum(first + last)), between) if between else (0, 0)
+    return [*first, *(each + (index < rest) for index in range(between)), *last]
