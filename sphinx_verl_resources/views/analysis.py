@@ -21,8 +21,8 @@ from .blocks import (
     recorded,
     sum_formula,
 )
-from .charts import SUM, TAKEN, Line, waterfall_lines
-from .drawing import PAINTS, ROW, WIDTH, Drawing, thick
+from .charts import SUM, TAKEN, Bars, Line, Piece
+from .drawing import PAINTS, WIDTH, Drawing, thick
 from .table import Cell, bold, column_table, table_group
 
 if TYPE_CHECKING:
@@ -334,16 +334,17 @@ def _judgement(item: JudgedClaim) -> str:
     return _(_REASONS[item.judgement]).format(verdict=judgement, gpus=gpus, size=gb(size))
 
 
-def waterfall_chart(bars: Sequence[Bar], title: str) -> Drawing:
+def waterfall_chart(shown: Sequence[Bar], title: str) -> Drawing:
     """Draw the analysis of a model, with the numbers of its table."""
-    lines = [_chart_line(shown) for shown in bars]
+    lines = [_chart_line(bar) for bar in shown]
     sizes = _("; ").join(_("{part} {size}").format(part=line.label, size=line.value) for line in lines)
     most = max((line.end for line in lines), default=0) or 1
-    return Drawing(title, sizes, ROW * len(lines), tuple(waterfall_lines(lines, WIDTH / most)))
+    bars = Bars(lines, WIDTH / most)
+    return Drawing(title, sizes, bars.bottom, tuple(bars.draw()))
 
 
 def _chart_line(shown: Bar) -> Line:
     before = 0.0 if shown.is_sum else shown.running - shown.change
     start, end = sorted((before, shown.running))
     paint = thick(PAINTS[shown.category].colour) if shown.category else SUM if shown.is_sum else TAKEN
-    return Line(bar_label(shown), gb(shown.shown), start, end, paint, shown.is_sum)
+    return Line(bar_label(shown), gb(shown.shown), (Piece(start, end, paint),), shown.is_sum)

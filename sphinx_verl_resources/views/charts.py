@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..breakdown import Category
 from ..i18n import N_, _
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
     from ..estimator.phases import Phase
-    from ..estimator.sweeps import Saving, SavingSteps
+    from ..estimator.sweeps import SavingSteps
 
 #: The prefix of most keys, for which the chart has no room.
 _ROOT = "actor_rollout_ref."
@@ -58,45 +58,98 @@ TAKEN = f'{thick("currentColor")} stroke-opacity="0.6" stroke-dasharray="2 3"'
 ADDED = thick(PAINTS[Category.GRADIENTS].colour)
 
 
+class Piece(NamedTuple):
+    """A piece of a bar.
+
+    Attributes:
+        start, end: in any unit; 0 is at the left.
+        paint: its attributes.
+    """
+
+    start: float
+    end: float
+    paint: str
+
+
 @dataclass(frozen=True)
 class Line:
-    """A line of a waterfall.
+    """A line of a chart.
 
     Attributes:
         label: its name.
         value: its size, with the unit.
-        start, end: of its bar, in any unit; 0 is at the left.
-        paint: attributes of its bar.
-        bold: whether it is a sum.
+        pieces: its bar, from left to right; none if something else is drawn there.
+        bold: whether it stands out, as a sum.
     """
 
     label: str
     value: str
-    start: float
-    end: float
-    paint: str
+    pieces: tuple[Piece, ...] = ()
     bold: bool = False
+
+    @property
+    def end(self) -> float:
+        """The right end of its bar."""
+        return self.pieces[-1].end if self.pieces else 0.0
 
 
 @dataclass(frozen=True)
-class _Bar:
-    """The bar of a phase.
+class Bars:
+    """Lines with a bar below each, from top to bottom.
 
     Attributes:
-        phase: the phase.
-        y: the top of its row, whose first line is the heading.
-        is_peak: whether the phase sets the peak.
-        pieces: start and end of each category, in bytes.
+        lines: the lines.
+        scale: units of the drawing in a unit of the lines.
+        capacity: in the unit of the lines; a line across the bars, and what exceeds it is hatched.
     """
 
-    phase: Phase
-    y: float
-    is_peak: bool
-    pieces: dict[Category, tuple[float, float]]
+    lines: Sequence[Line]
+    scale: float
+    capacity: float | None = None
 
     @property
-    def top(self) -> float:
-        return self.y + _TOP
+    def first(self) -> int:
+        """The upper edge of the first line, below the words of the capacity."""
+        return LINE if self.capacity else 0
+
+    @property
+    def bottom(self) -> int:
+        """The lower edge."""
+        return self.first + ROW * len(self.lines)
+
+    @property
+    def tops(self) -> list[int]:
+        """The upper edge of each bar."""
+        return [self.first + index * ROW + _TOP for index in range(len(self.lines))]
+
+    def draw(self) -> list[str]:
+        """Draw bars and words."""
+        shapes: dict[tuple[str, int], list[str]] = {}
+        over = []
+        for index, (line, top) in enumerate(zip(self.lines, self.tops, strict=True)):
+            for piece in line.pieces:
+                gap = 0 if piece is line.pieces[-1] else GAP
+                shape = bar(piece.start * self.scale, piece.end * self.scale - gap, top)
+                # What many lines have is one element, which takes fewer bytes.
+                shapes.setdefault((piece.paint, 0 if len(line.pieces) > 1 else index), []).append(shape)
+            # A bar that begins further to the right is no total.
+            if self.capacity and line.end > self.capacity and line.pieces[0].start == 0:
+                over.append(bar(self.capacity * self.scale, line.end * self.scale, top))
+        painted = [path(d, paint) for (paint, _index), d in shapes.items()]
+        words = [
+            (top - _TOP + FONT, line.label, line.value, line.bold)
+            for line, top in zip(self.lines, self.tops, strict=True)
+        ]
+        drawn = [*painted, hatched(over), headings(words), *self._across()]
+        return [shape for shape in drawn if shape]
+
+    def _across(self) -> list[str]:
+        """Draw the line of the capacity, and its words."""
+        if not self.capacity:
+            return []
+        x = self.capacity * self.scale
+        tops = [top for line, top in zip(self.lines, self.tops, strict=True) if line.pieces]
+        return [text_beside(x, _offered(self.capacity)), upright(x, tops)]
 
 
 def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Drawing:
@@ -108,62 +161,54 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
         measured: the figure that the run reported, if any.
     """
     found = measured.gib * GIB if measured and measured.gib else 0.0
-    capacity = estimate.capacity
-    marks = ticks(max(estimate.high, capacity or 0.0, found) / GIB)
-    scale = WIDTH / marks[-1] / GIB
-    first = LINE if capacity else 0
-    bars = [
-        _Bar(phase, first + index * ROW, phase.name == estimate.peak_phase.name, _pieces(phase))
-        for index, phase in enumerate(estimate.phases)
-    ]
-    shown = [_heading(line, capacity) for line in bars]
-    y: float = first + len(bars) * ROW
-    parts: list[str] = []
+    marks = ticks(max(estimate.high, estimate.capacity or 0.0, found) / GIB)
+    lines = [_phase_line(phase, estimate) for phase in estimate.phases]
     if measured and found:
-        shown.append((y + FONT, _(_COUNTERS[measured.counter]), gib(found), False))
-        parts.append(_mark(found * scale, y + _TOP + BAR / 2))
-        y += ROW
-    parts += [headings(shown), axis(y + 2, marks, "GiB")]
-    used = [category for category in Category if any(category in line.pieces for line in bars)]
+        lines.append(Line(_(_COUNTERS[measured.counter]), gib(found)))
+    bars = Bars(lines, WIDTH / marks[-1] / GIB, estimate.capacity)
+    scale = bars.scale
+    used = [category for category in Category if any(phase.sizes[category] for phase in estimate.phases)]
     names = [_(category.heading) for category in used]
-    signs, legend, height = flowing(y + 2 * LINE, [*names, _range(estimate)])
-    parts += _coloured(bars, dict(zip(used, signs, strict=False)), scale, capacity)
-    if capacity:
-        parts.append(text_beside(capacity * scale, _offered(capacity)))
-        parts.append(upright(capacity * scale, [line.top for line in bars]))
-    low, high = estimate.low * scale, estimate.high * scale
-    parts += [_whisker(low, high, line.top + BAR + 4) for line in bars if line.is_peak]
+    signs, legend, height = flowing(bars.bottom + 2 * LINE, [*names, _range(estimate)])
+    parts = [*bars.draw(), *_letters(bars, dict(zip(used, signs, strict=False)))]
+    if found:
+        parts.append(_mark(found * scale, bars.tops[-1] + BAR / 2))
+    parts.append(axis(bars.bottom + 2, marks, "GiB"))
+    peak = next(top for line, top in zip(lines, bars.tops, strict=True) if line.bold)
+    parts.append(_whisker(estimate.low * scale, estimate.high * scale, peak + BAR + 4))
     x, y = signs[-1]
     parts += [_whisker(x, x + BAR, y + BAR / 2), legend]
     return Drawing(title, _description(estimate, measured), height, tuple(parts))
 
 
-def _coloured(
-    bars: Sequence[_Bar], signs: Mapping[Category, tuple[float, float]], scale: float, capacity: float | None
-) -> list[str]:
-    """Paint the bars, the signs of the legend, everything over the capacity hatched, and the letters."""
-    painted = []
-    lettered = []
-    for category, (x, top) in signs.items():
-        shapes, places = [], []
-        for line in bars:
-            start, end = line.pieces.get(category, (0.0, 0.0))
-            if not end:
-                continue
-            gap = 0 if category is next(reversed(line.pieces)) else GAP
-            shapes.append(bar(start * scale, end * scale - gap, line.top))
+def _phase_line(phase: Phase, estimate: Estimate) -> Line:
+    is_peak = phase.name == estimate.peak_phase.name
+    label = _("{phase} (peak)").format(phase=_(phase.label)) if is_peak else _(phase.label)
+    pieces, end = [], 0.0
+    for category, size in phase.sizes.items():
+        start, end = end, end + size
+        if size:
+            pieces.append(Piece(start, end, _paint(category)))
+    return Line(label, _with_excess(phase.total, estimate.capacity), tuple(pieces), is_peak)
+
+
+def _paint(category: Category) -> str:
+    return thick(PAINTS[category].colour)
+
+
+def _letters(bars: Bars, signs: Mapping[Category, tuple[float, float]]) -> list[str]:
+    """Draw the signs of the legend, and the letter of each category on them and on its pieces."""
+    lettered = {_paint(category): [(x + BAR / 2, y + _BASE)] for category, (x, y) in signs.items()}
+    capacity = bars.capacity
+    for line, top in zip(bars.lines, bars.tops, strict=True):
+        for start, end, paint in line.pieces:
+            left, right = start, end
             if capacity and start < capacity < end:  # the letter goes into the larger part
-                start, end = max((start, capacity), (capacity, end), key=lambda part: part[1] - part[0])
-            if (end - start) * scale - GAP >= _LETTER:
-                places.append(((start + end) / 2 * scale - GAP / 2, line.top + _BASE))
-        painted.append(path([*shapes, bar(x, x + BAR, top)], thick(PAINTS[category].colour)))
-        lettered.append((PAINTS[category], [*places, (x + BAR / 2, top + _BASE)]))
-    over = [
-        bar(capacity * scale, line.phase.total * scale, line.top)
-        for line in bars
-        if capacity and line.phase.total > capacity
-    ]
-    return [*painted, hatched(over), letters(lettered)]
+                left, right = max((start, capacity), (capacity, end), key=lambda part: part[1] - part[0])
+            if (right - left) * bars.scale - GAP >= _LETTER:
+                lettered[paint].append(((left + right) / 2 * bars.scale - GAP / 2, top + _BASE))
+    drawn = [path(bar(x, x + BAR, y), _paint(category)) for category, (x, y) in signs.items()]
+    return [*drawn, letters((PAINTS[category], lettered[_paint(category)]) for category in signs)]
 
 
 def _offered(capacity: float) -> str:
@@ -171,28 +216,11 @@ def _offered(capacity: float) -> str:
     return _("The GPU offers {size}").format(size=gib(capacity))
 
 
-def _heading(line: _Bar, capacity: float | None) -> tuple[float, str, str, bool]:
-    label = _(line.phase.label)
-    if line.is_peak:
-        label = _("{phase} (peak)").format(phase=label)
-    return line.y + FONT, label, _with_excess(line.phase.total, capacity), line.is_peak
-
-
 def _with_excess(size: float, capacity: float | None) -> str:
     """Write a size, and by how much it exceeds the capacity."""
     if not capacity or size <= capacity:
         return gib(size)
     return _("{size}, {excess} over").format(size=gib(size), excess=f"+{gib(size - capacity)}")
-
-
-def _pieces(phase: Phase) -> dict[Category, tuple[float, float]]:
-    """Return where each category that there is begins and ends, in bytes."""
-    pieces, end = {}, 0.0
-    for category, size in phase.sizes.items():
-        start, end = end, end + size
-        if size:
-            pieces[category] = start, end
-    return pieces
 
 
 def _whisker(low: float, high: float, y: float) -> str:
@@ -228,59 +256,22 @@ def _description(estimate: Estimate, measured: Measured | None) -> str:
 
 def savings_chart(sweep: SavingSteps, title: str) -> Drawing:
     """Draw the peak after each setting, with the numbers of the table."""
-    capacity = sweep.start.capacity
-    lines = _saving_lines(sweep, capacity)
-    marks = ticks(max(*(line.end for line in lines), (capacity or 0.0) / GIB))
-    scale = WIDTH / marks[-1]
-    top = LINE if capacity else 0
-    parts = waterfall_lines(lines, scale, top)
-    described = [_("{part} {size}").format(part=line.label, size=line.value) for line in lines]
-    if capacity:
-        label, x = _offered(capacity), capacity / GIB * scale
-        tops = [top + index * ROW + FONT + 5 for index in range(len(lines))]
-        over = [
-            bar(x, line.end * scale, at)
-            for line, at in zip(lines, tops, strict=True)
-            if line.bold and line.end * scale > x
-        ]
-        parts += [hatched(over), text_beside(x, label), upright(x, tops)]
-        described.append(label)
-    bottom = top + len(lines) * ROW + 2
-    parts.append(axis(bottom, marks, "GiB"))
-    return Drawing(title, _("; ").join(described), bottom + LINE + 5, tuple(parts))
-
-
-def _saving_lines(sweep: SavingSteps, capacity: float | None) -> list[Line]:
-    """Make the bars, in GiB as the axis."""
-    before = sweep.start.peak
-    made = [Line(_("None of these"), _with_excess(before, capacity), 0, before / GIB, SUM, True)]
+    capacity, peak = sweep.start.capacity, sweep.start.peak
+    lines = [_total(_("None of these"), peak, capacity)]
     for step in sweep.steps:
-        start, end = sorted((before / GIB, step.peak / GIB))
-        paint = TAKEN if step.saves >= 0 else ADDED
-        made.append(Line(_short_setting(step), _change(step.saves), start, end, paint))
-        before = step.peak
-    return [*made, Line(_("All of these"), _with_excess(before, capacity), 0, before / GIB, SUM, True)]
+        start, end = sorted((peak, step.peak))
+        setting = " ".join(word.removeprefix(_ROOT) for word in step.setting.split())
+        value = signed(-step.saves, gib) if step.saves else gib(0)
+        lines.append(Line(setting, value, (Piece(start, end, TAKEN if step.saves >= 0 else ADDED),)))
+        peak = step.peak
+    lines.append(_total(_("All of these"), peak, capacity))
+    marks = ticks(max(*(line.end for line in lines), capacity or 0.0) / GIB)
+    bars = Bars(lines, WIDTH / marks[-1] / GIB, capacity)
+    described = [_("{part} {size}").format(part=line.label, size=line.value) for line in lines]
+    described += [_offered(capacity)] if capacity else []
+    parts = (*bars.draw(), axis(bars.bottom + 2, marks, "GiB"))
+    return Drawing(title, _("; ").join(described), bars.bottom + LINE + 7, parts)
 
 
-def _short_setting(step: Saving) -> str:
-    return " ".join(setting.removeprefix(_ROOT) for setting in step.setting.split())
-
-
-def _change(saves: float) -> str:
-    return signed(-saves, gib) if saves else gib(0)
-
-
-def waterfall_lines(lines: Sequence[Line], scale: float, top: float = 0) -> list[str]:
-    """Draw each line with its bar below it.
-
-    Args:
-        lines: from top to bottom.
-        scale: units of the drawing in a unit of the lines.
-        top: the upper edge of the first line.
-    """
-    made, shown = [], []
-    for index, line in enumerate(lines):
-        y = top + index * ROW
-        made.append(path(bar(line.start * scale, line.end * scale, y + FONT + 5), line.paint))
-        shown.append((y + FONT, line.label, line.value, line.bold))
-    return [*made, headings(shown)]
+def _total(label: str, size: float, capacity: float | None) -> Line:
+    return Line(label, _with_excess(size, capacity), (Piece(0, size, SUM),), bold=True)

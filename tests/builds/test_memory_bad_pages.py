@@ -194,6 +194,17 @@ def test_the_analysis_is_not_read_where_no_page_shows_it(own, data):
     assert len(own.build().warnings) == 1
 
 
+def test_an_estimate_needs_the_keys_of_verl_and_not_the_analysis(own, data):
+    data.write("analysis.yaml", "assumptions: [")
+    estimate = ".. verl-memory::\n   :model: Qwen/Qwen2.5-7B\n   :gpus: 8*H100\n"
+    build = own.page(estimate).build()
+    assert (build.warnings, build.soup().select(".verl-problem")) == ([], [])
+    data.write("config_keys.yaml", "config_keys: [")
+    build = own.build()
+    assert len(build.warnings) == 1
+    assert "config_keys.yaml has errors" in build.soup().select_one(".verl-problem").get_text()
+
+
 def test_a_key_that_verl_ignores_is_said_where_it_is_shown(own, data):
     data.write(
         "analysis.yaml",

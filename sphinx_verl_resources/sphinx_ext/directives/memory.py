@@ -24,26 +24,17 @@ if TYPE_CHECKING:
 
 #: Options of every table of the analysis; the first three have the names in ``LIMITS``.
 NUMBERS = (
-    Option(
-        "gpus",
-        "The number of GPUs that share the model.",
-        f"1 to {LIMITS['gpus']:,}",
-        "as recorded for the model, otherwise :verl:memory:`GPUs`",
-        number(LIMITS["gpus"]),
-    ),
-    Option(
-        "batch-size",
-        "Sequences at a time.",
-        f"1 to {LIMITS['batch-size']:,}",
-        ":verl:memory:`batch size`",
-        number(LIMITS["batch-size"]),
-    ),
-    Option(
-        "sequence-length",
-        "Tokens of each sequence.",
-        f"1 to {LIMITS['sequence-length']:,}",
-        ":verl:memory:`sequence length`",
-        number(LIMITS["sequence-length"]),
+    *(
+        Option(name, meaning, f"1 to {LIMITS[name]:,}", default, number(LIMITS[name]))
+        for name, meaning, default in (
+            (
+                "gpus",
+                "The number of GPUs that share the model.",
+                "as recorded for the model, otherwise :verl:memory:`GPUs`",
+            ),
+            ("batch-size", "Sequences at a time.", ":verl:memory:`batch size`"),
+            ("sequence-length", "Tokens of each sequence.", ":verl:memory:`sequence length`"),
+        )
     ),
     Option("gib", "Show sizes in GiB too.", about_table=True),
     WITHOUT_REMARKS,
