@@ -270,8 +270,8 @@ _BATCHES = ("data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_siz
 class Boundary:
     """The largest batch that ran, and the largest that is computed to fit.
 
-    Some launch scripts list the batch sizes that were tried. Between the largest that ran and the next one
-    lies a boundary, which an estimate can be compared with.
+    Some launch scripts list the batch sizes that were tried. The largest that ran is a boundary, which an
+    estimate can be compared with.
 
     Attributes:
         name: of the search.

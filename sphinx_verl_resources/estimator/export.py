@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
     from .context import EstimatorContext
-    from .estimate import AnyEstimate, Estimate
+    from .estimate import AnyEstimate
 
 
 def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
@@ -75,7 +75,8 @@ def export_of(data: EstimatorContext, extension_version: str) -> Export:
 def _run(run: Run, data: EstimatorContext) -> ExportedRun:
     computed, reason = None, None
     try:
-        computed = _computed(estimate(stated_request(run, data.registries), data.registries))
+        found = estimate(stated_request(run, data.registries), data.registries)
+        computed = Computed(**{name: FIELDS[name](found) for name in Computed.model_fields})
     except NoAnswerError as error:
         reason = str(error)
     gpu = _gpu(run, data)
@@ -92,17 +93,6 @@ def _run(run: Run, data: EstimatorContext) -> ExportedRun:
 
 def _gpu(run: Run, data: EstimatorContext) -> Gpu | None:
     return data.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
-
-
-def _computed(found: Estimate) -> Computed:
-    return Computed(
-        verdict=found.verdict,
-        peak_gib=gib_value(found.peak),
-        low_gib=gib_value(found.low),
-        high_gib=gib_value(found.high),
-        capacity_gib=gib_value(found.capacity),
-        binding_phase=found.peak_phase.name,
-    )
 
 
 def _phases(estimate: AnyEstimate) -> list[dict[str, Any]]:

@@ -45,13 +45,13 @@ def gpus_and_nodes(config: Reader) -> tuple[int, int]:
     if gpus is None:
         return nodes * each, nodes
     if gpus < 1:
-        config.error("gpus", f"{gpus} GPUs are none", "name at least one")
+        config.error("gpus", f"expected at least one GPU, got {gpus}", "name their number, as in 8*H100")
         return 1, 1
     stated = [config.is_set(key) for key in keys]
     if nodes * each == gpus:
         return gpus, nodes
     if all(stated):
-        message = f"{nodes} × {each} GPUs are not the {gpus} that are named; these are taken"
+        message = f"{nodes} × {each} GPUs contradict the {gpus} GPUs that are named; {gpus} is taken"
         config.warning("trainer.n_gpus_per_node", message, "correct one of the two")
     elif stated[0] and not gpus % nodes:
         return gpus, nodes
@@ -104,9 +104,7 @@ def capacity(config: Reader, registries: Registries) -> float | None:
         config.warning("gpus", f"no GPU is recorded as {request.gpu[:200]!r}", hint, Code.unknown_gpu)
     elif not request.partial:
         hint = "name it, as in 8*H100"
-        message = (
-            "no GPU is named; whether it fits is not known, and the rollout budget is that of an 80 GB card"
-        )
+        message = "no GPU is named: the verdict is unknown, and the rollout budget is that of an 80 GB GPU"
         config.warning("gpus", message, hint, Code.missing_key)
     return None
 
@@ -129,7 +127,7 @@ def has_critic(config: Reader) -> bool:
     name = config.any(key)
     if name not in ESTIMATORS:
         hint = suggest_or(str(name), ESTIMATORS, "with gae there is a critic, with others none")
-        message = f"{str(name)[:80]!r} is no estimator that is known; no critic is assumed"
+        message = f"unknown estimator of the advantage {str(name)[:80]!r}; no critic is assumed"
         config.warning(key, message, hint, Code.unknown_value)
     return bool(name == "gae")
 

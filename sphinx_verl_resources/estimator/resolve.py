@@ -197,8 +197,8 @@ def _cache(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
     if room < needed:
         budget = settings.capacity * rollout.utilization / GIB
         message = (
-            f"beside its weights the engine's {budget:.1f} GiB hold {room:,.0f} tokens, "
-            f"fewer than one sequence of {needed:,.0f}"
+            f"after loading the weights, the engine's {budget:.1f} GiB leave room for {room:,.0f} tokens, "
+            f"less than one sequence of {needed:,.0f}"
         )
         hint = "raise it or rollout.tensor_model_parallel_size, or set rollout.max_model_len"
         yield warning_at(f"{ROLLOUT}.gpu_memory_utilization", message, hint)

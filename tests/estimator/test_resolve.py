@@ -515,7 +515,7 @@ WARNINGS = [
         {**MICRO, "trainer.nnodes": 3, "trainer.n_gpus_per_node": 3},
         "trainer.n_gpus_per_node",
         Code.wrong_value,
-        "3 × 3 GPUs are not the 8",
+        "3 × 3 GPUs contradict the 8",
         "correct",
     ),
     (
@@ -529,7 +529,7 @@ WARNINGS = [
         {**MICRO, "rollout.gpu_memory_utilization": 0.1},
         "rollout.gpu_memory_utilization",
         Code.wrong_value,
-        "fewer than one sequence",
+        "less than one sequence",
         "raise it",
     ),
 ]
