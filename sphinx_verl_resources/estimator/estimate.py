@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..breakdown import Breakdown, Change
 from ..diagnostics import Code, NoAnswerError
@@ -37,17 +37,9 @@ LOGGED = "verl-log"
 OTHER = "other"
 
 
-@dataclass(frozen=True)
-class Range:
-    """Factors from a computed value to both ends of its range.
+class Range(NamedTuple):
+    """Factors from a computed value to the lower and to the upper end of its range."""
 
-    Attributes:
-        kind: the cases that it rests on.
-        low: for the lower end.
-        high: for the upper end.
-    """
-
-    kind: str
     low: float
     high: float
 
@@ -55,7 +47,7 @@ class Range:
 def range_of(kind: str, registries: Registries) -> Range:
     """Return the range of a kind of runs; from nothing to twice the value where none is recorded."""
     found = registries.accuracy.get(kind)
-    return Range(kind, (found and found.low) or 0.0, (found and found.high) or 2.0)
+    return Range((found and found.low) or 0.0, (found and found.high) or 2.0)
 
 
 class AnyEstimate:

@@ -99,7 +99,7 @@ def _switched_off(settings: Settings, switches: Mapping[str, Mapping[str, Any]])
 
 
 def _role_switches(role: Role, place: str, of: Sections) -> Mapping[str, Mapping[str, Any]]:
-    """Return the switches of a role's own of."""
+    """Return the switches of a role's own keys."""
     if role.backend == "megatron":
         part, optimizer = f"{place}.megatron", f"{of.role}.optim.override_optimizer_config.optimizer_"
         switches: dict[str, Mapping[str, Any]] = {
