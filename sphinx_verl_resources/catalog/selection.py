@@ -194,7 +194,7 @@ def each_once(
     for word in words:
         value = read(word)
         if value in found:
-            raise NoAnswerError.because(f"{what}{word!r} stands there twice", "keep one of the two")
+            raise NoAnswerError.because(f"{what}{word!r} is given twice", "keep one of the two")
         found[value] = None
     if not found:
         raise NoAnswerError.because(none, code=code)

@@ -79,7 +79,7 @@ class Line:
         label: its name.
         value: its size, with the unit.
         pieces: its bar, from left to right; none if something else is drawn there.
-        bold: whether it stands out, as a sum.
+        bold: whether it is a sum or the peak.
     """
 
     label: str

@@ -19,9 +19,9 @@ def located(build) -> list[str]:
 #: Arguments, options and text of a directive, and how the message about it begins.
 WRONG = [
     (('verl-runs 7X',), "there is no size class '7X'; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]"),
-    (('verl-runs 7B 7b',), "the size class '7b' stands there twice; keep one of the two [verl.directive]"),
+    (('verl-runs 7B 7b',), "the size class '7b' is given twice; keep one of the two [verl.directive]"),
     (('verl-runs', ':columns: modle'), ":columns: unknown field 'modle'; did you mean 'model'? [verl.directive]"),
-    (('verl-runs', ':columns: tag tag'), ":columns: the field 'tag' stands there twice; keep one of the two [verl.directive]"),
+    (('verl-runs', ':columns: tag tag'), ":columns: the field 'tag' is given twice; keep one of the two [verl.directive]"),
     (('verl-runs', ':sort: gib'), ":sort: unknown field 'gib'; "),
     (('verl-runs', ':tag: MAX'), ":tag: unknown value 'MAX'; allowed: MIN, RECOMMENDED [verl.directive]"),
     (('verl-runs', ':gpu: H1000'), ":gpu: unknown value 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.directive]"),

@@ -118,7 +118,7 @@ OTHERS = [
     (("verl-fit", ":gpu: H1000",), 0, ":gpu: there is no GPU 'H1000'; did you mean 'H100'?"),
     (("verl-fit", ":gpu: H100", ":task: GRPOO"), 0, "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"),
     (("verl-fit", ":gpu: H100", ":sizes: 8B"), 0, ":sizes: there is no size class '8B'; the nearest is 7B"),
-    (("verl-fit", ":gpu: H100", ":gpus: 8 8"), 0, ":gpus: '8' stands there twice"),
+    (("verl-fit", ":gpu: H100", ":gpus: 8 8"), 0, ":gpus: '8' is given twice"),
     (("verl-fit", ":gpu: H100", ":gpus: 8 x"), 0, ":gpus: must be a whole number from 1 to 100,000, got 'x'"),
     (("verl-fit", ":gpu: H100", ":count: 8"), 0, ":count: unknown option"),
     (("verl-fit", ":gpu: H100", "", "trainer.nnodes: [1"), 3, "the bracket that opens here is not closed"),
@@ -151,7 +151,7 @@ def test_other_directives(others, number):
     [
         (":sort: estimate.peak", ":sort: 'estimate.peak' is computed; name a field of the run files"),
         (":columns: estimate.peek", ":columns: unknown field 'estimate.peek'; did you mean 'estimate.peak'?"),
-        (":columns: estimate.peak estimate.peak", ":columns: the field 'estimate.peak' stands there twice"),
+        (":columns: estimate.peak estimate.peak", ":columns: the field 'estimate.peak' is given twice"),
     ],
 )
 def test_bad_columns(runs, option, message, problems):

@@ -157,7 +157,7 @@ def test_words_are_those_of_the_language(project):
 
 BAD = [
     (":models: Qwen/Qwen2.5-7C", 3, ":models: there is no model 'Qwen/Qwen2.5-7C'; did you mean 'Qwen/Qwen2.5-7B'?"),
-    (":gpus: H100, h100", 3, ":gpus: 'h100' stands there twice; keep one of the two"),
+    (":gpus: H100, h100", 3, ":gpus: 'h100' is given twice; keep one of the two"),
     (":models: ,", 3, ":models: name at least one, or leave the option out"),
     (":gpus: H1000", 3, ":gpus: there is no GPU 'H1000'; did you mean 'H100'?"),
     (":counts: 0", 3, ":counts: must be a whole number from 1 to 100,000, got '0'"),

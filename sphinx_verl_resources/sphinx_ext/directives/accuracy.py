@@ -26,9 +26,9 @@ OPTIONS = (
     pieces(
         "``summary``: a row for each group of cases, with their number, the mean, median and worst error, "
         "and the share of the observed values inside the range. ``plot``: computed against observed, drawn "
-        "on pages of HTML, with a table of the cases behind it: those of the plot, where ``cases`` is not "
-        "asked for. ``cases``: every case, computed beside observed, with its source. A case that is "
-        "contested or not scored is marked with the reason and never counted.",
+        "in HTML and followed by a table of its cases unless ``cases`` is asked for. ``cases``: every case, "
+        "computed beside observed, with its source. A case that is contested or not scored is marked with "
+        "the reason and never counted.",
         ("summary", "plot", "cases"),
         ("summary",),
     ),

@@ -1,4 +1,4 @@
-"""The rest of the analysis: requirements, advised settings, printed figures, and what else it says."""
+"""Directives of the analysis besides ``verl-memory``: original figures, requirements, settings and advice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class VerlPublished(AnalysisDirective):
-    """A table of printed figures for each model, and the causes of all differences."""
+    """A table of the original figures of each model, and the causes of all differences."""
 
     directive = "verl-published"
 

@@ -48,8 +48,8 @@ ANALYSIS_OPTIONS = (
         "all: ``fsdp``, ``gradient-checkpointing``, ``activation-offload``, ``dynamic-batching``",
     ),
     pieces(
-        "What to show, in this order. ``chart`` is drawn on pages of HTML and has the table behind it: where "
-        "``table`` is not asked for, it follows the chart.",
+        "What to show, in this order. ``chart`` is drawn in HTML only; the table follows it unless ``table`` "
+        "is asked for elsewhere.",
         ("specification", "formulas", "chart", "table"),
     ),
     *NUMBERS,
@@ -101,7 +101,7 @@ ESTIMATE_OPTIONS = (
     pieces(
         "What to show, in this order. ``answer``: whether it fits, the peak with its range, the peak "
         "phase and what relieves it most, what verl's metric prints, host memory. ``chart``: a bar for each "
-        "phase against what the GPU offers, drawn on pages of HTML, with the table behind it. ``table``: a "
+        "phase against what the GPU offers, drawn in HTML and followed by the table. ``table``: a "
         "row for each phase. ``components``: each part of the peak phase with its formula, the numbers "
         "put in, and how well it is known. ``host``: the same for the memory of a node. ``savings``: what "
         "each setting that saves memory buys, drawn and as a table, when all of them are switched off and "
@@ -205,7 +205,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         from ...views.remarks import no_marks
 
         name, caption = outcome.shape.name, render.memory_caption(outcome)
-        # One mark for each remark: where there is a table, it stands there.
+        # A subject has its mark in the table if there is one.
         marks = no_marks if "table" in self.values["show"] else self.marks
         made = self._pieces({
             "specification": lambda: [

@@ -101,8 +101,8 @@ def choices(allowed: Iterable[str], *alone: str) -> Callable[[str], tuple[str, .
 
     def read(word: str) -> str:
         if word.lower() in alone:
-            message = f"{word!r} stands there alone, or not at all"
-            raise NoAnswerError.because(message, "leave the others out, or it")
+            message = f"{word!r} goes with no other value"
+            raise NoAnswerError.because(message, "write it alone, or leave it out")
         if word.lower() not in known:
             near, listed = nearest(word, known), ", ".join([*known, *alone])
             hint = f"did you mean {near!r}? Allowed: {listed}" if near else f"allowed: {listed}"
@@ -118,7 +118,7 @@ def pieces(help_text: str, allowed: Sequence[str], shown: Sequence[str] = ()) ->
     Args:
         help_text: the pieces, each with what it is.
         allowed: their names.
-        shown: those that are shown where nothing is said; all of them if empty.
+        shown: the default; all of them if empty.
     """
     read = choices(allowed)
     default = f"``{', '.join(shown)}``" if shown else "all of it"
@@ -134,12 +134,12 @@ def listed(words: Iterable[str]) -> str:
 
 
 def with_table(pieces: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the pieces to show, with the table behind a chart if it is not among them.
+    """Return the pieces to show, with the table after a chart where it is not among them.
 
     >>> with_table(("chart", "host"))
     ('chart', 'table', 'host')
     """
     if "table" in pieces or "chart" not in pieces:
         return pieces
-    behind = pieces.index("chart") + 1
-    return (*pieces[:behind], "table", *pieces[behind:])
+    after = pieces.index("chart") + 1
+    return (*pieces[:after], "table", *pieces[after:])

@@ -45,7 +45,7 @@ FIT_OPTIONS = (
         "sizes",
         "The size classes to show.",
         "size classes, separated by spaces or commas",
-        "all that a model stands for: that of the analysis, or else the one that most tested runs load",
+        "all with a model, which is that of the analysis or else the one that most tested runs load",
         sizes,
         (),
     ),
@@ -131,7 +131,7 @@ MOST_TOKENS = 10_000_000
 LENGTHS_OPTIONS = (
     Option(
         "model",
-        "The checkpoint. Required. Settings stand below the options.",
+        "The checkpoint. Required. Write verl's settings below the options.",
         "Hugging Face name",
         needed="name a checkpoint, as in :model: Qwen/Qwen2.5-7B-Instruct",
     ),
@@ -182,7 +182,7 @@ class VerlLengths(SettingsDirective):
         return [table, nodes.paragraph("", legend, classes=["verl-legend"])]
 
 
-#: Size classes whose models stand in the form where none is named: those that people train with FSDP.
+#: The size classes whose models the form offers by default: those that people train with FSDP.
 DEFAULT_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B")
 DEFAULT_GPUS = ("RTX-4090", "A100-40GB", "A100-80GB", "H100", "H800", "H20", "H200", "B200")
 #: The longest prompt and response, unless the page says otherwise.
@@ -200,7 +200,7 @@ WHAT_IF_OPTIONS = (
         "models",
         "The models to choose from.",
         "Hugging Face names, separated by commas",
-        f"those that stand for the size classes from {DEFAULT_SIZES[0]} to {DEFAULT_SIZES[-1]}",
+        f"one for each size class from {DEFAULT_SIZES[0]} to {DEFAULT_SIZES[-1]}",
         _names,
         (),
     ),
