@@ -118,28 +118,25 @@ class Bars:
         return self.first + ROW * len(self.lines)
 
     @property
-    def tops(self) -> list[int]:
-        """The upper edge of each bar."""
-        return [self.first + index * ROW + _TOP for index in range(len(self.lines))]
+    def rows(self) -> list[tuple[Line, int]]:
+        """Each line, with the upper edge of its bar."""
+        return [(line, self.first + index * ROW + _TOP) for index, line in enumerate(self.lines)]
 
     def draw(self) -> list[str]:
         """Draw bars and words."""
         shapes: dict[tuple[str, int], list[str]] = {}
         over = []
-        for index, (line, top) in enumerate(zip(self.lines, self.tops, strict=True)):
+        for index, (line, top) in enumerate(self.rows):
             for piece in line.pieces:
                 gap = 0 if piece is line.pieces[-1] else GAP
                 shape = bar(piece.start * self.scale, piece.end * self.scale - gap, top)
-                # What many lines have is one element, which takes fewer bytes.
+                # One element for each category of all phases takes fewer bytes.
                 shapes.setdefault((piece.paint, 0 if len(line.pieces) > 1 else index), []).append(shape)
             # A bar that begins further to the right is no total.
             if self.capacity and line.end > self.capacity and line.pieces[0].start == 0:
                 over.append(bar(self.capacity * self.scale, line.end * self.scale, top))
         painted = [path(d, paint) for (paint, _index), d in shapes.items()]
-        words = [
-            (top - _TOP + FONT, line.label, line.value, line.bold)
-            for line, top in zip(self.lines, self.tops, strict=True)
-        ]
+        words = [(top - _TOP + FONT, line.label, line.value, line.bold) for line, top in self.rows]
         drawn = [*painted, hatched(over), headings(words), *self._across()]
         return [shape for shape in drawn if shape]
 
@@ -148,7 +145,7 @@ class Bars:
         if not self.capacity:
             return []
         x = self.capacity * self.scale
-        tops = [top for line, top in zip(self.lines, self.tops, strict=True) if line.pieces]
+        tops = [top for line, top in self.rows if line.pieces]
         return [text_beside(x, _offered(self.capacity)), upright(x, tops)]
 
 
@@ -172,9 +169,9 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
     signs, legend, height = flowing(bars.bottom + 2 * LINE, [*names, _range(estimate)])
     parts = [*bars.draw(), *_letters(bars, dict(zip(used, signs, strict=False)))]
     if found:
-        parts.append(_mark(found * scale, bars.tops[-1] + BAR / 2))
+        parts.append(_mark(found * scale, bars.rows[-1][1] + BAR / 2))
     parts.append(axis(bars.bottom + 2, marks, "GiB"))
-    peak = next(top for line, top in zip(lines, bars.tops, strict=True) if line.bold)
+    peak = next(top for line, top in bars.rows if line.bold)
     parts.append(_whisker(estimate.low * scale, estimate.high * scale, peak + BAR + 4))
     x, y = signs[-1]
     parts += [_whisker(x, x + BAR, y + BAR / 2), legend]
@@ -200,7 +197,7 @@ def _letters(bars: Bars, signs: Mapping[Category, tuple[float, float]]) -> list[
     """Draw the signs of the legend, and the letter of each category on them and on its pieces."""
     lettered = {_paint(category): [(x + BAR / 2, y + _BASE)] for category, (x, y) in signs.items()}
     capacity = bars.capacity
-    for line, top in zip(bars.lines, bars.tops, strict=True):
+    for line, top in bars.rows:
         for start, end, paint in line.pieces:
             left, right = start, end
             if capacity and start < capacity < end:  # the letter goes into the larger part
