@@ -3,8 +3,6 @@
 What is recorded here are the inputs. The formulas are code, in ``analysis``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -119,7 +117,7 @@ class Specification(NamedRecord):
     gpus: int | None = optional("GPUs to share the model; default: assumed.", ge=1, le=100_000)
 
     @model_validator(mode="after")
-    def _one_source(self) -> Specification:
+    def _one_source(self) -> "Specification":
         given = [name for name in (*_SHAPE, "attention_heads") if getattr(self, name) is not None]
         if self.model and given:
             raise problem("wrong_value", f"either 'model', or {', '.join(_SHAPE)}; not both")
@@ -159,7 +157,7 @@ class Step(NamedRecord):
     text: Prose = Field(description="What it does, in a sentence.")
 
     @model_validator(mode="after")
-    def _one_effect(self) -> Step:
+    def _one_effect(self) -> "Step":
         if (self.divide_by is None) == (self.multiply_by is None):
             raise problem("wrong_value", "a step needs either 'divide_by' or 'multiply_by', and not both")
         return self
@@ -232,7 +230,7 @@ class Configuration(NamedRecord):
     )
 
     @model_validator(mode="after")
-    def _keys_or_groups(self) -> Configuration:
+    def _keys_or_groups(self) -> "Configuration":
         groups = {key[: end.start()] for key in self.settings for end in re.finditer(r"\.", key)}
         both = sorted(groups & self.settings.keys())
         if both:
@@ -291,7 +289,7 @@ class Source(Record):
     text: Text | None = optional("What the link to it shows.")
 
     @model_validator(mode="after")
-    def _one_place(self) -> Source:
+    def _one_place(self) -> "Source":
         if (self.path is None) == (self.url is None):
             raise problem("wrong_value", "a source needs either 'path' or 'url', and not both")
         if (self.url is None) != (self.text is None) or (self.lines and not self.path):

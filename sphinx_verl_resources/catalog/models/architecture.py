@@ -3,8 +3,6 @@
 Field names are those of Hugging Face transformers. All sizes count elements, not bytes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

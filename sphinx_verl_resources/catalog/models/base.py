@@ -1,11 +1,10 @@
 """Strict, frozen records, and the types of text in their fields."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from datetime import date
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -21,9 +20,6 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ...diagnostics import did_you_mean, suggest_or
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _EMAIL = re.compile(r"[\w.+-]@[\w-]{1,63}\.\w")
 _TODO = re.compile(r"TODO\b")

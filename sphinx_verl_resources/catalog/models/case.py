@@ -3,8 +3,6 @@
 The same records describe runs that are only to be estimated, without an observation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -271,7 +269,7 @@ class Case(Record):
     boundary: Text | None = optional("The search for the largest batch that the case is a step of.")
 
     @model_validator(mode="after")
-    def _has_settings(self) -> Case:
+    def _has_settings(self) -> "Case":
         if self.config is None and self.training is None:
             raise problem(
                 "missing_key",

@@ -1,7 +1,5 @@
 """The file for programs: the recorded runs with their estimates, and the GPUs that they name."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import ConfigDict, Field

@@ -1,7 +1,5 @@
 """The entries of the registries beside the architectures: GPUs, keys of verl, accuracy, exceptions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """One recorded training run: a row of the hardware page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -125,7 +123,7 @@ class Versions(Record):
     torch: Version | None = optional('Release of PyTorch, in quotes: "2.6.0".')
 
     @model_validator(mode="after")
-    def _says_something(self) -> Versions:
+    def _says_something(self) -> "Versions":
         if self.verl is None and self.torch is None:
             raise problem("missing_key", "versions needs at least one of verl and torch")
         return self
@@ -172,7 +170,7 @@ class Measured(Record):
     response_tokens: float | None = optional("Mean response length.", gt=0, le=100_000_000)
 
     @model_validator(mode="after")
-    def _has_a_figure(self) -> Measured:
+    def _has_a_figure(self) -> "Measured":
         if all(value is None for name, value in self if name != "counter"):
             raise problem("missing_key", "measured needs at least one figure, for example 'gib'")
         return self
@@ -197,7 +195,7 @@ class Evidence(Record):
     lines: Lines | None = optional('Line, or first and last line, of that file, in quotes: "40-45".')
 
     @model_validator(mode="after")
-    def _one_place(self) -> Evidence:
+    def _one_place(self) -> "Evidence":
         if (self.url is None) == (self.ref is None):
             raise problem("wrong_value", "evidence needs either 'url' or 'ref', and not both")
         if (self.path and not self.ref) or (self.lines and not self.path):
