@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ..catalog.models.architecture import HfConfig
 
 
+#: What gate, up and down of an MLP are called.
+MLP_MATRICES = ("gate_proj", "up_proj", "down_proj")
+
+
 @dataclass(frozen=True)
 class Convention:
     """The facts of one model type.
@@ -29,6 +33,9 @@ class Convention:
         gated_shared_expert: every layer has one shared expert, with a gate.
         vision: the vision tower is of a form that can be counted.
         deepstack: it is that of Qwen3-VL, with learned positions.
+        joined: its modules hold query, key and value, or gate and up, as one matrix.
+        joined_linear: they hold the projections of linear attention as two matrices.
+        expert_matrices: what gate, up and down of an expert are called.
         defaults: values of keys that are not given.
     """
 
@@ -46,6 +53,9 @@ class Convention:
     output_gate: bool = False
     vision: bool = False
     deepstack: bool = False
+    joined: bool = False
+    joined_linear: bool = False
+    expert_matrices: tuple[str, str, str] = MLP_MATRICES
     defaults: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -80,7 +90,9 @@ CONVENTIONS: Mapping[str, Convention] = {
     "llama": LLAMA,
     "granite": LLAMA,
     "mistral": Convention(),
-    "mixtral": Convention(experts="num_local_experts", expert_width="intermediate_size"),
+    "mixtral": Convention(
+        experts="num_local_experts", expert_width="intermediate_size", expert_matrices=("w1", "w3", "w2")
+    ),
     "qwen2": _QWEN2,
     "qwen2_moe": replace(_QWEN2, experts="num_experts", gated_shared_expert=True),
     "qwen2_5_vl": replace(_QWEN2, vision=True),
@@ -88,13 +100,13 @@ CONVENTIONS: Mapping[str, Convention] = {
     "qwen3_moe": _QWEN3_MOE,
     "qwen3_vl": replace(_QWEN3, vision=True, deepstack=True),
     "qwen3_vl_moe": replace(_QWEN3_MOE, vision=True, deepstack=True),
-    "qwen3_next": replace(_QWEN3_5_MOE, vision=False, deepstack=False),
+    "qwen3_next": replace(_QWEN3_5_MOE, vision=False, deepstack=False, joined_linear=True),
     "qwen3_5": _QWEN3_5,
     "qwen3_5_moe": _QWEN3_5_MOE,
     "gemma": _GEMMA,
     "gemma2": replace(_GEMMA, norms=4),
     "gemma3": replace(_GEMMA, norms=4, qk_norm=True, defaults=_GEMMA3_DEFAULTS),
-    "phi3": Convention(),
+    "phi3": Convention(joined=True),
     "deepseek_v2": _DEEPSEEK_V2,
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,

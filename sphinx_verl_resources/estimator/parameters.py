@@ -10,20 +10,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from .model_types import CONVENTIONS, LLAMA, MLP_MATRICES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..catalog.models.architecture import Architecture, Mla, Moe, Vision
+    from .model_types import Convention
 
 Part = Literal["attention", "mlp", "experts", "router", "shared_experts", "vision"]
 #: The modules that get adapters: names as PEFT matches them, or every linear map.
 Targets = tuple[str, ...] | Literal["all-linear"]
 
-#: Model types whose modules hold query, key and value, or gate and up, as one matrix.
-_FUSED = frozenset({"phi3"})
-#: What a model type calls gate, up and down of an expert, where it is not that.
-_EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2")}
-_MLP_NAMES = ("gate_proj", "up_proj", "down_proj")
 #: Outside the layers; ``all-linear`` leaves them out.
 _ENDS = ("embed_tokens", "lm_head")
 
@@ -84,12 +82,16 @@ def layer_matrices(architecture: Architecture, kind: LayerKind) -> tuple[Matrix,
     return (*attention(architecture), *_feed_forward(architecture, kind))
 
 
+def _convention(architecture: Architecture) -> Convention:
+    return CONVENTIONS.get(architecture.model_type, LLAMA)
+
+
 def _attention(architecture: Architecture) -> Iterator[Matrix]:
     hidden = architecture.hidden_size
     heads = architecture.num_attention_heads * architecture.head_dim
     query = heads * (2 if architecture.attn_output_gate else 1)
     key = architecture.num_key_value_heads * architecture.head_dim
-    if architecture.model_type in _FUSED:
+    if _convention(architecture).joined:
         yield Matrix("qkv_proj", hidden, query + 2 * key, "attention")
     else:
         yield Matrix("q_proj", hidden, query, "attention")
@@ -120,7 +122,7 @@ def _linear_attention(architecture: Architecture) -> Iterator[Matrix]:
     hidden, heads = architecture.hidden_size, linear.num_value_heads
     key = linear.num_key_heads * linear.key_head_dim
     value = heads * linear.value_head_dim
-    if architecture.model_type == "qwen3_next":
+    if _convention(architecture).joined_linear:
         yield Matrix("in_proj_qkvz", hidden, 2 * key + 2 * value, "attention")
         yield Matrix("in_proj_ba", hidden, 2 * heads, "attention")
     else:
@@ -135,17 +137,17 @@ def _feed_forward(architecture: Architecture, kind: LayerKind) -> Iterator[Matri
     hidden, moe = architecture.hidden_size, architecture.moe
     if not kind.experts or not moe:
         width = architecture.intermediate_size or 0
-        if architecture.model_type in _FUSED:
+        if _convention(architecture).joined:
             yield Matrix("gate_up_proj", hidden, 2 * width, "mlp")
             yield Matrix("down_proj", width, hidden, "mlp")
         else:
-            yield from _gated(_MLP_NAMES, hidden, width, "mlp")
+            yield from _gated(MLP_MATRICES, hidden, width, "mlp")
         return
-    names = _EXPERT_NAMES.get(architecture.model_type, _MLP_NAMES)
+    names = _convention(architecture).expert_matrices
     yield Matrix("gate", hidden, moe.num_experts, "router")
     yield from _gated(names, hidden, moe.moe_intermediate_size, "experts", moe.num_experts)
     if shared := shared_width(moe):
-        yield from _gated(_MLP_NAMES, hidden, shared, "shared_experts")
+        yield from _gated(MLP_MATRICES, hidden, shared, "shared_experts")
     if moe.shared_expert_gate:
         yield Matrix("shared_expert_gate", hidden, 1, "shared_experts")
 
@@ -181,7 +183,7 @@ def vision_matrices(vision: Vision) -> Iterator[Matrix]:
         yield Matrix("linear_fc1", merged, merged, "vision", mergers)
         yield Matrix("linear_fc2", merged, vision.out_hidden_size, "vision", mergers)
     else:
-        yield from _gated(_MLP_NAMES, width, mlp, "vision", depth)
+        yield from _gated(MLP_MATRICES, width, mlp, "vision", depth)
         yield Matrix("mlp.0", merged, merged, "vision")
         yield Matrix("mlp.2", merged, vision.out_hidden_size, "vision")
 
@@ -328,13 +330,7 @@ def mtp_parameters(architecture: Architecture) -> int:
 
 
 def vision_parameters(vision: Vision) -> int:
-    """Count the parameters of a vision tower from its shape; ``vision.parameters`` is not used.
-
-    >>> from sphinx_verl_resources.cli.data import load_paths
-    >>> model = load_paths([]).architectures.get("Qwen/Qwen2.5-VL-7B-Instruct")
-    >>> vision_parameters(model.vision)
-    676550144
-    """
+    """Count the parameters of a vision tower from its shape; ``vision.parameters`` is not used."""
     width, depth, mlp = vision.hidden_size, vision.depth, vision.intermediate_size
     merged = width * vision.spatial_merge_size**2
     matrices = sum(matrix.size * matrix.copies for matrix in vision_matrices(vision))
