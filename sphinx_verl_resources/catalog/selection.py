@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 #: The fields that runs can be filtered by: the runs that are left, and what the values are.
 FILTERS = {
-    "tag": ("with one of these tags", "``MIN``, ``RECOMMENDED``"),
-    "task": ("of one of these tasks", "tasks such as ``GRPO-LoRA``"),
-    "gpu": ("on one of these GPUs, each by any of its names", "GPUs such as ``H100``"),
-    "train": ("with one of these training backends", "backends such as ``fsdp``"),
-    "infer": ("with one of these rollout engines, with or without version", "engines such as ``vllm``"),
-    "kind": ("of one of these kinds", "kinds such as ``tested``"),
-    "model": ("of one of these models, by the checkpoint or by what the row shows", "models"),
+    "tag": ("with one of these tags", "MIN"),
+    "task": ("of one of these tasks", "GRPO-LoRA"),
+    "gpu": ("on one of these GPUs, each by any of its names", "H100"),
+    "train": ("with one of these training backends", "fsdp"),
+    "infer": ("with one of these rollout engines, with or without version", "vllm"),
+    "kind": ("of one of these kinds", "tested"),
+    "model": ("of one of these models, by the checkpoint or by what the row shows", "Qwen2.5-7B"),
 }
 #: What to do about a name that a filter cannot know.
 REGISTRIES = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.yaml"}

@@ -66,7 +66,11 @@ class Command:
         """The end of its help text."""
         width = max((len(line) for line, does in self.lines.items() if does), default=0)
         lines = [f"  {line:{width}}   {does}".rstrip() for line, does in self.lines.items()]
-        below = (textwrap.fill(text, 100) for text in (self.notes, f"Exit codes: {self.exit_codes}") if text)
+        below = (
+            textwrap.fill(text, 100, break_on_hyphens=False)
+            for text in (self.notes, f"Exit codes: {self.exit_codes}")
+            if text
+        )
         return "\n\n".join(["\n".join(["examples:", *lines]), *below])
 
 

@@ -40,8 +40,8 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_option(parser)
     chosen = parser.add_argument_group("which runs")
     chosen.add_argument("--size", action="append", metavar="SIZE,...", help=f"size class: {', '.join(SIZES)}")
-    for name, (meaning, values) in FILTERS.items():
-        words = f"{meaning}: {values.replace('``', '')}"
+    for name, (meaning, example) in FILTERS.items():
+        words = f"only runs {meaning}, such as {example}"
         chosen.add_argument(f"--{name}", action="append", metavar=f"{name.upper()},...", help=words)
     shown = parser.add_argument_group("how they are shown")
     shown.add_argument("--columns", metavar="FIELD,...", help="fields to show; default: those of the page")

@@ -50,8 +50,8 @@ NONE_YET = N_("No run is recorded yet. {link}")
 
 OPTIONS = (
     *(
-        Option(name, f"Only runs {meaning}.", f"{values}, separated by commas")
-        for name, (meaning, values) in selection.FILTERS.items()
+        Option(name, f"Only runs {meaning}.", f"one or more, separated by commas, such as ``{example}``")
+        for name, (meaning, example) in selection.FILTERS.items()
     ),
     Option(
         "columns",
