@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -132,6 +133,19 @@ def leaves(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
         yield loc, data
     for key, item in items:
         yield from leaves(item, (*loc, key))
+
+
+def dotted_leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings under dotted keys, in their order; a key may come twice.
+
+    >>> list(dotted_leaves({"a": {"b": 1}, "a.b": 2}))
+    [('a.b', 1), ('a.b', 2)]
+    """
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from dotted_leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def read_yaml(content: bytes, shown: str = "") -> Document:

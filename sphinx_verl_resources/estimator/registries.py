@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.yaml_data import dotted_leaves
 from ..diagnostics import Code, NoAnswerError, suggest_or
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
@@ -14,7 +14,7 @@ from .shape import shape_of
 from .versions import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
     from ..catalog.catalog import Registry
     from ..catalog.models.architecture import Architecture
@@ -122,7 +122,7 @@ class Registries:
         renamed = self.renamed
         if renamed.keys().isdisjoint(config) and not any(type(value) is dict for value in config.values()):
             return config
-        flat = dict(_leaves("", config))
+        flat = dict(dotted_leaves(config))
         older = {renamed[key]: value for key, value in flat.items() if key in renamed}
         return {**older, **{key: value for key, value in flat.items() if key not in renamed}}
 
@@ -135,14 +135,6 @@ def _default(key: ConfigKey, version: Version) -> Any:
         if since and since <= version:
             default = change.default
     return default
-
-
-def _leaves(prefix: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(f"{prefix}{key}.", value)
-        else:
-            yield f"{prefix}{key}", value
 
 
 def capacity_of(gpu: Gpu) -> float:

@@ -69,7 +69,7 @@ def add_override(collector: Collector, word: str, place: Location) -> None:
         hint = "close each bracket and quote, and put text that holds them in quotes"
         collector.fail(place, Code.wrong_value, message, hint)
         return
-    for name, leaf in leaves(value, key) if isinstance(value, dict) else [(key, value)]:
+    for name, leaf in leaves({key: value}) if isinstance(value, dict) else [(key, value)]:
         collector.add(name, leaf, place)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ..catalog.yaml_data import LOADER, position, read_yaml
+from ..catalog.yaml_data import LOADER, dotted_leaves, position, read_yaml
 from ..diagnostics import Code, Diagnostic, Location, Severity
 
 if TYPE_CHECKING:
@@ -166,17 +166,14 @@ def _placed_leaves(
             yield dotted(prefix, name), value, Location(shown, *position(key_node.start_mark))
 
 
-def leaves(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the values of a nested mapping under dotted keys in their order; a key may come twice.
 
     >>> list(leaves({"a": {"b": 1}, "a.b": [2, 3]}))
     [('a.b', 1), ('a.b', (2, 3))]
     """
-    for name, value in mapping.items():
-        if isinstance(value, dict):
-            yield from leaves(value, dotted(prefix, name))
-        else:
-            yield dotted(prefix, name), tuple(value) if isinstance(value, list) else value
+    for key, value in dotted_leaves(mapping):
+        yield key, tuple(value) if isinstance(value, list) else value
 
 
 def dotted(prefix: str, name: str) -> str:

@@ -4,7 +4,7 @@ The same records describe runs that are only to be estimated, without an observa
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..yaml_data import dotted_leaves
 from .base import Record, Text, optional, problem
 from .run import SettingValue
 
@@ -62,7 +63,7 @@ def _flat(settings: Any) -> Any:
     if not isinstance(settings, Mapping):
         return settings
     flat: dict[str, Any] = {}
-    for key, value in _leaves(settings, ""):
+    for key, value in dotted_leaves(settings):
         if key in flat:
             raise problem(
                 "duplicate_key",
@@ -71,14 +72,6 @@ def _flat(settings: Any) -> Any:
             )
         flat[key] = value
     return flat
-
-
-def _leaves(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _source(value: Any) -> Any:
