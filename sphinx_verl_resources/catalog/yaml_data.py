@@ -210,7 +210,7 @@ class _RefusedError(Exception):
 
 
 class _Reader:
-    """Turns the events of one text into plain values, no deeper than ``MAX_DEPTH``."""
+    """A reader of the events of one text, no deeper than ``MAX_DEPTH``."""
 
     def __init__(self, text: str, shown: str) -> None:
         self.shown = shown
