@@ -6,6 +6,7 @@ transformers, divided as Megatron divides them; its fused kernels keep less. No 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import ge
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -198,8 +199,12 @@ def megatron_roles(shape: Shape, settings: Settings, role: Role, *, critic: bool
     )
 
 
+@lru_cache(maxsize=256)
 def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> tuple[Stage, ...]:
-    """Return the stages that can be the fullest: no other stage has as much of everything."""
+    """Return the stages that can be the fullest: no other stage has as much of everything.
+
+    One estimate asks again for each suggestion.
+    """
     counts = shape.counts
     head = shape.hidden if critic else counts.lm_head
     if not head and megatron.pipeline > 1:  # a tied head on another stage is a copy of the embedding
