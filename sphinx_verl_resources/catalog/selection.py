@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .catalog import BrokenRun, Catalog
     from .models.run import Run
 
-#: The fields that runs can be filtered by: the runs that are left, and what the values are.
+#: The fields that runs can be filtered by: the runs that are left, and a value.
 FILTERS = {
     "tag": ("with one of these tags", "MIN"),
     "task": ("of one of these tasks", "GRPO-LoRA"),
