@@ -8,10 +8,8 @@ import pytest
 
 from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.original import analysis_problems
-from sphinx_verl_resources.catalog.cases import load_cases
-from sphinx_verl_resources.cli.data import load_registries, read_snapshot
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.backtest import boundaries, score
-from sphinx_verl_resources.estimator.context import EstimatorContext
 
 EXAMPLE = "docs/examples/qwen2-5-7b-grpo-2xh100.yaml"
 
@@ -40,7 +38,7 @@ def test_messages(root, data, guide, name, mistake):
 def test_example_of_an_analysis(root, data):
     text = (root / "docs/examples/analysis.yaml").read_text("utf-8")
     data.write("analysis.yaml", text)
-    analysis = EstimatorContext(read_snapshot([str(data.path)])).analysis
+    analysis = read_data([str(data.path)]).analysis
     assert analysis_problems(analysis) == ()
     assert analyse(analysis, "13B").batch_size == 64
     assert [step.name for step in analyse(analysis, "20B").steps][-1] == "paged-optimizer"
@@ -49,8 +47,8 @@ def test_example_of_an_analysis(root, data):
 
 def test_what_the_estimator_page_says_of_its_misses():
     """Prose names the misses; when one goes away or turns round, the sentence has to go too."""
-    facts = load_registries([])
-    cases = {entry.case.id: entry.case for entry in load_cases(read_snapshot([]).cases).entries}
+    facts = read_data([]).registries
+    cases = {entry.case.id: entry.case for entry in read_data([]).cases.entries}
     scores = {name: score(case, facts) for name, case in cases.items()}
     logs = "verl-data-gsm8k-qwen2.5-{}-grpo-lora"
     for size in ("3b", "32b"):

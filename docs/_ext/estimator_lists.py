@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator import constants
 from sphinx_verl_resources.estimator.backtest import boundaries
 from sphinx_verl_resources.estimator.phases import LABELS
@@ -187,7 +187,7 @@ class Boundaries(EstimatorTable):
     def rows(self) -> Iterable[Sequence[str]]:
         records = self.env.get_domain("verl").records
         cases = [entry.case for entry in records.cases.by_id.values()]
-        for item in boundaries(cases, load_registries([])):
+        for item in boundaries(cases, read_data([]).registries):
             name = item.case.model.rsplit("/", 1)[-1]
             yield (
                 f"{name} (contested)" if item.case.contested else name,
@@ -228,7 +228,7 @@ class Unmodelled(SphinxDirective):
     """``.. docs-unmodelled::``: keys that change memory and that no formula reads."""
 
     def run(self) -> list[nodes.Node]:
-        registries = load_registries([])
+        registries = read_data([]).registries
         read = modelled_keys(CURRENT, registries)
         items = [
             nodes.list_item(

@@ -19,7 +19,7 @@ from ..estimator.backtest import (
 from ..estimator.export import gib_value
 from ..views.plain_text import backtest_text
 from .command import Command, UsageError, add_result_options, progress, report
-from .data import add_data_option, data_snapshot, registries_of
+from .data import add_data_option, given_data, registry_problems
 from .files import read_file, write_result
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     """Compute, compare and print."""
-    snapshot = data_snapshot(options.data)
-    registries, problems = registries_of(snapshot)
-    recorded = load_cases(snapshot.cases)
+    data = given_data(options.data)
+    registries, recorded, problems = data.registries, data.cases, registry_problems(data)
     asked = [with_marks(load_cases([read_file(name)]), recorded) for name in options.paths] or [recorded]
     problems += [problem for found in asked for problem in found.diagnostics]
     bad = report(problems)

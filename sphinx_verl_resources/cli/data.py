@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from ..catalog.catalog import Catalog
-    from ..catalog.files import Directory, Snapshot
+    from ..catalog.files import Directory
     from ..diagnostics import Diagnostic
-    from ..estimator.registries import Registries
     from ..git import Repository
 
 
@@ -60,24 +58,6 @@ def enclosing_data_directory(path: Path) -> list[str]:
     return []
 
 
-def load_paths(names: Sequence[str]) -> Catalog:
-    """Load the catalog of data directories on the bundled registries; without any, the bundled dataset.
-
-    Raises:
-        UsageError: a path is no data directory.
-    """
-    return EstimatorContext(read_snapshot(names)).catalog
-
-
-def load_registries(names: Sequence[str]) -> Registries:
-    """Load what estimates are computed from.
-
-    Raises:
-        UsageError: a path is no data directory.
-    """
-    return registries_of(read_snapshot(names))[0]
-
-
 def load_check_context(names: Sequence[str], repository: Repository | None = None) -> CheckContext:
     """Load data directories, or the bundled dataset, for the rules of ``check``.
 
@@ -91,27 +71,10 @@ def load_check_context(names: Sequence[str], repository: Repository | None = Non
     return CheckContext(data_directories(names), repository=repository, progress=progress)
 
 
-def load_records(names: Sequence[str]) -> tuple[EstimatorContext, list[Diagnostic]]:
-    """Load the runs and what estimates of them are computed from, and what is wrong with either.
-
-    Args:
-        names: data directories; without any, the usual one.
-
-    Raises:
-        UsageError: a path is no data directory.
-    """
-    records = EstimatorContext(data_snapshot(names), lambda files: progress(files, "run files"))
-    problems = [*records.catalog.diagnostics, *records.accuracy.diagnostics]
-    return records, sorted(problems)
-
-
-def registries_of(snapshot: Snapshot) -> tuple[Registries, list[Diagnostic]]:
-    """Load the registries alone, without runs and the analysis, and what is wrong with them."""
-    registries = EstimatorContext(snapshot).registries
-    problems = [problem for problem in snapshot.problems if problem.is_error]
-    for registry in (registries.gpus, registries.architectures, registries.config_keys, registries.accuracy):
-        problems += registry.diagnostics
-    return registries, sorted(problems)
+def registry_problems(data: EstimatorContext) -> list[Diagnostic]:
+    """Return what is wrong with the registries alone, without runs and the analysis."""
+    errors = (problem for problem in data.snapshot.problems if problem.is_error)
+    return sorted([*errors, *data.registries.diagnostics])
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
@@ -125,22 +88,23 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def data_snapshot(given: Sequence[str] | None) -> Snapshot:
+def given_data(given: Sequence[str] | None) -> EstimatorContext:
     """Read what ``--data`` names, or else the usual directory; a folder ``data`` without data does not count.
 
     Raises:
         UsageError: a path is no data directory.
     """
-    return read_snapshot(given or [name for name in default_paths() if holds_data(name)])
+    return read_data(given or [name for name in default_paths() if holds_data(name)])
 
 
-def read_snapshot(names: Sequence[str]) -> Snapshot:
-    """Read the files of data directories.
+def read_data(names: Sequence[str]) -> EstimatorContext:
+    """Read the files of data directories on top of the bundled dataset; records load when they are asked for.
 
     Raises:
         UsageError: a path is no data directory.
     """
-    return take_snapshot(bundled_directory(), data_directories(names), Location("command line"))
+    snapshot = take_snapshot(bundled_directory(), data_directories(names), Location("command line"))
+    return EstimatorContext(snapshot, lambda files: progress(files, "run files"))
 
 
 def data_directories(names: Sequence[str]) -> list[Directory]:

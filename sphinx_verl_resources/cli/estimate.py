@@ -17,7 +17,7 @@ from ..estimator.estimate import estimate
 from ..estimator.export import failed, result_of
 from ..views.plain_text import estimates_text
 from .command import Command, UsageError, add_result_options, progress, report
-from .data import data_snapshot, registries_of
+from .data import given_data, registry_problems
 from .files import read_file
 from .question import add_question_arguments, errors_text, gpus_argument, placed, read_question
 
@@ -64,11 +64,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     """Estimate and print."""
-    registries, problems = registries_of(data_snapshot(options.data))
+    data = given_data(options.data)
     is_own = any((options.model, options.gpus, options.script, options.file, options.config))
-    answers, found, code = (_own_run if is_own else _recorded)(options, registries)
-    problems += found
-    bad = report(problems)
+    answers, found, code = (_own_run if is_own else _recorded)(options, data.registries)
+    bad = report([*registry_problems(data), *found])
     if options.format == "json":
         print(json.dumps([_plain(answer) for answer in answers], indent=2))
     elif answers:

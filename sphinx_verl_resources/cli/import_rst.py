@@ -8,13 +8,12 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..catalog.dataset import Dataset
 from ..catalog.files import RUNS
 from ..catalog.links import is_fixed_ref
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, counted, suggest_or
 from ..views.problems import plain_problem
 from .command import Command, UsageError, report
-from .data import data_snapshot, holds_data, registries_of
+from .data import given_data, holds_data
 from .files import create_file, read_file, replace_file
 
 if TYPE_CHECKING:
@@ -53,18 +52,19 @@ def _run(options: argparse.Namespace) -> int:
         reason = "neither a commit nor a release, which stay what they are"
         raise UsageError(f"--ref: {options.ref[:80]!r} is {reason}")
     has_data = options.check or (options.output and holds_data(options.output))
-    snapshot = data_snapshot([options.output] if has_data else None)
-    registries, _ = registries_of(snapshot)
-    models = _models(options.model, registries.architectures.names)
+    data = given_data([options.output] if has_data else None)
+    models = _models(options.model, data.architectures.names)
     try:
-        known = Known(registries.gpus, registries.architectures, models, options.ref)
+        known = Known(data.gpus, data.architectures, models, options.ref)
         page = read_page(read_file(options.page), known)
     except NoAnswerError as error:
         report(error.diagnostics)
         return 2
     if options.check:
-        return _compare(page, Dataset(snapshot).catalog, options)
-    return _finish(page, "nothing written", options) if options.dry_run else _write(page, snapshot, options)
+        return _compare(page, data.catalog, options)
+    return (
+        _finish(page, "nothing written", options) if options.dry_run else _write(page, data.snapshot, options)
+    )
 
 
 def _models(pairs: Sequence[str], names: Sequence[str]) -> dict[str, str]:

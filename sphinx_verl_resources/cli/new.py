@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.files import RUNS, DataFile, bundled_directory, configured_directory, leads_out, take_snapshot
+from ..catalog.files import RUNS, DataFile, configured_directory, leads_out
 from ..catalog.links import Links
 from ..catalog.models.base import models_in
 from ..catalog.models.run import Run
@@ -32,7 +32,7 @@ from ..intake.sources import Sources, UserInput
 from ..settings.read import read_script, unread_settings
 from ..views.exports import runs_text
 from .command import Command, UsageError, progress, report
-from .data import default_paths, holds_data, registries_of
+from .data import default_paths, holds_data, read_data, registry_problems
 from .files import create_file, open_file, read_text, replace_file
 from .question import gpus_argument
 
@@ -179,8 +179,8 @@ def _output(options: argparse.Namespace) -> Path:
 
 def _registries(directory: Path) -> tuple[Registries, list[Diagnostic]]:
     """Return the registries; those of the directory override the bundled ones."""
-    own = [configured_directory(str(directory), Path.cwd())] if holds_data(str(directory)) else []
-    return registries_of(take_snapshot(bundled_directory(), own, Location("command line")))
+    data = read_data([str(directory)] if holds_data(str(directory)) else [])
+    return data.registries, registry_problems(data)
 
 
 def _file(directory: Path, draft: Draft, text: str) -> DataFile:

@@ -10,7 +10,7 @@ from ..estimator.export import result_of
 from ..estimator.planner import TASKS, layout_of, plan, task_settings
 from ..views.plain_text import plan_text
 from .command import Command, add_result_options, report
-from .data import data_snapshot, registries_of
+from .data import given_data, registry_problems
 from .question import Question, add_question_arguments, errors_text, placed, read_question, refused
 
 if TYPE_CHECKING:
@@ -55,10 +55,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     """Plan and print."""
-    registries, problems = registries_of(data_snapshot(options.data))
+    data = given_data(options.data)
+    problems = registry_problems(data)
     question, found = None, None
     try:
-        question = _question(options, registries)
+        question = _question(options, data.registries)
         problems += question.problems
         found = plan(question.request, question.registries)
         problems += placed(found.estimate.warnings, question.place)

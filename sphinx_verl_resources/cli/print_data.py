@@ -20,7 +20,7 @@ from ..views.exports import FORMATS, download_texts, runs_text
 from ..views.file_names import CSV, JSON
 from ..views.runs import COMPUTED, uncomputed_texts
 from .command import Command, UsageError, add_result_options, report
-from .data import add_data_option, add_path_argument, load_records
+from .data import add_data_option, add_path_argument, given_data
 from .files import replace_file, write_result
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
+    from ..diagnostics import Diagnostic
     from ..estimator.context import EstimatorContext
 
 Words = TypeVar("Words")
@@ -54,10 +55,16 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
     add_result_options(parser, FORMATS, "plain")
 
 
+def _loaded(options: argparse.Namespace) -> tuple[EstimatorContext, list[Diagnostic]]:
+    """Load the data, and what is wrong with the runs or with the ranges of estimates."""
+    data = given_data([*options.paths, *(options.data or ())])
+    return data, sorted([*data.catalog.diagnostics, *data.accuracy.diagnostics])
+
+
 def _print_table(options: argparse.Namespace) -> int:
     """Print the table; problems of the data go to standard error."""
     columns = _words(options, "columns", lambda text: selection.columns(text, COMPUTED)) or PAGE_COLUMNS
-    context, problems = load_records([*options.paths, *(options.data or ())])
+    context, problems = _loaded(options)
     query = _query(options, context.catalog)
     bad = report(problems)
     runs = select_runs(context.catalog, query)
@@ -146,7 +153,7 @@ def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _print_export(options: argparse.Namespace) -> int:
     """Print or write."""
-    context, problems = load_records([*options.paths, *(options.data or ())])
+    context, problems = _loaded(options)
     bad = report(problems)
     texts = download_texts(export_of(context, __version__))
     if options.output is None:

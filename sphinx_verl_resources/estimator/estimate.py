@@ -234,10 +234,10 @@ def estimate(request: Request, registries: Registries) -> Estimate:
     Raises:
         NoAnswerError: something in the request leaves no estimate.
 
-    >>> from sphinx_verl_resources.cli.data import load_registries
+    >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> config = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "algorithm.adv_estimator": "grpo"}
-    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_registries([]))
+    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), read_data([]).registries)
     >>> found.peak_phase.name
     'rollout'
     """

@@ -26,11 +26,11 @@ def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
 
     ``fits`` is None where the verdict is "unknown" or "tight".
 
-    >>> from sphinx_verl_resources.cli.data import load_registries
+    >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.estimate import estimate
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
-    >>> found = estimate(Request("Qwen/Qwen2.5-0.5B", config, gpus=8, gpu="H100"), load_registries([]))
+    >>> found = estimate(Request("Qwen/Qwen2.5-0.5B", config, gpus=8, gpu="H100"), read_data([]).registries)
     >>> result_of("mine", found)["capacity_gib"]
     79.147
     """

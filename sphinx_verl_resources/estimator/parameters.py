@@ -274,8 +274,8 @@ def count_parameters(architecture: Architecture) -> Counts:
 
     A vision tower counts with its recorded size.
 
-    >>> from sphinx_verl_resources.cli.data import load_paths
-    >>> qwen = load_paths([]).architectures.get("Qwen/Qwen2.5-7B")
+    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> qwen = read_data([]).catalog.architectures.get("Qwen/Qwen2.5-7B")
     >>> counts = count_parameters(qwen)
     >>> counts.total, counts.largest_layer, counts.lm_head
     (7615616512, 233057792, 544997376)
@@ -356,8 +356,8 @@ def lora_parameters(architecture: Architecture, rank: int, targets: Targets = "a
     linear modules in some versions only, are left out. Experts count, although PEFT does not reach those that
     are bare tensors (transformers 5 and a few models before it).
 
-    >>> from sphinx_verl_resources.cli.data import load_paths
-    >>> qwen = load_paths([]).architectures.get("Qwen/Qwen2.5-7B")
+    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> qwen = read_data([]).catalog.architectures.get("Qwen/Qwen2.5-7B")
     >>> lora_parameters(qwen, 32)
     80740352
     >>> lora_parameters(qwen, 16, ("q_proj", "v_proj"))
@@ -375,8 +375,8 @@ def lora_parameters(architecture: Architecture, rank: int, targets: Targets = "a
 def target_names(architecture: Architecture) -> tuple[str, ...]:
     """Return the module names that adapters can be put on, each once.
 
-    >>> from sphinx_verl_resources.cli.data import load_paths
-    >>> target_names(load_paths([]).architectures.get("microsoft/phi-4"))
+    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> target_names(read_data([]).catalog.architectures.get("microsoft/phi-4"))
     ('qkv_proj', 'o_proj', 'gate_up_proj', 'down_proj', 'embed_tokens', 'lm_head')
     """
     names = [matrix.name for matrix, _ in model_matrices(architecture)]

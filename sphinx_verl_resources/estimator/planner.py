@@ -256,10 +256,10 @@ def plan(request: Request, registries: Registries) -> Plan:
     Raises:
         NoAnswerError: the request leaves no estimate on any number of GPUs.
 
-    >>> from sphinx_verl_resources.cli.data import load_registries
+    >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO-LoRA"), gpu="H100")
-    >>> plan(asked, load_registries([])).gpus
+    >>> plan(asked, read_data([]).registries).gpus
     1
     """
     if not request.gpus:  # the numbers that are tried replace those of the settings

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..catalog.catalog import Registry
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.registries import Accuracy, ConfigKey, Gpu
+    from ..diagnostics import Diagnostic
     from .shape import Shape
     from .versions import Version
 
@@ -41,6 +42,12 @@ class Registries:
     accuracy: Registry[Accuracy]
     _shapes: dict[str, Shape] = field(default_factory=dict, repr=False, compare=False)
     _defaults: dict[Version, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What is wrong with their files."""
+        loaded = (self.gpus, self.architectures, self.config_keys, self.accuracy)
+        return [problem for registry in loaded for problem in registry.diagnostics]
 
     def shape(self, model: str) -> Shape | None:
         """Return the shape of a checkpoint, by its Hugging Face name or an alias; None if it is unknown."""
@@ -71,8 +78,8 @@ class Registries:
 
         Defaults of the critic that are not recorded are those of the actor.
 
-        >>> from sphinx_verl_resources.cli.data import load_registries
-        >>> defaults = load_registries([]).defaults((0, 9, 0))
+        >>> from sphinx_verl_resources.cli.data import read_data
+        >>> defaults = read_data([]).registries.defaults((0, 9, 0))
         >>> defaults["critic.megatron.sequence_parallel"], defaults["actor_rollout_ref.rollout.max_num_seqs"]
         (True, 256)
         """
@@ -91,8 +98,8 @@ class Registries:
     def renamed(self) -> Mapping[str, str]:
         """Former names of keys of verl, and their present names, where only the name has changed.
 
-        >>> from sphinx_verl_resources.cli.data import load_registries
-        >>> load_registries([]).renamed["critic.model.fsdp_config.fsdp_size"]
+        >>> from sphinx_verl_resources.cli.data import read_data
+        >>> read_data([]).registries.renamed["critic.model.fsdp_config.fsdp_size"]
         'critic.fsdp.fsdp_size'
         """
         before = {key.moved_from: key.name for key in self.config_keys if key.moved_from}
@@ -114,8 +121,8 @@ class Registries:
     def in_todays_names(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings with dotted keys under their present names.
 
-        >>> from sphinx_verl_resources.cli.data import load_registries
-        >>> registries = load_registries([])
+        >>> from sphinx_verl_resources.cli.data import read_data
+        >>> registries = read_data([]).registries
         >>> registries.in_todays_names({"critic.model.fsdp_config.fsdp_size": 8, "data": {"seed": 1}})
         {'critic.fsdp.fsdp_size': 8, 'data.seed': 1}
         """
@@ -140,8 +147,8 @@ def _default(key: ConfigKey, version: Version) -> Any:
 def capacity_of(gpu: Gpu) -> float:
     """Return the bytes that CUDA offers to programs: as read, or else a little below what the driver reports.
 
-    >>> from sphinx_verl_resources.cli.data import load_paths
-    >>> round(capacity_of(load_paths([]).gpus.get("H100")) / 2**30, 2)
+    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> round(capacity_of(read_data([]).catalog.gpus.get("H100")) / 2**30, 2)
     79.15
     """
     if gpu.cuda_total_gib is not None:

@@ -85,8 +85,8 @@ def shape_of(architecture: Architecture, imbalance: float = 1.0) -> Shape:
         architecture: its facts.
         imbalance: tokens of the fullest group of experts over the mean.
 
-    >>> from sphinx_verl_resources.cli.data import load_paths
-    >>> shape_of(load_paths([]).architectures.get("meta-llama/Meta-Llama-3-8B")).backward()
+    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> shape_of(read_data([]).catalog.architectures.get("meta-llama/Meta-Llama-3-8B")).backward()
     (266368, 200832)
     """
     counts = count_parameters(architecture)

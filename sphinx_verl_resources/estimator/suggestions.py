@@ -43,11 +43,11 @@ class Suggestion:
 def suggestions(shape: Shape, settings: Settings, peak: float) -> Iterator[Suggestion]:
     """Yield every change of one setting that lowers the peak by more than a hundredth.
 
-    >>> from sphinx_verl_resources.cli.data import load_registries
+    >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.estimate import estimate
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
-    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_registries([]))
+    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), read_data([]).registries)
     >>> found.suggestion in found.suggestions
     True
     """

@@ -69,10 +69,10 @@ def savings(request: Request, registries: Registries) -> SavingSteps:
     Raises:
         NoAnswerError: something in the request leaves no estimate.
 
-    >>> from sphinx_verl_resources.cli.data import load_registries
+    >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> config = {"algorithm.adv_estimator": "grpo"}
-    >>> found = savings(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), load_registries([]))
+    >>> found = savings(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), read_data([]).registries)
     >>> found.steps[0].setting
     'actor_rollout_ref.model.use_remove_padding=True'
     """
@@ -166,11 +166,11 @@ def longer(request: Request, registries: Registries, responses: tuple[int, ...])
     Token budgets that the request leaves open are the smallest that hold one sequence, so that they grow with
     the limit.
 
-    >>> from sphinx_verl_resources.cli.data import load_registries
+    >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.planner import task_settings
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO"), gpus=8, gpu="H100")
-    >>> short, long = longer(asked, load_registries([]), (1024, 32768))
+    >>> short, long = longer(asked, read_data([]).registries, (1024, 32768))
     >>> short.estimate.peak < long.estimate.peak, short.sequences > long.sequences
     (True, True)
     """

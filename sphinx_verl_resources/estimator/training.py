@@ -81,9 +81,9 @@ def estimate_training(training: Training, registries: Registries) -> TrainingEst
     Raises:
         NoAnswerError: the model is not known.
 
-    >>> from sphinx_verl_resources.cli.data import load_registries
+    >>> from sphinx_verl_resources.cli.data import read_data
     >>> run = Training("mistralai/Mistral-7B-v0.1", 0, (), 2, False, "adamw-foreach", 1, 16384, True, "liger")
-    >>> round(estimate_training(run, load_registries([])).torch_peak / 2**30, 1)  # parameters × 10 bytes
+    >>> round(estimate_training(run, read_data([]).registries).torch_peak / 2**30, 1)  # parameters × 10 bytes
     67.4
     """
     shape = registries.known_shape(training.model, "add it to architectures.yaml")

@@ -255,8 +255,8 @@ def recorded_gpu(printed: str, gpus: Registry[Gpu]) -> str | None:
 
     Of a GPU that is sold with several sizes of memory, the name must say which.
 
-    >>> from ..cli.data import load_paths
-    >>> recorded_gpu("H100 80GB HBM3 On", load_paths([]).gpus)
+    >>> from ..cli.data import read_data
+    >>> recorded_gpu("H100 80GB HBM3 On", read_data([]).catalog.gpus)
     'H100'
     """
     words = [word for word in printed.split() if word not in _MAKERS]

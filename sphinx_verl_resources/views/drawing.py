@@ -222,7 +222,7 @@ def clip(content: str, room: float) -> str:
     """Cut a text to ``room`` units, with an ellipsis for what is left out.
 
     >>> clip("actor.use_dynamic_bsz", 100)
-    'actor.use_dy…'
+    'actor.use_…'
     """
     if width_of(content) <= room:
         return content

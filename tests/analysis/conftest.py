@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.cli.data import read_snapshot
-from sphinx_verl_resources.estimator.context import EstimatorContext
+from sphinx_verl_resources.cli.data import read_data
 
 
 @pytest.fixture(scope="session")
 def analysis():
-    return EstimatorContext(read_snapshot([])).analysis
+    return read_data([]).analysis

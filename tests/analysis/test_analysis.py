@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.analysis.analysis import analyse, find_shape
 from sphinx_verl_resources.catalog.names import SIZES
-from sphinx_verl_resources.cli.data import read_snapshot
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.units import GB, gb
 from sphinx_verl_resources.views.analysis import summary_rows, waterfall_rows
 from sphinx_verl_resources.views.remarks import no_marks
 
-ANALYSIS = EstimatorContext(read_snapshot([])).analysis
+ANALYSIS = read_data([]).analysis
 MODELS = [*ANALYSIS.specifications, *sorted({entry.hf_id for entry in ANALYSIS.architectures})]
 STEPS = list(ANALYSIS.steps)
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from tabulate import tabulate
 
-from sphinx_verl_resources.catalog.cases import load_cases
-from sphinx_verl_resources.cli.data import load_registries, read_snapshot
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.case import estimate_case
 from sphinx_verl_resources.estimator.estimate import estimate
@@ -59,7 +58,7 @@ def fastest(action: Callable[[], object], times: int, repeat: int) -> float:
 def recorded_cases(registries: Registries) -> list[Case]:
     """The recorded cases that can be estimated."""
     found = []
-    for entry in load_cases(read_snapshot([]).cases).by_id.values():
+    for entry in read_data([]).cases.by_id.values():
         try:
             estimate_case(entry.case, registries)
         except NoAnswerError:
@@ -91,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5, help="how often each figure is taken (default: 5)")
     repeat = parser.parse_args().repeat
-    registries = load_registries([])
+    registries = read_data([]).registries
     rows = []
     for title, model, config, target in RUNS:
         request = Request(model, config, gpus=16, gpu="H100")

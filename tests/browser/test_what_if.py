@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.grid import cell_settings
 from sphinx_verl_resources.estimator.phases import LABELS
@@ -106,7 +106,7 @@ CHOOSE = """(form, chosen) => {
   form.dispatchEvent(new Event("change"));
 }"""
 
-FACTS = load_registries([])
+FACTS = read_data([]).registries
 
 
 def estimated(chosen):

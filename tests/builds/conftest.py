@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_paths, load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
 
@@ -42,8 +42,8 @@ def estimated(data):
     """A function: what the estimator itself says of the run ``a``."""
 
     def of_run_a():
-        facts = load_registries([str(data.path)])
-        run = load_paths([str(data.path)]).runs["a"]
+        facts = read_data([str(data.path)]).registries
+        run = read_data([str(data.path)]).catalog.runs["a"]
         return estimate(request_of_run(run, facts), facts)
 
     return of_run_a

@@ -9,7 +9,7 @@ import pytest
 
 from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.estimator.backtest import GROUPS, score, summaries
 from sphinx_verl_resources.units import share
@@ -80,7 +80,7 @@ def test_a_contested_case_is_not_counted(cases, data, table_rows):
 
 def test_the_summary_is_that_of_the_backtest(project, table_rows):
     snapshot = take_snapshot(bundled_directory(), [], Location("x"))
-    facts = load_registries([])
+    facts = read_data([]).registries
     found = summaries(score(entry.case, facts) for entry in load_cases(snapshot.cases).by_id.values())
     build = project.page(".. verl-accuracy::\n").build()
     assert build.warnings == []

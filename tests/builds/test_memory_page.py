@@ -10,8 +10,7 @@ import pytest
 
 from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.requirements import judge
-from sphinx_verl_resources.cli.data import read_snapshot
-from sphinx_verl_resources.estimator.context import EstimatorContext
+from sphinx_verl_resources.cli.data import read_data
 
 #: Each builder, and the files of its output; ``{}`` is the name of a page.
 BUILDERS = [
@@ -106,7 +105,7 @@ def test_no_figure_is_typed(root):
 
 def test_what_the_prose_says():
     """Sentences of the page whose numbers the build does not put in."""
-    records = EstimatorContext(read_snapshot([]))
+    records = read_data([])
     catalog, analysis = records.catalog, records.analysis
     for name in ("3B", "8B", "32B"):
         saved = {step.name: step.saved for step in analyse(analysis, name).steps}

@@ -7,8 +7,7 @@ import yaml
 
 from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.original import analysis_problems
-from sphinx_verl_resources.cli.data import read_snapshot
-from sphinx_verl_resources.estimator.context import EstimatorContext
+from sphinx_verl_resources.cli.data import read_data
 
 SPEC = "specifications:\n  - {name: 13B, parameters: 13000000000, hidden_size: 5120, layers: 40}\n"
 STEP = "steps:\n  - {{name: zero, label: Zero, components: [{}], {}, text: x}}\n"
@@ -28,7 +27,7 @@ def load(data, monkeypatch):
 
     def loaded(text, name="analysis.yaml"):
         data.write(name, text)
-        records = EstimatorContext(read_snapshot(["data"]))
+        records = read_data(["data"])
         problems = (*records.config_keys.diagnostics, *analysis_problems(records.analysis))
         return records.analysis, [str(problem) for problem in problems]
 

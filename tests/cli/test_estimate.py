@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.breakdown import Category
-from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.data import load_registries, read_snapshot
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.export import FIELDS
 
 ACTOR = "actor_rollout_ref.actor"
@@ -501,7 +500,7 @@ VALUES = st.one_of(
 
 @functools.cache
 def facts():
-    return load_registries([])
+    return read_data([]).registries
 
 
 @st.composite
@@ -581,7 +580,7 @@ def test_no_arguments_and_no_script_crash_it(estimate, tmp_path, words, script):
 
 def test_every_recorded_case_has_a_result(answers, root):
     files = sorted(str(path) for path in (root / "data/cases").glob("*.yaml"))
-    entries = load_cases(read_snapshot([]).cases).entries
+    entries = read_data([]).cases.entries
     _, found, _ = answers(*files)
     assert [item["id"] for item in found] == [entry.case.id for entry in entries]
 

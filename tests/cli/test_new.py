@@ -15,10 +15,9 @@ from random import Random
 import pytest
 import yaml
 
-from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.data import registries_of
-from sphinx_verl_resources.diagnostics import Code, Location
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.export import result_of
@@ -350,7 +349,7 @@ def test_the_estimate_is_that_of_the_file(here, capsys):
     arguments = ("--script", "run.sh", "--gpus", "H100", *GIVEN, "--format", "json")
     found = json.loads(new(capsys, *arguments)[1])["estimate"]
     catalog = here.load()
-    facts = registries_of(take_snapshot(bundled_directory(), [], Location("test")))[0]
+    facts = read_data([]).registries
     run = catalog.runs["qwen2-5-7b-grpo-2xh100"]
     assert found == result_of(run.id, estimate(request_of_run(run, facts), facts))
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.planner import TASKS
 from sphinx_verl_resources.estimator.request import Request
@@ -71,7 +71,7 @@ def test_what_the_settings_give(planned):
     """The figures are those of the settings that are printed."""
     _, found, _ = planned("actor_rollout_ref.actor.strategy=fsdp")
     again = estimate(
-        Request(found["model"], found["settings"], gpus=found["gpus"], gpu="H100"), load_registries([])
+        Request(found["model"], found["settings"], gpus=found["gpus"], gpu="H100"), read_data([]).registries
     )
     assert found["peak_gib"] == round(again.peak / 2**30, 3)
     assert found["binding_phase"] == again.peak_phase.name

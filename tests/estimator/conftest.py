@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.request import Request
 
@@ -14,7 +14,7 @@ ROLLOUT = "actor_rollout_ref.rollout"
 
 @pytest.fixture(scope="session")
 def registries():
-    return load_registries([])
+    return read_data([]).registries
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,8 @@ import statistics
 
 import pytest
 
-from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.catalog.files import bundled_directory
-from sphinx_verl_resources.cli.data import load_registries, read_snapshot
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.backtest import (
     LENGTHS_OF,
     accuracy_of,
@@ -19,7 +18,7 @@ from sphinx_verl_resources.estimator.backtest import (
 )
 from sphinx_verl_resources.estimator.estimate import range_of
 
-CASES = [entry.case for entry in load_cases(read_snapshot([]).cases).by_id.values()]
+CASES = [entry.case for entry in read_data([]).cases.by_id.values()]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +113,7 @@ def test_the_largest_batch(registries):
 
 def test_an_estimate_alone_says_what_the_record_says(registries):
     """The ranges that estimates print are those of the record."""
-    _, entries = accuracy_of(CASES, load_registries([]))
+    _, entries = accuracy_of(CASES, read_data([]).registries)
     for entry in entries:
         if entry.low is not None:
             found = range_of(entry.name, registries)

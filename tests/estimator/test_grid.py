@@ -6,9 +6,8 @@ from itertools import pairwise, product
 
 import pytest
 
-from sphinx_verl_resources.cli.data import load_registries, read_snapshot
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.grid import (
     CHOSEN,
@@ -33,7 +32,7 @@ ROLLOUT = "actor_rollout_ref.rollout"
 
 @pytest.fixture(scope="module")
 def cells():
-    return compute_grid(AXES, LENGTHS, load_registries([]))
+    return compute_grid(AXES, LENGTHS, read_data([]).registries)
 
 
 def combinations(axes):
@@ -176,7 +175,7 @@ def test_each_choice_makes_a_difference(cells, axis):
     assert any(len(found) > 1 for found in by_rest.values())
 
 
-DATA = EstimatorContext(read_snapshot([]))
+DATA = read_data([])
 CATALOG = DATA.catalog
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.cli.data import load_paths
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.hf_config import read_config_json
 from sphinx_verl_resources.estimator.model_types import CONVENTIONS
 from sphinx_verl_resources.estimator.parameters import count_parameters
@@ -151,7 +151,7 @@ def read_with(**changes):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_shapes_are_those_of_the_registry(name):
-    entry = load_paths([]).architectures.get(name)
+    entry = read_data([]).catalog.architectures.get(name)
     architecture, problems = read(CONFIGS[name])
     assert problems == []
     assert architecture.model_dump(exclude=ABOUT) == entry.model_dump(exclude=ABOUT)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
-from importlib import import_module
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.models.architecture import LinearAttention, Moe
-from sphinx_verl_resources.cli.data import load_paths
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.engine import kv_cache_bytes_per_token
 from sphinx_verl_resources.estimator.parameters import (
     count_parameters,
@@ -23,7 +20,7 @@ from sphinx_verl_resources.estimator.parameters import (
     vision_parameters,
 )
 
-ARCHITECTURES = load_paths([]).architectures
+ARCHITECTURES = read_data([]).catalog.architectures
 ENTRIES = pytest.mark.parametrize("entry", list(ARCHITECTURES), ids=lambda entry: entry.name)
 
 
@@ -187,10 +184,3 @@ def test_matrices_are_most_of_a_layer(entry):
     for (kind, _), (layer, _) in zip(layer_kinds(entry), count_parameters(entry).layers, strict=True):
         matrices = sum(matrix.size * matrix.copies for matrix in layer_matrices(entry, kind))
         assert 0.999 < matrices / layer.total < 1
-
-
-@pytest.mark.parametrize("module", ["engine", "parameters", "hf_config"])
-def test_examples(module):
-    found = doctest.testmod(import_module(f"sphinx_verl_resources.estimator.{module}"))
-    assert found.attempted
-    assert found.failed == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Location, NoAnswerError
 from sphinx_verl_resources.estimator.allocations import size_of
 from sphinx_verl_resources.estimator.estimate import estimate, host_memory
@@ -19,7 +19,7 @@ from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.versions import RELEASES
 from sphinx_verl_resources.settings.overrides import read_overrides
 
-REGISTRIES = load_registries([])
+REGISTRIES = read_data([]).registries
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 REF = "actor_rollout_ref.ref"
 TRANSFORMER = f"{A}.megatron.override_transformer_config"

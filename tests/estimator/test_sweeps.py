@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.cli.data import load_paths, load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.planner import SAVING, fitted, task_settings
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.sweeps import RESPONSE, longer, savings
 
-REGISTRIES = load_registries([])
+REGISTRIES = read_data([]).registries
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 BUDGET = f"{A}.ppo_max_token_len_per_gpu"
 MEGATRON = {f"{role}.strategy": "megatron" for role in (A, "critic")}
@@ -46,7 +46,7 @@ def test_the_end_is_the_estimate_with_everything_on(model, task, more):
 
 def test_savings_add_up_for_every_run():
     seen = 0
-    for run in load_paths([]).runs.values():
+    for run in read_data([]).catalog.runs.values():
         if run.settings:
             found = savings(request_of_run(run, REGISTRIES), REGISTRIES)
             assert math.fsum(step.saves for step in found.steps) == pytest.approx(

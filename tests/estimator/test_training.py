@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.breakdown import Category
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError
 from sphinx_verl_resources.estimator.training import Training, estimate_training
 
-REGISTRIES = load_registries([])
+REGISTRIES = read_data([]).registries
 P, H, F, V, LAYERS = 8_030_261_248, 4096, 14_336, 128_256, 32
 Q, K, HEADS = 4096, 8 * 128, 32
 #: Parameters of one layer: four matrices of attention, three of the MLP, two norms.

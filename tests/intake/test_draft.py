@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.run_text import TODO, run_text
 from sphinx_verl_resources.catalog.yaml_data import read_yaml
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.git import GitError, committed
 from sphinx_verl_resources.intake.draft import draft_run
@@ -29,7 +29,7 @@ from sphinx_verl_resources.intake.sources import (
 from sphinx_verl_resources.settings.read import read_script
 
 TODAY = date(2026, 11, 22)
-FACTS = load_registries([])
+FACTS = read_data([]).registries
 
 
 def draft(script="", log="", said=None, shown="run.sh"):

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.files import DataFile
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError, Severity
 from sphinx_verl_resources.intake.page import Known, read_page
 
-FACTS = load_registries([])
+FACTS = read_data([]).registries
 KNOWN = Known(FACTS.gpus, FACTS.architectures)
 COMMIT = "2239fd0ff7210c80ad63e20581924d1f66167429"
 REPOSITORY = "https://github.com/verl-project/verl"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sphinx_verl_resources.catalog.files import DataFile
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.intake.page import Known, differences, read_page
 
 LINK = "`a.sh <https://github.com/verl-project/verl/blob/2239fd0/examples/{}.sh>`__"
@@ -22,7 +22,7 @@ def rows(*changes, size="7B"):
     lines = [size, "~~~~", "", ".. list-table::", ""]
     for row in (ROW, *(({**ROW, **change}.values()) for change in changes)):
         lines += [f"   {'  -' if index else '* -'} {cell}" for index, cell in enumerate(row)]
-    facts = load_registries([])
+    facts = read_data([]).registries
     file = DataFile(Path("page.rst"), "page.rst", "\n".join(lines).encode())
     return read_page(file, Known(facts.gpus, facts.architectures))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sphinx_verl_resources.catalog.files import DataFile
-from sphinx_verl_resources.cli.data import load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.intake.page import Known, read_page
 
@@ -15,7 +15,7 @@ HEADINGS = ("Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "L
 
 
 def read(content: bytes):
-    facts = load_registries([])
+    facts = read_data([]).registries
     return read_page(DataFile(Path("page.rst"), "page.rst", content), Known(facts.gpus, facts.architectures))
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.data import load_paths
+from sphinx_verl_resources.cli.data import read_data
 
 _WORDS = {True: "True", False: "False", None: "null"}
 #: What all of them pass besides what the facts list.
@@ -107,7 +107,7 @@ def test_settings_read_are_those_recorded(described, style, tmp_path, monkeypatc
 
 def test_recorded_runs_have_the_settings_of_their_scripts(described):
     scripts = {fact["script"]: fact["set"] for fact in described}
-    runs = load_paths([]).runs.values()
+    runs = read_data([]).catalog.runs.values()
     tested = [run for run in runs if run.kind == "tested" and run.script and run.script.path in scripts]
     assert len(tested) == 12
     for run in tested:

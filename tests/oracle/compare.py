@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from sphinx_verl_resources.cli.data import load_paths
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.parameters import lora_parameters
 from sphinx_verl_resources.estimator.shape import shape_of
 
@@ -55,7 +55,7 @@ def load_traces() -> dict[str, Any]:
 
 def compare_all() -> list[Compared]:
     """Every trace, its states and its activations."""
-    architectures = {entry.name: entry for entry in load_paths([]).architectures}
+    architectures = {entry.name: entry for entry in read_data([]).catalog.architectures}
     return [
         item for case in load_traces()["cases"] for item in compare(case, architectures[case["architecture"]])
     ]

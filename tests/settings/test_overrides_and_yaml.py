@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
-import pkgutil
-
 import pytest
 
-from sphinx_verl_resources import settings as package
 from sphinx_verl_resources.diagnostics import Location, Severity
 from sphinx_verl_resources.settings.overrides import parse_value, read_overrides
 from sphinx_verl_resources.settings.read import read_settings
 from sphinx_verl_resources.settings.result import read_yaml_settings
 
 HERE = Location("here", 1, 1)
-
-
-@pytest.mark.parametrize(
-    "module", [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-)
-def test_doctests(module):
-    found = doctest.testmod(importlib.import_module(module))
-    assert found.failed == 0
 
 
 @pytest.mark.parametrize(

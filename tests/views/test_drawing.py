@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 from sphinx_verl_resources.analysis.analysis import Bar
 from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.catalog.models.run import Measured
-from sphinx_verl_resources.cli.data import load_paths, load_registries
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.backtest import score
 from sphinx_verl_resources.estimator.case import request_of_run
@@ -35,7 +35,7 @@ from sphinx_verl_resources.views.drawing import (
     width_of,
 )  # fmt: skip
 
-FACTS = load_registries([])
+FACTS = read_data([]).registries
 NASTY = "<b>&\"'</title>"
 #: White, the stripes of sphinx_rtd_theme, and the dark pages of furo and pydata.
 PAGES = ("#ffffff", "#f3f6f6", "#131416", "#14181e")
@@ -84,7 +84,7 @@ def check(chart) -> BeautifulSoup:
 
 def test_drawings_are_small_for_every_run():
     drawn = 0
-    for run in load_paths([]).runs.values():
+    for run in read_data([]).catalog.runs.values():
         if run.settings:
             request = request_of_run(run, FACTS)
             check(phase_chart(estimate(request, FACTS), run.short_name, run.measured))

@@ -1,0 +1,26 @@
+"""The examples in docstrings give what they say."""
+
+from __future__ import annotations
+
+import doctest
+import pkgutil
+from importlib import import_module
+
+import pytest
+
+import sphinx_verl_resources
+
+MODULES = [
+    name
+    for _, name, _ in pkgutil.walk_packages(sphinx_verl_resources.__path__, "sphinx_verl_resources.")
+    if not name.endswith("__main__")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    assert doctest.testmod(import_module(name)).failed == 0
+
+
+def test_examples_are_found():
+    assert sum(doctest.testmod(import_module(name)).attempted for name in MODULES) > 100
