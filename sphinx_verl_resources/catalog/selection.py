@@ -35,7 +35,7 @@ REGISTRIES = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.ya
 
 
 @dataclass(frozen=True)
-class RunQuery:
+class RunSelection:
     """The runs that are asked for, and their order: plain values that can be pickled and compared.
 
     Attributes:
@@ -67,16 +67,16 @@ def once(find: Find) -> Find:
     return cast("Find", kept)
 
 
-def select_runs(catalog: Catalog, query: RunQuery) -> list[Run]:
-    """Return the runs that ``query`` asks for, in its order."""
-    chosen = [run for run in catalog.runs.values() if not query.sizes or run.size in query.sizes]
-    for name, wanted in query.filters:
+def select_runs(catalog: Catalog, selection: RunSelection) -> list[Run]:
+    """Return the runs that ``selection`` asks for, in its order."""
+    chosen = [run for run in catalog.runs.values() if not selection.sizes or run.size in selection.sizes]
+    for name, wanted in selection.filters:
         by_word = _runs_by_word(catalog, name)
         ids = set().union(*(by_word.get(_compared(catalog, name, word), ()) for word in wanted))
         chosen = [run for run in chosen if run.id in ids]
     chosen.sort(key=_page_order)
     # Stable sorts from the last key to the first give the order of all of them.
-    for name, descending in reversed(query.sort):
+    for name, descending in reversed(selection.sort):
         key = field_named(name).sort_key
         present = [run for run in chosen if key(run) is not None]
         absent = [run for run in chosen if key(run) is None]
@@ -107,17 +107,19 @@ def _page_order(run: Run) -> tuple[int, int, str, int, str]:
     return KINDS.index(run.kind), tag, added, run.gpus.count, run.id
 
 
-def select_broken(catalog: Catalog, query: RunQuery) -> list[BrokenRun]:
+def select_broken(catalog: Catalog, selection: RunSelection) -> list[BrokenRun]:
     """Return the unusable run files that may belong to the answer."""
     return [
-        file for file in catalog.broken if not query.sizes or file.size is None or file.size in query.sizes
+        file
+        for file in catalog.broken
+        if not selection.sizes or file.size is None or file.size in selection.sizes
     ]
 
 
-def sizes_to_show(records: Iterable[Run | BrokenRun], query: RunQuery) -> list[str]:
+def sizes_to_show(records: Iterable[Run | BrokenRun], selection: RunSelection) -> list[str]:
     """Return the size classes with a section: those asked for, or the page's and every other with a run."""
-    if query.sizes:
-        return list(query.sizes)
+    if selection.sizes:
+        return list(selection.sizes)
     used = {record.size for record in records}
     return [size for size in SIZES if size in PAGE_SIZES or size in used]
 

@@ -10,11 +10,11 @@ from ..catalog import selection
 from ..catalog.links import Links
 from ..catalog.names import PAGE_COLUMNS, SIZES
 from ..catalog.schema import MODELS, schema_texts
-from ..catalog.selection import FILTERS, RunQuery, select_runs
+from ..catalog.selection import FILTERS, RunSelection, select_runs
 from ..catalog.yaml_data import printable
 from ..diagnostics import NoAnswerError
 from ..estimator.export import export_of
-from ..estimator.questions import RunEstimate
+from ..estimator.queries import RunEstimate
 from ..views.estimate import run_texts
 from ..views.exports import FORMATS, download_texts, runs_text
 from ..views.file_names import CSV, JSON
@@ -65,25 +65,25 @@ def _print_table(options: argparse.Namespace) -> int:
     """Print the table; problems of the data go to standard error."""
     columns = _words(options, "columns", lambda text: selection.columns(text, COMPUTED)) or PAGE_COLUMNS
     context, problems = _loaded(options)
-    query = _query(options, context.catalog)
+    chosen = _chosen(options, context.catalog)
     bad = report(problems)
-    runs = select_runs(context.catalog, query)
-    if not query.sort:
-        runs.sort(key=lambda run: (query.sizes or SIZES).index(run.size))
+    runs = select_runs(context.catalog, chosen)
+    if not chosen.sort:
+        runs.sort(key=lambda run: (chosen.sizes or SIZES).index(run.size))
     computed = {run.id: _computed(context, run) for run in runs} if COMPUTED.keys() & set(columns) else {}
     print(runs_text(runs, columns, Links(), options.format, computed))
     return int(bad)
 
 
-def _query(options: argparse.Namespace, catalog: Catalog) -> RunQuery:
-    """Return the query that the options ask."""
+def _chosen(options: argparse.Namespace, catalog: Catalog) -> RunSelection:
+    """Return the chosen that the options ask."""
 
     def values(name: str) -> tuple[str, ...] | None:
         return _words(
             options, name, lambda text: selection.filter_values(catalog, name, selection.phrases(text))
         )
 
-    return RunQuery(
+    return RunSelection(
         _words(options, "size", selection.sizes) or (),
         tuple((name, found) for name in FILTERS if (found := values(name)) is not None),
         _words(options, "sort", lambda text: selection.sort_fields(text, COMPUTED)) or (),

@@ -8,5 +8,5 @@ In the order of one estimate:
 - ``phases`` adds them up, ``estimate`` takes the peak with its range and verdict, ``suggestions`` lowers it.
 
 Many estimates: ``planner``, ``sweeps``, ``grid``. Recorded ones: ``case``, ``backtest``. Fine-tuning without
-verl: ``training``. What pages and programs ask: ``questions`` and ``export``, about a ``context``.
+verl: ``training``. What pages and programs ask: ``queries`` and ``export``, about a ``context``.
 """

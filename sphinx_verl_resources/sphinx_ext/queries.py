@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
-    from ..catalog.selection import RunQuery
+    from ..catalog.selection import RunSelection
     from .config import VerlConfig
 
 
@@ -115,7 +115,7 @@ class SelectedRuns(NamedTuple):
 class Runs(Query[SelectedRuns]):
     """Recorded runs."""
 
-    selection: RunQuery
+    selection: RunSelection
 
     def answer(self, data: BuildData) -> SelectedRuns:
         """Return the runs that the selection asks for."""

@@ -203,7 +203,7 @@ class MemoryRole(ValueRole):
 
     def value(self, domain: VerlDomain, text: str) -> str:
         """Ask the analysis."""
-        from ..analysis.questions import AnalysisQuery
+        from ..analysis.queries import AnalysisQuery
         from ..analysis.values import value_text
 
         return domain.ask(AnalysisQuery(value_text, (text,)))

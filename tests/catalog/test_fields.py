@@ -16,7 +16,7 @@ from sphinx_verl_resources.catalog.fields import (
 )
 from sphinx_verl_resources.catalog.names import PAGE_COLUMNS
 from sphinx_verl_resources.catalog.run_text import run_text
-from sphinx_verl_resources.catalog.selection import RunQuery, select_runs
+from sphinx_verl_resources.catalog.selection import RunSelection, select_runs
 from sphinx_verl_resources.diagnostics import NoAnswerError
 
 
@@ -71,7 +71,7 @@ def test_what_is_not_recorded_is_no_text(data):
     assert task.value(runs["a"]) == NOT_RECORDED
     assert task.sort_key(runs["a"]) is not None
     assert batch.value(runs["a"]) is batch.sort_key(runs["a"]) is None
-    query = RunQuery(sort=(("model", True),))
+    query = RunSelection(sort=(("model", True),))
     assert {run.id for run in select_runs(data.load(), query)} == {"a", "b"}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.catalog.names import PAGE_SIZES, SIZES
-from sphinx_verl_resources.catalog.selection import RunQuery, select_runs, sizes_to_show
+from sphinx_verl_resources.catalog.selection import RunSelection, select_runs, sizes_to_show
 
 
 def ids(data, **query):
-    return [run.id for run in select_runs(data.load(), RunQuery(**query))]
+    return [run.id for run in select_runs(data.load(), RunSelection(**query))]
 
 
 def test_page_order_is_tested_first_then_by_date(data):
@@ -66,10 +66,12 @@ def test_filters(data, filters, expected):
 
 def test_sections_are_those_of_the_page_and_every_other_with_a_run(data):
     data.run("a", size="235B")
-    runs = select_runs(data.load(), RunQuery())
-    assert sizes_to_show([], RunQuery()) == list(PAGE_SIZES)
-    assert sizes_to_show(runs, RunQuery()) == [size for size in SIZES if size in PAGE_SIZES or size == "235B"]
-    assert sizes_to_show(runs, RunQuery(sizes=("70B", "3B"))) == ["70B", "3B"]
+    runs = select_runs(data.load(), RunSelection())
+    assert sizes_to_show([], RunSelection()) == list(PAGE_SIZES)
+    assert sizes_to_show(runs, RunSelection()) == [
+        size for size in SIZES if size in PAGE_SIZES or size == "235B"
+    ]
+    assert sizes_to_show(runs, RunSelection(sizes=("70B", "3B"))) == ["70B", "3B"]
 
 
 def test_sizes_ascend():

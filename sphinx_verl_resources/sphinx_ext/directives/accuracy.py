@@ -53,7 +53,7 @@ class VerlAccuracy(VerlDirective):
     def show(self) -> list[nodes.Node]:
         """Return the pieces asked for, in the order asked for."""
         from ...estimator.backtest import GROUPS, verdict_shares
-        from ...estimator.questions import Accuracies
+        from ...estimator.queries import Accuracies
         from ...views import accuracy as render
 
         shown: tuple[str, ...] = self.values["show"]

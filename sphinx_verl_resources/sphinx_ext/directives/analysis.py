@@ -24,7 +24,7 @@ class VerlPublished(AnalysisDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return tables, then causes."""
-        from ...analysis.questions import names, original_figures
+        from ...analysis.queries import names, original_figures
         from ...views import analysis as render
 
         answers = self.of_each(self.models(names, "printed"), original_figures)
@@ -49,7 +49,7 @@ class VerlRequirements(AnalysisDirective):
     def show(self) -> list[nodes.Node]:
         """Return one table a model, what the columns are, and remarks."""
         from ...analysis.analysis import assumptions_of
-        from ...analysis.questions import names, required
+        from ...analysis.queries import names, required
         from ...views import analysis as render
 
         answers = self.of_each(self.models(names, "requirements"), required)
@@ -80,7 +80,7 @@ class VerlConfigAdvice(AnalysisDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the pieces asked for, in the order asked for."""
-        from ...analysis.questions import configured, names
+        from ...analysis.queries import configured, names
         from ...views import advice as render
 
         if not self.arguments:
@@ -133,7 +133,7 @@ class VerlAnalysis(AnalysisDirective):
 
     def _priorities(self) -> list[nodes.Element]:
         from ...analysis.analysis import analyse
-        from ...analysis.questions import entries, own_models
+        from ...analysis.queries import entries, own_models
         from ...views.advice import priority_rows
 
         outcomes = [self.of_analysis(analyse, name) for name in self.of_analysis(own_models)]
@@ -141,7 +141,7 @@ class VerlAnalysis(AnalysisDirective):
         return [self.table(rows, _("What to switch on first"))]
 
     def _trade_offs(self) -> list[nodes.Element]:
-        from ...analysis.questions import entries
+        from ...analysis.queries import entries
         from ...views.advice import trade_off_rows
 
         rows = trade_off_rows(self.of_analysis(entries, "trade_offs"), self.marks)
@@ -149,7 +149,7 @@ class VerlAnalysis(AnalysisDirective):
 
     def _monitoring(self) -> list[nodes.Element]:
         from ...analysis.analysis import assumptions_of
-        from ...analysis.questions import entries
+        from ...analysis.queries import entries
         from ...views.advice import command_list, metric_rows
 
         metrics, assumed = self.of_analysis(entries, "metrics"), self.of_analysis(assumptions_of)

@@ -48,7 +48,7 @@ class AnalysisDirective(VerlDirective):
 
     def of_analysis(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
         """Return what a function makes of the analysis, see ``AnalysisQuery``."""
-        from ...analysis.questions import AnalysisQuery
+        from ...analysis.queries import AnalysisQuery
 
         return self.ask(AnalysisQuery(function, arguments))
 
@@ -58,7 +58,7 @@ class AnalysisDirective(VerlDirective):
         Raises:
             NoAnswerError: a model is named twice, or there is none.
         """
-        from ...analysis.questions import names
+        from ...analysis.queries import names
 
         if not self.arguments:
             return self.of_analysis(function, *arguments)
@@ -80,7 +80,7 @@ class AnalysisDirective(VerlDirective):
 
     def marks(self, subject: str) -> tuple[str, ...]:
         """Return the names of the remarks about a subject; the marks of these lead to ``remarks``."""
-        from ...analysis.questions import remarks_about
+        from ...analysis.queries import remarks_about
 
         if NO_REMARKS in self.given or not subject:
             return ()
@@ -90,7 +90,7 @@ class AnalysisDirective(VerlDirective):
 
     def remarks(self) -> list[nodes.Element]:
         """Return the list of the remarks that have a mark."""
-        from ...analysis.questions import remarks_named
+        from ...analysis.queries import remarks_named
         from ...views.remarks import remark_list
 
         if not self._marked:

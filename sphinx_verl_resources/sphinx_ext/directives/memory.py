@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ...analysis.analysis import Outcome
     from ...catalog.models.run import Measured
-    from ...estimator.questions import EstimateQuery
+    from ...estimator.queries import EstimateQuery
     from ...estimator.versions import Version
 
 
@@ -181,7 +181,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         return self._show_analysis(self.of_analysis(analyse, name, *map(self.values.get, LIMITS), steps))
 
     def _steps(self) -> tuple[str, ...] | None:
-        from ...analysis.questions import names
+        from ...analysis.queries import names
 
         text = self.given.get("steps")
         if text is None or text.strip().lower() == "none":
@@ -190,7 +190,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
 
     def _check_sharing(self, steps: tuple[str, ...] | None) -> None:
         """Refuse a number of GPUs where no step shares anything among them."""
-        from ...analysis.questions import names, sharing_steps
+        from ...analysis.queries import names, sharing_steps
 
         if "gpus" in self.given:
             sharing = self.of_analysis(sharing_steps)
@@ -256,7 +256,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
 
     def _of_run(self) -> tuple[EstimateQuery, str, Measured | None]:
         """Return the question, what it is about, and what the run reported."""
-        from ...estimator.questions import RecordedRun, RunEstimate
+        from ...estimator.queries import RecordedRun, RunEstimate
         from ...views.runs import run_title
 
         name = self.values["run"]
@@ -273,7 +273,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
 
     def _of_model(self) -> tuple[EstimateQuery, str, None] | None:
         """Return the question, and what it is about; None with problems noted where there is no answer."""
-        from ...estimator.questions import ModelEstimate
+        from ...estimator.queries import ModelEstimate
 
         settings = self.settings()
         count, gpu = self.named_gpus()
@@ -309,7 +309,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
 
     def _savings(self, query: EstimateQuery, title: str) -> list[nodes.Node]:
         """Return what each setting that saves memory buys: drawing, table, and how to read it."""
-        from ...estimator.questions import Savings
+        from ...estimator.queries import Savings
         from ...views.charts import savings_chart
         from ...views.estimate import saving_note, saving_rows
 
@@ -328,7 +328,7 @@ class VerlMemorySummary(AnalysisDirective):
     def show(self) -> list[nodes.Node]:
         """Return the table."""
         from ...analysis.analysis import analyse
-        from ...analysis.questions import own_models
+        from ...analysis.queries import own_models
         from ...views import analysis as render
         from ...views.blocks import legend
 

@@ -10,7 +10,7 @@ from sphinx import addnodes
 
 from ...catalog import selection
 from ...catalog.names import PAGE_COLUMNS, row_id, run_class, size_slug
-from ...catalog.selection import RunQuery
+from ...catalog.selection import RunSelection
 from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
 from ...i18n import N_, _
 from ...views.blocks import fill, listed
@@ -92,27 +92,27 @@ class VerlRuns(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return sections and tables; the rows follow when the page is written."""
-        query = self._query()
+        chosen = self._chosen()
         name = next((name for name in ("name", "class") if name in self.given), "")
         if name and "caption" not in self.given:
             self.refuse("goes with :caption:, where there is one table to give it to", option=name)
-        return [] if self.problems else self._show(query, self.values["columns"])
+        return [] if self.problems else self._show(chosen, self.values["columns"])
 
-    def _show(self, query: RunQuery, columns: Sequence[str]) -> list[nodes.Node]:
-        self._look_at_settings((*columns, *(name for name, descending in query.sort)))
-        found = self.ask(Runs(query))
+    def _show(self, chosen: RunSelection, columns: Sequence[str]) -> list[nodes.Node]:
+        self._look_at_settings((*columns, *(name for name, descending in chosen.sort)))
+        found = self.ask(Runs(chosen))
         runs, broken = list(found.runs), found.broken
         linked = [*columns, "script", "evidence"] if "details" in self.given else columns
         for template in sorted(templates_used(runs, linked)):
             self.ask(ConfigValue(template))
         if "caption" in self.given:
-            order = {size: index for index, size in enumerate(selection.sizes_to_show(runs, query))}
-            if not query.sort:
+            order = {size: index for index, size in enumerate(selection.sizes_to_show(runs, chosen))}
+            if not chosen.sort:
                 runs.sort(key=lambda run: order[run.size])
-            return self._content(runs, columns, broken, query)
-        return self._sections(runs, columns, broken, query)
+            return self._content(runs, columns, broken, chosen)
+        return self._sections(runs, columns, broken, chosen)
 
-    def _query(self) -> RunQuery:
+    def _chosen(self) -> RunSelection:
         catalog = VerlDomain.of(self.env).catalog
         sizes: tuple[str, ...] = ()
         filters: list[tuple[str, tuple[str, ...]]] = []
@@ -125,7 +125,7 @@ class VerlRuns(VerlDirective):
                     for word in words:
                         self.ask(KnownValue(name, word))
                     filters.append((name, selection.filter_values(catalog, name, words)))
-        return RunQuery(sizes, tuple(filters), self.values["sort"])
+        return RunSelection(sizes, tuple(filters), self.values["sort"])
 
     def _look_at_settings(self, names: Iterable[str]) -> None:
         """Warn of a setting that no run records: most likely it is misspelt."""
@@ -139,10 +139,10 @@ class VerlRuns(VerlDirective):
                 self.log(Diagnostic(Location(""), Code.directive, message, remedy, Severity.WARNING))
 
     def _sections(
-        self, runs: Sequence[Run], columns: Sequence[str], broken: Sequence[BrokenRun], query: RunQuery
+        self, runs: Sequence[Run], columns: Sequence[str], broken: Sequence[BrokenRun], chosen: RunSelection
     ) -> list[nodes.Node]:
         sections: list[nodes.Node] = []
-        shown = selection.sizes_to_show([*runs, *broken], query)
+        shown = selection.sizes_to_show([*runs, *broken], chosen)
         homeless = [file for file in broken if file.size not in shown]
         for size in shown:
             own = [run for run in runs if run.size == size]
@@ -160,16 +160,16 @@ class VerlRuns(VerlDirective):
             section["ids"].append(self.free_id(size_slug(size), section))
             VerlDomain.of(self.env).note_object(SIZE, size, Target(section["ids"][0], size))
             self.state.document.note_implicit_target(section, section)
-            section += self._content(own, columns, own_broken, query, size)
+            section += self._content(own, columns, own_broken, chosen, size)
             sections.append(section)
-        return sections or [self._empty("", filtered=bool(query.filters))]
+        return sections or [self._empty("", filtered=bool(chosen.filters))]
 
     def _content(
         self,
         runs: Sequence[Run],
         columns: Sequence[str],
         broken: Sequence[BrokenRun],
-        query: RunQuery,
+        chosen: RunSelection,
         size: str = "",
     ) -> list[nodes.Node]:
         """Return a box for each broken file, then the table, or a sentence instead of an empty one."""
@@ -186,7 +186,7 @@ class VerlRuns(VerlDirective):
                 rows["details"] = {run.id: block["ids"][0] for run, block in zip(runs, blocks, strict=True)}
                 content += blocks
         elif not broken or "caption" in self.given:
-            empty = self._empty(size or listed(query.sizes), filtered=bool(query.filters))
+            empty = self._empty(size or listed(chosen.sizes), filtered=bool(chosen.filters))
             # What refers to a caption must not lose its target with the last row.
             content.append(self._runs_table(one_cell(empty)) if "caption" in self.given else empty)
         return content
@@ -205,7 +205,7 @@ class VerlRuns(VerlDirective):
 
     def _estimate(self, run: Run) -> Estimate | None:
         """Return the estimate of a run; the page depends on it from now on."""
-        from ...estimator.questions import RunEstimate
+        from ...estimator.queries import RunEstimate
 
         try:
             return self.ask(RunEstimate(run.id))
@@ -221,7 +221,7 @@ class VerlRuns(VerlDirective):
 
     def _details(self, run: Run) -> verl_details:
         """Return peak and capacity, status and evidence; folded: estimate, settings, and sources."""
-        from ...estimator.questions import Capacity
+        from ...estimator.queries import Capacity
         from ...views import run_details as render
         from ...views.blocks import details
         from ...views.charts import phase_chart

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...estimator.grid import Axes
-    from ...estimator.questions import ModelEstimate
+    from ...estimator.queries import ModelEstimate
     from .computed import Settings
 
 DEFAULT_TASK = "GRPO"
@@ -75,7 +75,7 @@ class VerlFit(SettingsDirective):
     def show(self) -> list[nodes.Node]:
         """Return the table, what its words mean, and what was assumed."""
         from ...estimator.planner import LIMITS, TASKS, task_settings
-        from ...estimator.questions import Defaults, Fit, SizeModels
+        from ...estimator.queries import Defaults, Fit, SizeModels
         from ...estimator.versions import CURRENT, version_text
         from ...views import fit as render
 
@@ -107,7 +107,7 @@ class VerlFit(SettingsDirective):
 
         What only some numbers of GPUs or models do not go with is no mistake: it is what the table shows.
         """
-        from ...estimator.questions import ModelEstimate
+        from ...estimator.queries import ModelEstimate
 
         refused: Sequence[Diagnostic] = ()
         for model, count in product(models, counts) if settings else ():
@@ -157,7 +157,7 @@ class VerlLengths(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table, and what was computed."""
-        from ...estimator.questions import Lengths, ModelEstimate
+        from ...estimator.queries import Lengths, ModelEstimate
         from ...estimator.sweeps import RESPONSE
         from ...views.estimate import length_rows
 
@@ -232,7 +232,7 @@ class VerlWhatIf(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the sentence, which the script replaces; the grid is kept for those who write files."""
-        from ...estimator.questions import Grid
+        from ...estimator.queries import Grid
         from ...views import what_if as render
 
         axes = self._axes()
@@ -263,7 +263,7 @@ class VerlWhatIf(SettingsDirective):
         return axes
 
     def _default_models(self) -> tuple[str, ...]:
-        from ...estimator.questions import SizeModels
+        from ...estimator.queries import SizeModels
 
         return tuple(dict.fromkeys(model for _size, model in self.ask(SizeModels(DEFAULT_SIZES))))
 

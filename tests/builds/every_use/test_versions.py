@@ -9,38 +9,38 @@ from inspect import signature
 import pytest
 from docutils import nodes
 
-from sphinx_verl_resources.analysis import questions as analysis_questions
+from sphinx_verl_resources.analysis import queries as analysis_queries
 from sphinx_verl_resources.catalog.dataset import Query
-from sphinx_verl_resources.catalog.selection import RunQuery
+from sphinx_verl_resources.catalog.selection import RunSelection
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
-from sphinx_verl_resources.estimator import questions as estimator_questions
+from sphinx_verl_resources.estimator import queries as estimator_queries
 from sphinx_verl_resources.estimator.grid import Axes
 from sphinx_verl_resources.sphinx_ext import domain, extension, queries
 from sphinx_verl_resources.sphinx_ext.objects import Target
 
-MODULES = {analysis_questions.__name__, estimator_questions.__name__, queries.__name__}
+MODULES = {analysis_queries.__name__, estimator_queries.__name__, queries.__name__}
 
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
 DATA_VERSION = 12
 DATA = {
     "": "analysis_problems files objects problems state uses written",
-    "analysis.questions.AnalysisQuery": "function arguments",
-    "catalog.selection.RunQuery": "sizes filters sort",
+    "analysis.queries.AnalysisQuery": "function arguments",
+    "catalog.selection.RunSelection": "sizes filters sort",
     "diagnostics.Diagnostic": "place code message remedy severity",
     "diagnostics.Location": "path line column key",
     "estimator.grid.Axes": "models counts gpus tasks tokens offloads loras",
-    "estimator.questions.Accuracies": "groups",
-    "estimator.questions.Capacity": "gpu",
-    "estimator.questions.Defaults": "keys",
-    "estimator.questions.Exported": "extension_version",
-    "estimator.questions.Fit": "gpu task sizes counts config",
-    "estimator.questions.Grid": "axes config",
-    "estimator.questions.Lengths": "asked responses",
-    "estimator.questions.ModelEstimate": "model gpus gpu config version",
-    "estimator.questions.RecordedRun": "run",
-    "estimator.questions.RunEstimate": "run",
-    "estimator.questions.Savings": "asked",
-    "estimator.questions.SizeModels": "sizes",
+    "estimator.queries.Accuracies": "groups",
+    "estimator.queries.Capacity": "gpu",
+    "estimator.queries.Defaults": "keys",
+    "estimator.queries.Exported": "extension_version",
+    "estimator.queries.Fit": "gpu task sizes counts config",
+    "estimator.queries.Grid": "axes config",
+    "estimator.queries.Lengths": "asked responses",
+    "estimator.queries.ModelEstimate": "model gpus gpu config version",
+    "estimator.queries.RecordedRun": "run",
+    "estimator.queries.RunEstimate": "run",
+    "estimator.queries.Savings": "asked",
+    "estimator.queries.SizeModels": "sizes",
     "sphinx_ext.objects.Target": "anchor title group",
     "sphinx_ext.queries.ConfigValue": "name",
     "sphinx_ext.queries.Extension": "",
@@ -56,15 +56,15 @@ DATA = {
 FUNCTIONS = {
     "analysis.analysis.analyse": "name gpus batch_size sequence_length steps",
     "analysis.analysis.assumptions_of": "",
-    "analysis.questions.configured": "name",
-    "analysis.questions.entries": "section",
-    "analysis.questions.names": "section",
-    "analysis.questions.original_figures": "name",
-    "analysis.questions.own_models": "",
-    "analysis.questions.remarks_about": "subject",
-    "analysis.questions.remarks_named": "chosen",
-    "analysis.questions.required": "name",
-    "analysis.questions.sharing_steps": "",
+    "analysis.queries.configured": "name",
+    "analysis.queries.entries": "section",
+    "analysis.queries.names": "section",
+    "analysis.queries.original_figures": "name",
+    "analysis.queries.own_models": "",
+    "analysis.queries.remarks_about": "subject",
+    "analysis.queries.remarks_named": "chosen",
+    "analysis.queries.required": "name",
+    "analysis.queries.sharing_steps": "",
     "analysis.values.value_text": "text",
 }
 
@@ -90,7 +90,7 @@ def test_what_the_domain_keeps():
         f"{kind.__module__}.{kind.__name__}".removeprefix("sphinx_verl_resources."): " ".join(
             item.name for item in fields(kind)
         )
-        for kind in [*asked, RunQuery, Diagnostic, Location, Axes]
+        for kind in [*asked, RunSelection, Diagnostic, Location, Axes]
     }
     found["sphinx_ext.objects.Target"] = " ".join(Target._fields)
     found[""] = " ".join(sorted(domain.VerlDomain.initial_data))
@@ -103,7 +103,7 @@ def test_what_the_domain_keeps_of_the_analysis(asked):
         query.function
         for queries in uses
         for query in queries
-        if isinstance(query, analysis_questions.AnalysisQuery)
+        if isinstance(query, analysis_queries.AnalysisQuery)
     }
     found = {
         f"{function.__module__}.{function.__name__}".removeprefix("sphinx_verl_resources."): " ".join(
