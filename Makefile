@@ -1,4 +1,4 @@
-# Two commands: `make html` builds the documentation, `make test` runs every test.
+# Two commands: `make html` builds the documentation, `make test` runs the tests that a change needs.
 # Each creates what it needs in .venv; only Python >= 3.10 and make are asked of the machine.
 
 VENV ?= .venv

@@ -89,7 +89,7 @@ class Diagnostic:
 
     @property
     def is_error(self) -> bool:
-        """Whether the problem is an error, and not only a warning."""
+        """True for an error, and not only a warning."""
         return self.severity is Severity.ERROR
 
     def __lt__(self, other: Diagnostic) -> bool:

@@ -121,7 +121,7 @@ class Repository:
 
     @cached_property
     def is_shallow(self) -> bool:
-        """Return whether the clone lacks commits on purpose."""
+        """True where the clone lacks commits on purpose."""
         return self._ask("rev-parse", "--is-shallow-repository")[1].strip() == b"true"
 
     def paths(self, commit: str) -> tuple[str, ...]:

@@ -53,13 +53,13 @@ def use_language(language: str, directories: Iterable[Path] = ()) -> str:
 
 
 def _(message: str) -> str:
-    """A text in the language of the documentation."""
+    """Return a text in the language of the documentation."""
     # The message without a text is the header of a catalog.
     return _spoken.gettext(message) if message else ""
 
 
 def plural(one: str, many: str, count: int) -> str:
-    """One of two texts, by how many there are, in the language of the documentation."""
+    """Return one of two texts, by how many there are, in the language of the documentation."""
     return _spoken.ngettext(one, many, count)
 
 

@@ -20,48 +20,48 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def gb_number(size: float) -> str:
-    """Bytes as a number of GB, for a column whose heading says so: ``21.5``."""
+    """Return bytes as a number of GB, for a column whose heading says so: ``21.5``."""
     return _rounded(size / GB)
 
 
 def gib_number(size: float) -> str:
-    """Bytes as a number of GiB, for a column whose heading says so."""
+    """Return bytes as a number of GiB, for a column whose heading says so."""
     return _rounded(size / GIB)
 
 
 def gb(size: float) -> str:
-    """Bytes in GB with the unit: ``21.5 GB``."""
+    """Return bytes in GB with the unit: ``21.5 GB``."""
     return f"{gb_number(size)} GB"
 
 
 def gib(size: float) -> str:
-    """Bytes in GiB with the unit: ``20.0 GiB``."""
+    """Return bytes in GiB with the unit: ``20.0 GiB``."""
     return f"{gib_number(size)} GiB"
 
 
 def percent(difference: float) -> str:
-    """A relative difference with its sign: 0.0123 as ``+1.2 %``."""
+    """Return a relative difference with its sign: 0.0123 as ``+1.2 %``."""
     return signed(difference, share)
 
 
 def share(value: float) -> str:
-    """A share of a whole: 0.123 as ``12.3 %``."""
+    """Return a share of a whole: 0.123 as ``12.3 %``."""
     return f"{value:.1%}".replace("%", " %").replace("-", MINUS)
 
 
 def signed(value: float, write: Callable[[float], str]) -> str:
-    """A number as ``write`` gives it, with its sign even if that is a plus."""
+    """Return a number as ``write`` gives it, with its sign even if that is a plus."""
     return write(value) if value < 0 else f"+{write(value)}"
 
 
 def plain(value: float) -> str:
-    """A number as short as it can be written: ``0.3``, ``2048``, and from five digits on ``32,000``."""
+    """Return a number as short as can be: ``0.3``, ``2048``, and from five digits on ``32,000``."""
     number = format(Decimal(repr(value)), "f").removesuffix(".0")
     whole, point, decimals = number.partition(".")
     return f"{int(whole):,}{point}{decimals}" if len(whole.lstrip("-")) > 4 else number
 
 
 def _rounded(value: float) -> str:
-    """One decimal, and two below one, where one would hide half of what there is."""
+    """Write one decimal, and two below one, where one would hide half of what there is."""
     text = f"{value:,.1f}" if abs(value) >= 1 or not value else f"{value:.2f}"
     return text.replace("-", MINUS)

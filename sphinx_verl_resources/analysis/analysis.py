@@ -56,17 +56,17 @@ class ModelShape:
 
     @property
     def hidden_size_share(self) -> float:
-        """Return the hidden size as a share of what the stated rule gives."""
+        """The hidden size as a share of what the stated rule gives."""
         return self.hidden_size / self.stated_hidden_size
 
     @property
     def implied_parameters(self) -> int:
-        """Return the parameters of all layers: attention, and a feed-forward part of three matrices."""
+        """The parameters of all layers: attention, and a feed-forward part of three matrices."""
         return self.layers * self.hidden_size * (4 * self.hidden_size + 3 * self.ffn_dimension)
 
     @property
     def stated_hidden_size(self) -> float:
-        """Return the hidden size by the rule that the document states and does not follow."""
+        """The hidden size by the rule that the document states and does not follow."""
         return math.sqrt(self.parameters / (12 * self.layers))
 
 
@@ -92,7 +92,7 @@ class StepTaken:
 
     @property
     def saved(self) -> float:
-        """Return the bytes that the step saves; never negative."""
+        """The bytes that the step saves; never negative."""
         return self.before.total - self.after.total
 
 
@@ -124,12 +124,12 @@ class Bar:
 
     @property
     def is_sum(self) -> bool:
-        """Return whether the line is a total, and not a change."""
+        """True for a total, and not a change."""
         return self.subject in {TOTAL, PER_GPU}
 
     @property
     def shown(self) -> float:
-        """Return the size that the line is about."""
+        """The size that the line is about."""
         return self.running if self.is_sum else self.change
 
 
@@ -155,12 +155,12 @@ class Outcome:
 
     @property
     def saved_share(self) -> float:
-        """Return the share of the total that a GPU no longer holds after all steps."""
+        """The share of the total that a GPU no longer holds after all steps."""
         return 1 - self.end.total / self.start.total if self.start.total else 0.0
 
     @property
     def end(self) -> Breakdown:
-        """Return the memory of one GPU after all steps."""
+        """The memory of one GPU after all steps."""
         return self.steps[-1].after if self.steps else self.start
 
     def step(self, name: str) -> StepTaken:

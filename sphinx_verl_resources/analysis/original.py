@@ -61,18 +61,18 @@ class Comparison:
 
     @property
     def difference(self) -> str:
-        """Return original against computed, in per cent; empty if the computed figure is zero."""
+        """Original against computed, in per cent; empty if the computed figure is zero."""
         return percent(self._in_computed_unit / self.computed - 1) if self.computed else ""
 
     @property
     def agrees(self) -> bool:
-        """Return whether rounding explains the difference."""
+        """True where rounding explains the difference."""
         rounding = ROUNDING * GB if self.is_size else 0.5
         return abs(self._in_computed_unit - self.computed) <= rounding * (1 + 1e-9)
 
     @property
     def is_explained(self) -> bool:
-        """Return whether there is nothing to explain, or a cause is recorded."""
+        """True where there is nothing to explain, or a cause is recorded."""
         return self.agrees or bool(self.causes or self.carried)
 
 

@@ -51,7 +51,7 @@ class JudgedClaim:
 
     @property
     def follows(self) -> tuple[Derivation, ...]:
-        """Return the derivations that give the claimed number of GPUs."""
+        """The derivations that give the claimed number of GPUs."""
         return tuple(name for name, number in self.counts.items() if number == self.claim.count)
 
 

@@ -78,7 +78,7 @@ class Snapshot:
 
     @cached_property
     def digest(self) -> str:
-        """Changes when any file does, or when one appears or vanishes."""
+        """A text that changes when any file does, or when one appears or vanishes."""
         found = hashlib.sha256()
         registries = (file for name in REGISTRIES for file in self.registries[name])
         for file in (*self.runs, *self.cases, *registries):
@@ -139,7 +139,7 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
 
 
 class _Reader:
-    """Reads the files of one snapshot.
+    """A reader of the files of one snapshot.
 
     Attributes:
         problems: directories and files that could not be read.

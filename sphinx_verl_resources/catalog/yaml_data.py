@@ -202,7 +202,7 @@ def _invisible(place: Location, match: re.Match[str]) -> Diagnostic:
 
 
 class _RefusedError(Exception):
-    """Stops reading at the first problem after which nothing sensible follows."""
+    """The end of reading at the first problem after which nothing sensible follows."""
 
     def __init__(self, problem: Diagnostic) -> None:
         super().__init__(problem.message)

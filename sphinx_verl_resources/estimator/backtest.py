@@ -75,7 +75,7 @@ class Score:
 
     @property
     def inside(self) -> bool | None:
-        """Return whether the observed value is in the range; None without one."""
+        """True where the observed value is in the range; None without one."""
         if self.deviation is None or self.low is None or self.high is None or self.observed is None:
             return None
         return self.low <= self.observed <= self.high

@@ -152,7 +152,7 @@ class TrainedRole(Protocol):
 
     @property
     def idle(self) -> Allocations:
-        """What stays on the GPU while other roles work, from the first update on."""
+        """The allocations that stay on the GPU while other roles work, from the first update on."""
 
     def inference(self, tokens: float) -> Allocations:
         """Return the allocations in a pass without gradients."""

@@ -45,7 +45,7 @@ class Registries:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What is wrong with their files."""
+        """The problems of their files."""
         loaded = (self.gpus, self.architectures, self.config_keys, self.accuracy)
         return [problem for registry in loaded for problem in registry.diagnostics]
 

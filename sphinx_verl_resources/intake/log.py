@@ -98,7 +98,7 @@ def read_log(blocks: Iterable[bytes], shown: str) -> LogText:
 
 
 class _Reader:
-    """Reads a log line by line."""
+    """A reader of a log, line by line."""
 
     def __init__(self, shown: str) -> None:
         self._shown = shown

@@ -31,7 +31,7 @@ _EMAIL = re.compile(r"[\s(<,;]*(?<![\w.+%-])[\w.+%-]+@[\w-]+(\.[\w-]+)+[\s)>]*")
 
 @dataclass(frozen=True)
 class Known:
-    """What rows are read with.
+    """The records and options that rows are read with.
 
     Attributes:
         gpus: the registry of GPUs.

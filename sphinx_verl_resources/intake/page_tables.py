@@ -70,7 +70,7 @@ class Cell:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is recorded in it."""
+        """True where nothing is recorded in it."""
         return self.text.casefold() in _PLACEHOLDERS and not self.links
 
 

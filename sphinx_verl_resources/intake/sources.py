@@ -43,7 +43,7 @@ _MAX_TEXT, _MAX_ITEMS = 500, 100
 
 @dataclass(frozen=True)
 class UserInput:
-    """What the user says; it goes before all that script and log say. None where they are to tell."""
+    """The options of the user; they go before all that script and log say. None where they are to tell."""
 
     id: str | None = None
     model: str | None = None

@@ -94,7 +94,7 @@ class VerlConfig:
 
     @property
     def links(self) -> Links:
-        """Return the link templates; a broken one gives way to its default."""
+        """The link templates; a broken one gives way to its default."""
         return Links(
             SCRIPT_URL if template_problem(self.script_url, SCRIPT_FIELDS) else self.script_url,
             COMMIT_URL if template_problem(self.commit_url, COMMIT_FIELDS) else self.commit_url,
@@ -108,7 +108,7 @@ class VerlConfig:
 
     @property
     def directories(self) -> list[str]:
-        """Return the data directories that are usable as names."""
+        """The data directories that are usable as names."""
         names = [str(name) for name in self.data if isinstance(name, (str, os.PathLike))]
         return [name for name in names if name and "\0" not in name]
 

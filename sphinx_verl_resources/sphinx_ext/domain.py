@@ -46,7 +46,7 @@ class Found(NamedTuple):
 
 
 class VerlDomain(Domain):
-    """Holds the data while a build runs, and each document's queries between builds."""
+    """The data while a build runs, and each document's queries between builds."""
 
     name = "verl"
     label = "verl"
@@ -101,12 +101,12 @@ class VerlDomain(Domain):
 
     @property
     def settings(self) -> VerlConfig:
-        """Return the values of conf.py."""
+        """The values of conf.py."""
         return self.records.settings
 
     @property
     def catalog(self) -> Catalog:
-        """Return the runs and the registries."""
+        """The runs and the registries."""
         return self.records.catalog
 
     def forget(self) -> None:
@@ -116,7 +116,7 @@ class VerlDomain(Domain):
 
     @property
     def uses(self) -> dict[str, dict[Query[Any], str]]:
-        """Return the queries of each document, with the fingerprints of their answers."""
+        """The queries of each document, with the fingerprints of their answers."""
         return cast("dict[str, dict[Query[Any], str]]", self.data["uses"])
 
     @property
@@ -200,7 +200,7 @@ class VerlDomain(Domain):
 
     @property
     def _state(self) -> str:
-        """Return a text that is equal where all answers are; needs neither YAML nor pydantic."""
+        """A text that is equal where all answers are; needs neither YAML nor pydantic."""
         return f"{Extension().answer(self.records)} {self.records.snapshot.digest} {self.settings}"
 
     @property
@@ -237,7 +237,7 @@ class VerlDomain(Domain):
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Return the files that all documents need, by path in the output."""
+        """The files that all documents need, by path in the output."""
         kept = {path: packed for files in self.data["files"].values() for path, packed in files.items()}
         return {path: zlib.decompress(packed) for path, packed in sorted(kept.items())}
 
@@ -245,7 +245,7 @@ class VerlDomain(Domain):
 
     @property
     def shown(self) -> objects.Objects:
-        """Return the objects by document name, then by kind and name."""
+        """The objects by document name, then by kind and name."""
         return cast("objects.Objects", self.data["objects"])
 
     def note_object(self, kind: str, name: str, shown: objects.Target) -> bool:

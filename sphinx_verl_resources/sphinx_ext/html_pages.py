@@ -50,7 +50,7 @@ class verl_row(nodes.entry):  # noqa: N801
 
 
 class AccessibleTables(OnOurPages):
-    """Adds scopes to the header cells of our tables, and lets the keyboard scroll the tables."""
+    """A transform that adds scopes to header cells of our tables, and lets the keyboard scroll them."""
 
     #: Before themes wrap tables in elements of their own.
     default_priority = RenderRuns.default_priority + 10

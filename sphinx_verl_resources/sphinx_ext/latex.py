@@ -35,7 +35,7 @@ PIECES = re.compile(rf"[{WIDE}]{{1,4}}|[^{WIDE}\s]+")
 
 
 class FitTables(OnOurPages):
-    """Sets the widths of our columns, and a smaller font where they need it."""
+    """A transform that sets the widths of our columns, and a smaller font where they need it."""
 
     default_priority = RenderRuns.default_priority + 10
     formats = ("latex",)
@@ -109,7 +109,7 @@ def _typeset(text: nodes.Text) -> None:
 
 
 class TypesetFormulas(OnOurPages):
-    """Sets formulas as mathematics.
+    """A transform that sets formulas as mathematics.
 
     In other formats they stay text: HTML would need a script, and most builders have no mathematics.
     """

@@ -59,7 +59,7 @@ def shown_runs(app: Sphinx, pagename: str, doctree: nodes.document | None) -> li
 
 @dataclass(frozen=True)
 class Facet:
-    """What runs can be filtered by.
+    """A property by which runs can be filtered.
 
     Attributes:
         name: in the address of the page.
@@ -77,7 +77,7 @@ class Facet:
 
     @property
     def offered(self) -> list[list[str]]:
-        """Return each value, its text for readers, and its other names."""
+        """Each value, its text for readers, and its other names."""
         return [[value, text, *self.names.get(value, ())] for value, text in self.values.items()]
 
 

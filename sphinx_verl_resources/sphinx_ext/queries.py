@@ -133,7 +133,7 @@ class Runs(Query[SelectedRuns]):
 
 @dataclass(frozen=True)
 class KnownValue(Query["str | None"]):
-    """Whether the data know a value of a filter, or a setting.
+    """The question whether the data know a value of a filter, or a setting.
 
     Attributes:
         name: a name in ``selection.FILTERS``, or ``settings``.

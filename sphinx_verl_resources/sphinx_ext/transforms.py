@@ -32,7 +32,7 @@ ROWS = 50
 
 
 class SectionsToCaptions(SphinxTransform):
-    """Replaces a section inside a note or a list by its table, which takes the title as its caption.
+    """A transform that replaces a section inside a note or a list by its table, captioned with the title.
 
     A directive cannot do so: only the parser knows what is around it, and each parser keeps that elsewhere.
     """
@@ -91,7 +91,7 @@ class OnOurPages(SphinxPostTransform):
 
     @cached_property
     def writes_html(self) -> bool:
-        """Return whether the builder writes HTML."""
+        """True where the builder writes HTML."""
         # A transform's `app` is deprecated since Sphinx 9, and nothing else in public has the builder.
         return ForHtml(self.document).is_supported()
 
@@ -125,7 +125,7 @@ class JoinedPages(OnOurPages):
 
 
 class UniqueIds(JoinedPages):
-    """Renames those ids of our own that several pages in one file of HTML have.
+    """A transform that renames those ids of our own that several pages in one file of HTML have.
 
     Directives keep ids apart on each page, but cannot know the pages that a builder joins.
     """
@@ -159,7 +159,7 @@ def is_own(id_: str, node: nodes.Element) -> bool:
 
 
 class NumberRemarks(JoinedPages):
-    """Numbers the remarks of each page by the order of their marks, and lists each remark once."""
+    """A transform that numbers the remarks of each page in the order of their marks, and lists each once."""
 
     default_priority = BEFORE_ROWS + 1
 
@@ -179,7 +179,7 @@ class NumberRemarks(JoinedPages):
 
 
 class RenderRuns(JoinedPages):
-    """Makes the rows of runs.
+    """A transform that makes the rows of runs.
 
     Runs after references are resolved and ``only`` is decided, so that nothing of that walks through
     thousands of cells; and before links are collected for linkcheck (800) and for LaTeX's footnotes (400).
@@ -226,7 +226,7 @@ class RenderRuns(JoinedPages):
 
 
 class UnfoldDetails(OnOurPages):
-    """Writes the summary as a paragraph above the content, in formats that cannot fold."""
+    """A transform that writes the summary as a paragraph above the content, in formats that cannot fold."""
 
     default_priority = RenderRuns.default_priority - 10
 
@@ -247,7 +247,7 @@ class UnfoldDetails(OnOurPages):
 
 
 class SplitTables(OnOurPages):
-    """Divides long tables of ours in plain text into tables of ``ROWS`` rows, each under the headings.
+    """A transform that divides our long tables in plain text into tables of ``ROWS`` rows with headings.
 
     For each cell Sphinx's text writer walks through all rows, so that twice the rows take four times as long.
     """

@@ -76,19 +76,19 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """Return the text of the cell, without marks."""
+        """The text of the cell, without marks."""
         if len(self.pieces) == 1 and not self.links:  # nearly always
             return self.pieces[0][0]
         return ", ".join([*(text for text, _ in self.pieces), *(link.astext() for link in self.links)])
 
     @property
     def is_text(self) -> bool:
-        """Return whether the cell has neither links nor marks."""
+        """True for a cell that has neither links nor marks."""
         return not (self.links or self.marks or self.remarks or any(address for _, address in self.pieces))
 
     @property
     def width(self) -> int:
-        """Return the characters that the cell takes on one line."""
+        """The characters that the cell takes on one line."""
         marks = sum(len(mark) + 1 for mark, _ in self.marks)
         text = self.text
         width = len(text) if text.isascii() else column_width(text)

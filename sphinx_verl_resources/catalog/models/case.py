@@ -273,7 +273,7 @@ class Case(Record):
 
     @property
     def is_scored(self) -> bool:
-        """Return whether an estimate is compared with the observation."""
+        """True where an estimate is compared with the observation."""
         return self.outcome is not None and self.contested is None and self.not_scored is None
 
 

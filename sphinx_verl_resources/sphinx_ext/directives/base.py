@@ -106,7 +106,7 @@ class VerlDirective(SphinxDirective):
 
     @property
     def form(self) -> str:
-        """Return the name of the form that is asked for."""
+        """The name of the form that is asked for."""
         return ""
 
     def _take(self, name: str, text: str, known: Mapping[str, Option]) -> None:

@@ -126,7 +126,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
 
     @property
     def form(self) -> str:
-        """Return the form that is asked for, or that has the options and the text."""
+        """The form that is asked for, or that has the options and the text."""
         if not self.options.keys().isdisjoint(ASKING):
             return "estimate"
         foreign = bool(self.content) or not self.options.keys() <= {item.name for item in ANALYSIS_OPTIONS}
