@@ -12,9 +12,9 @@ from ..catalog.models.run import Run
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable, read_yaml
 from ..diagnostics import Code, Location, NoAnswerError
-from ..estimator.case import estimate_case, request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.export import failed, result_of
+from ..estimator.recorded import estimate_case, request_of_run
 from ..views.plain_text import estimates_text
 from .command import Command, UsageError, add_result_options, progress, report
 from .data import given_data, registry_problems

@@ -22,9 +22,9 @@ from ..catalog.run_text import TODO, blank_text, run_text
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
-from ..estimator.case import request_of_run
 from ..estimator.estimate import estimate
 from ..estimator.export import result_of
+from ..estimator.recorded import request_of_run
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of

@@ -12,9 +12,9 @@ from ..catalog.models.registries import Accuracy
 from ..diagnostics import NoAnswerError
 from ..i18n import N_
 from ..units import GIB
-from .case import estimate_case, request_of_case
 from .estimate import LOGGED, OTHER, TRAINING, estimate
 from .planner import largest_that_fits
+from .recorded import estimate_case, request_of_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

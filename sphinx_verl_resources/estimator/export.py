@@ -8,8 +8,8 @@ from ..catalog.models.export import Computed, Export, ExportedRun
 from ..catalog.names import SIZES, row_id
 from ..diagnostics import NoAnswerError
 from ..units import GIB
-from .case import stated_request
 from .estimate import estimate
+from .recorded import stated_request
 from .versions import CURRENT, version_text
 
 if TYPE_CHECKING:

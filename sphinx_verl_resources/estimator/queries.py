@@ -97,7 +97,7 @@ class RunEstimate(EstimateQuery):
 
     def request(self, data: EstimatorContext) -> Request:
         """Return the recorded run as a request."""
-        from .case import stated_request
+        from .recorded import stated_request
 
         return stated_request(RecordedRun(self.run).answer(data), data.registries)
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import Code, suggest_or
 from ..units import GB
 from .constants import DRIVER_RESERVE
+from .reader import OF_CRITIC
 from .registries import capacity_of
-from .request import ACTOR, DATA_TYPES, MODEL, OF_CRITIC, REFERENCE, ROLLOUT
+from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT
 
 if TYPE_CHECKING:
     from ..catalog.models.registries import Gpu
     from .parameters import Targets
+    from .reader import Reader
     from .registries import Registries
-    from .request import Backend, Reader, Request
+    from .request import Backend, Request
 
 #: The rollout engines that are modelled.
 ENGINES = ("vllm", "sglang", "trtllm", "hf")
@@ -37,22 +39,22 @@ _OTHER_BACKENDS = ("fsdp_turbo", "veomni", "torchtitan")
 # -- the run as a whole
 
 
-def gpus_and_nodes(config: Reader) -> tuple[int, int]:
+def gpus_and_nodes(reader: Reader) -> tuple[int, int]:
     """Return the number of GPUs and of nodes."""
     keys = ("trainer.nnodes", "trainer.n_gpus_per_node")
-    nodes, each = map(config.whole, keys)
-    gpus = config.request.gpus
+    nodes, each = map(reader.whole, keys)
+    gpus = reader.request.gpus
     if gpus is None:
         return nodes * each, nodes
     if gpus < 1:
-        config.error("gpus", f"expected at least one GPU, got {gpus}", "name their number, as in 8*H100")
+        reader.error("gpus", f"expected at least one GPU, got {gpus}", "name their number, as in 8*H100")
         return 1, 1
-    stated = [config.is_set(key) for key in keys]
+    stated = [reader.is_set(key) for key in keys]
     if nodes * each == gpus:
         return gpus, nodes
     if all(stated):
         message = f"{nodes} × {each} GPUs contradict the {gpus} GPUs that are named; {gpus} is taken"
-        config.warning("trainer.n_gpus_per_node", message, "correct one of the two")
+        reader.warning("trainer.n_gpus_per_node", message, "correct one of the two")
     elif stated[0] and not gpus % nodes:
         return gpus, nodes
     elif stated[1] and not gpus % each:
@@ -60,39 +62,39 @@ def gpus_and_nodes(config: Reader) -> tuple[int, int]:
     return gpus, math.ceil(gpus / 8)
 
 
-def actor_backend(config: Reader) -> Backend:
+def actor_backend(reader: Reader) -> Backend:
     """Return the training backend: by the strategy, the engine, the source, or keys of Megatron."""
-    named = strategy(config, f"{ACTOR}.strategy")
-    engine = config.any("model_engine")
+    named = strategy(reader, f"{ACTOR}.strategy")
+    engine = reader.any("model_engine")
     if engine not in (None, "dp", "megatron"):
-        return _other_backend(config, "model_engine")
-    of_megatron = engine == "megatron" or any(key.startswith(f"{ACTOR}.megatron.") for key in config.config)
+        return _other_backend(reader, "model_engine")
+    of_megatron = engine == "megatron" or any(key.startswith(f"{ACTOR}.megatron.") for key in reader.config)
     if named:
         return named
-    if engine != "megatron" and config.request.backend in BACKENDS:
-        return config.request.backend  # type: ignore[return-value]
+    if engine != "megatron" and reader.request.backend in BACKENDS:
+        return reader.request.backend  # type: ignore[return-value]
     return "megatron" if of_megatron else "fsdp"
 
 
-def strategy(config: Reader, key: str) -> Backend | None:
+def strategy(reader: Reader, key: str) -> Backend | None:
     """Return the backend that a key names; None where it is not set."""
-    if not config.is_set(key):
+    if not reader.is_set(key):
         return None
-    if config.any(key) in _OTHER_BACKENDS:
-        return _other_backend(config, key)
-    return config.choice(key, BACKENDS)  # type: ignore[return-value]
+    if reader.any(key) in _OTHER_BACKENDS:
+        return _other_backend(reader, key)
+    return reader.choice(key, BACKENDS)  # type: ignore[return-value]
 
 
-def _other_backend(config: Reader, key: str) -> Backend:
+def _other_backend(reader: Reader, key: str) -> Backend:
     """Warn that the backend is not modelled, and return the one that is nearest to most others."""
-    message = f"the training backend {str(config.any(key))[:80]!r} is not modelled; FSDP2 is taken"
-    config.warning(key, message, "the states are the same, the rest may differ")
+    message = f"the training backend {str(reader.any(key))[:80]!r} is not modelled; FSDP2 is taken"
+    reader.warning(key, message, "the states are the same, the rest may differ")
     return "fsdp2"
 
 
-def capacity(config: Reader, registries: Registries) -> float | None:
+def capacity(reader: Reader, registries: Registries) -> float | None:
     """Return what the GPU offers; for a nominal size alone, the least that any GPU of that size offers."""
-    request = config.request
+    request = reader.request
     gpu = _gpu_of(request, registries)
     if gpu is not None:
         return capacity_of(gpu)
@@ -101,11 +103,11 @@ def capacity(config: Reader, registries: Registries) -> float | None:
         return min(alike) if alike else max(0.0, request.memory_gb * GB - DRIVER_RESERVE.value)
     if request.gpu is not None:
         hint = suggest_or(request.gpu, registries.gpus.names, "add it to gpus.yaml, or give its memory")
-        config.warning("gpus", f"no GPU is recorded as {request.gpu[:200]!r}", hint, Code.unknown_gpu)
+        reader.warning("gpus", f"no GPU is recorded as {request.gpu[:200]!r}", hint, Code.unknown_gpu)
     elif not request.partial:
         hint = "name it, as in 8*H100"
         message = "no GPU is named: the verdict is unknown, and the rollout budget is that of an 80 GB GPU"
-        config.warning("gpus", message, hint, Code.missing_key)
+        reader.warning("gpus", message, hint, Code.missing_key)
     return None
 
 
@@ -117,124 +119,124 @@ def _gpu_of(request: Request, registries: Registries) -> Gpu | None:
     return sized or registries.gpus.get(request.gpu)
 
 
-def has_critic(config: Reader) -> bool:
+def has_critic(reader: Reader) -> bool:
     """Tell whether there is a critic: by its own key, the estimator of the advantage, or the task."""
-    if config.is_set("critic.enable"):
-        return config.flag("critic.enable")
-    key, task = "algorithm.adv_estimator", config.request.task
-    if task and not config.is_set(key):
+    if reader.is_set("critic.enable"):
+        return reader.flag("critic.enable")
+    key, task = "algorithm.adv_estimator", reader.request.task
+    if task and not reader.is_set(key):
         return task.lower().startswith("ppo")
-    name = config.any(key)
+    name = reader.any(key)
     if name not in ESTIMATORS:
         hint = suggest_or(str(name), ESTIMATORS, "with gae there is a critic, with others none")
         message = f"unknown estimator of the advantage {str(name)[:80]!r}; no critic is assumed"
-        config.warning(key, message, hint, Code.unknown_value)
+        reader.warning(key, message, hint, Code.unknown_value)
     return bool(name == "gae")
 
 
-def is_easyr1(config: Reader) -> bool:
+def is_easyr1(reader: Reader) -> bool:
     """Recognise EasyR1, which computes no entropy and subtracts the freed engine from PyTorch's counter."""
-    return config.request.framework.lower().startswith("easyr1")
+    return reader.request.framework.lower().startswith("easyr1")
 
 
-def unstated(config: Reader) -> frozenset[str]:
+def unstated(reader: Reader) -> frozenset[str]:
     """Return what the quoted settings leave out and scripts often set."""
-    if not config.request.partial:
+    if not reader.request.partial:
         return frozenset()
-    part = "megatron" if config.backend == "megatron" else "fsdp_config"
+    part = "megatron" if reader.backend == "megatron" else "fsdp_config"
     keys = {
         "padding": [f"{MODEL}.use_remove_padding"],
         "length": [f"{ROLLOUT}.max_model_len"],
         "recompute": [f"{ACTOR}.megatron.override_transformer_config.recompute_granularity"],
         "offload": [f"{ACTOR}.{part}.{name}_offload" for name in ("param", "optimizer")],
     }
-    return frozenset(name for name, found in keys.items() if not any(map(config.is_set, found)))
+    return frozenset(name for name, found in keys.items() if not any(map(reader.is_set, found)))
 
 
 # -- roles
 
 
-def unless_false(config: Reader, key: str) -> bool:
+def unless_false(reader: Reader, key: str) -> bool:
     """Tell whether a switch is on that null leaves on."""
-    return config.any(key) is not False
+    return reader.any(key) is not False
 
 
-def unless_on(config: Reader, key: str) -> bool:
+def unless_on(reader: Reader, key: str) -> bool:
     """Tell whether something happens that a switch leaves out."""
-    return not config.flag(key)
+    return not reader.flag(key)
 
 
-def shard_size(config: Reader, key: str) -> int:
+def shard_size(reader: Reader, key: str) -> int:
     """Return the GPUs that FSDP divides one copy of the states among; all of them where no size is set."""
-    size = config.optional(key, -1)
-    shard = size if size and 0 < size < config.gpus else config.gpus
-    return shard if config.must_divide(key, shard) else config.gpus
+    size = reader.optional(key, -1)
+    shard = size if size and 0 < size < reader.gpus else reader.gpus
+    return shard if reader.must_divide(key, shard) else reader.gpus
 
 
-def ulysses_size(config: Reader, key: str, older: str) -> int:
+def ulysses_size(reader: Reader, key: str, older: str) -> int:
     """Return the Ulysses size; the older key counts above 1, for the critic only before v0.8.0."""
     if older.startswith(REFERENCE):
-        older = config.first_set(older, f"{ACTOR}.ulysses_sequence_parallel_size")
-    has_effect = config.traits.critic_reads_own_keys or not older.startswith(OF_CRITIC.role)
-    if has_effect and config.whole(older) > 1:
+        older = reader.first_set(older, f"{ACTOR}.ulysses_sequence_parallel_size")
+    has_effect = reader.traits.critic_reads_own_keys or not older.startswith(OF_CRITIC.role)
+    if has_effect and reader.whole(older) > 1:
         key = older
-    size = config.whole(key)
-    return size if config.must_divide(key, size) else 1
+    size = reader.whole(key)
+    return size if reader.must_divide(key, size) else 1
 
 
-def on_host(config: Reader, offloads: str, fraction: str) -> float:
+def on_host(reader: Reader, offloads: str, fraction: str) -> float:
     """Return the share of the optimizer states on the host; the default of Megatron's fraction is 0."""
-    if not config.flag(offloads) or not config.is_set(fraction):
+    if not reader.flag(offloads) or not reader.is_set(fraction):
         return 0.0
-    return max(0.0, config.number(fraction, -1, 1))
+    return max(0.0, reader.number(fraction, -1, 1))
 
 
-def moment_bytes(config: Reader, precision_aware: str, *moments: str) -> float:
+def moment_bytes(reader: Reader, precision_aware: str, *moments: str) -> float:
     """Return the bytes of a main parameter and both moments; their types are those of one optimizer only."""
-    if not config.flag(precision_aware):
+    if not reader.flag(precision_aware):
         return 12.0
-    return 4.0 + sum(map(config.data_type, moments))
+    return 4.0 + sum(map(reader.data_type, moments))
 
 
-def recomputes(config: Reader, granularity: str, method: str) -> bool:
+def recomputes(reader: Reader, granularity: str, method: str) -> bool:
     """Tell whether Megatron recomputes layers in the backward pass."""
-    block = config.choice(method, ("uniform", "block")) == "block"
-    return config.choice(granularity, ("full", "selective")) == "full" and not block
+    block = reader.choice(method, ("uniform", "block")) == "block"
+    return reader.choice(granularity, ("full", "selective")) == "full" and not block
 
 
-def lora_rank(config: Reader, backend: Backend) -> int:
+def lora_rank(reader: Reader, backend: Backend) -> int:
     """Return the actor's LoRA rank; Megatron has a key of its own for it."""
-    rank = config.whole(f"{MODEL}.lora_rank", 0)
+    rank = reader.whole(f"{MODEL}.lora_rank", 0)
     if backend == "megatron":
-        others, rank = rank, config.whole(f"{MODEL}.lora.rank", 0)
+        others, rank = rank, reader.whole(f"{MODEL}.lora.rank", 0)
         if others and not rank:
             message = "Megatron does not read it, so that the whole model is trained"
-            config.warning(f"{MODEL}.lora_rank", message, f"set {MODEL}.lora.rank")
+            reader.warning(f"{MODEL}.lora_rank", message, f"set {MODEL}.lora.rank")
     key = f"{MODEL}.target_modules"
-    if not rank and config.is_set(key):
+    if not rank and reader.is_set(key):
         rank_key = "lora.rank" if backend == "megatron" else "lora_rank"
         hint = f"set {MODEL}.{rank_key}, or leave the targets out"
-        config.warning(key, "the LoRA rank is 0, so that no adapter is made", hint)
+        reader.warning(key, "the LoRA rank is 0, so that no adapter is made", hint)
     return rank
 
 
-def targets(config: Reader, key: str) -> Targets:
+def targets(reader: Reader, key: str) -> Targets:
     """Return the modules that get adapters."""
-    value: Any = config.any(key)
+    value: Any = reader.any(key)
     if isinstance(value, str):
         return "all-linear" if value == "all-linear" else (value,)
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return tuple(value)
     if value is not None:
-        config.error(key, "expected 'all-linear' or a list of module names", code=Code.wrong_type)
+        reader.error(key, "expected 'all-linear' or a list of module names", code=Code.wrong_type)
     return "all-linear"
 
 
-def optimizer(config: Reader, prefix: str, backend: Backend, parameter_bytes: int) -> tuple[int, float]:
+def optimizer(reader: Reader, prefix: str, backend: Backend, parameter_bytes: int) -> tuple[int, float]:
     """Return the parameter-sized buffers of the step, and the bytes of the states per parameter."""
-    name = str(config.any(f"{prefix}.optimizer") or "AdamW").lower()
-    fused = config.flag(f"{prefix}.override_optimizer_config.fused")
-    one_by_one = config.any(f"{prefix}.override_optimizer_config.foreach") is False
+    name = str(reader.any(f"{prefix}.optimizer") or "AdamW").lower()
+    fused = reader.flag(f"{prefix}.override_optimizer_config.fused")
+    one_by_one = reader.any(f"{prefix}.override_optimizer_config.foreach") is False
     copies = 0 if fused or one_by_one or backend != "fsdp" else 1
     if name in EIGHT_BIT:
         return copies, 2.0
@@ -244,86 +246,86 @@ def optimizer(config: Reader, prefix: str, backend: Backend, parameter_bytes: in
 # -- the reference policy and the loss
 
 
-def has_reference(config: Reader, *keys: str) -> bool:
+def has_reference(reader: Reader, *keys: str) -> bool:
     """Tell whether something asks for a reference policy, or the version of verl always has one."""
-    return any(config.flags(*keys)) or config.traits.reference_resident
+    return any(reader.flags(*keys)) or reader.traits.reference_resident
 
 
-def reference_bytes(config: Reader, key: str) -> int:
+def reference_bytes(reader: Reader, key: str) -> int:
     """Return the bytes of a parameter of the reference policy in host memory."""
-    return config.data_type(key) if config.is_set(key) else config.traits.reference_bytes
+    return reader.data_type(key) if reader.is_set(key) else reader.traits.reference_bytes
 
 
-def reference_offload(config: Reader, *keys: str) -> bool:
+def reference_offload(reader: Reader, *keys: str) -> bool:
     """Tell whether the reference policy is offloaded; with Megatron only on request."""
-    return config.backend != "megatron" or config.flag(config.first_set(*keys))
+    return reader.backend != "megatron" or reader.flag(reader.first_set(*keys))
 
 
-def computes_entropy(config: Reader, coefficient: str, key: str) -> bool:
+def computes_entropy(reader: Reader, coefficient: str, key: str) -> bool:
     """Tell whether the update computes the entropy of the logits."""
-    asked = config.number(coefficient, -1e9, 1e9) != 0 or config.flag(key)
-    return (asked or config.traits.entropy_always) and not is_easyr1(config)
+    asked = reader.number(coefficient, -1e9, 1e9) != 0 or reader.flag(key)
+    return (asked or reader.traits.entropy_always) and not is_easyr1(reader)
 
 
-def entropy_chunk(config: Reader, name: str, size: str) -> int:
+def entropy_chunk(reader: Reader, name: str, size: str) -> int:
     """Return the tokens of a chunk of the entropy, 0 for all at once; the engine has keys of its own."""
-    engine = f"{ACTOR}.{'megatron' if config.backend == 'megatron' else 'fsdp_config'}"
-    chunked = config.flags(f"{ACTOR}.{name}", f"{engine}.{name}")
-    tokens = config.whole(config.first_set(f"{engine}.{size}", f"{ACTOR}.{size}"))
+    engine = f"{ACTOR}.{'megatron' if reader.backend == 'megatron' else 'fsdp_config'}"
+    chunked = reader.flags(f"{ACTOR}.{name}", f"{engine}.{name}")
+    tokens = reader.whole(reader.first_set(f"{engine}.{size}", f"{ACTOR}.{size}"))
     return tokens if any(chunked) else 0
 
 
-def recomputes_entropy(config: Reader, *keys: str) -> bool:
+def recomputes_entropy(reader: Reader, *keys: str) -> bool:
     """Tell whether the entropy is computed again in the backward pass; Megatron does not."""
-    return any(config.flags(*keys)) and config.backend != "megatron"
+    return any(reader.flags(*keys)) and reader.backend != "megatron"
 
 
-def compiles(config: Reader, *keys: str) -> bool:
+def compiles(reader: Reader, *keys: str) -> bool:
     """Tell whether torch.compile is on: unless its older or newer key switches it off."""
-    return not any(config.is_set(key) and not config.flag(key) for key in keys)
+    return not any(reader.is_set(key) and not reader.flag(key) for key in keys)
 
 
 # -- the rollout engine
 
 
-def engine(config: Reader, key: str) -> str:
+def engine(reader: Reader, key: str) -> str:
     """Return the engine: by its key, or else by the source."""
-    name = config.any(key) if config.is_set(key) else config.request.engine or config.any(key)
+    name = reader.any(key) if reader.is_set(key) else reader.request.engine or reader.any(key)
     if name is None or name in ENGINES:
         return name or "vllm"
     hint = suggest_or(str(name), ENGINES, "see verl's rollout.name")
-    config.warning(key, f"the engine {str(name)[:80]!r} is not modelled; vLLM is taken", hint)
+    reader.warning(key, f"the engine {str(name)[:80]!r} is not modelled; vLLM is taken", hint)
     return "vllm"
 
 
-def rollout_tensor(config: Reader, key: str) -> int:
+def rollout_tensor(reader: Reader, key: str) -> int:
     """Return the TP size; verl's default, 2, only where there are GPUs for it."""
-    tensor = config.whole(key)
-    if config.gpus % tensor and not config.is_set(key):
+    tensor = reader.whole(key)
+    if reader.gpus % tensor and not reader.is_set(key):
         return 1
-    return tensor if config.must_divide(key, tensor) else 1
+    return tensor if reader.must_divide(key, tensor) else 1
 
 
-def stages_wake_up(config: Reader, key: str, name: str) -> bool:
+def stages_wake_up(reader: Reader, key: str, name: str) -> bool:
     """Tell whether weights and KV cache return one after the other; SGLang does so later than others."""
-    return config.flag(key) or config.traits.sglang_stages or engine(config, name) != "sglang"
+    return reader.flag(key) or reader.traits.sglang_stages or engine(reader, name) != "sglang"
 
 
-def bucket(config: Reader, key: str, name: str) -> int:
+def bucket(reader: Reader, key: str, name: str) -> int:
     """Return the bytes of the bucket for weights, in versions that have one."""
-    traits = config.traits
-    size = traits.sglang_bucket if engine(config, name) == "sglang" else traits.vllm_bucket
-    return config.whole(key) * 2**20 if config.is_set(key) and size else size
+    traits = reader.traits
+    size = traits.sglang_bucket if engine(reader, name) == "sglang" else traits.vllm_bucket
+    return reader.whole(key) * 2**20 if reader.is_set(key) and size else size
 
 
-def element_bytes(config: Reader, data_type: str, quantization: str) -> float:
+def element_bytes(reader: Reader, data_type: str, quantization: str) -> float:
     """Return the bytes of a weight; a quantized one is assumed to have one."""
-    name = config.any(data_type)
-    if config.any(quantization) is not None:
+    name = reader.any(data_type)
+    if reader.any(quantization) is not None:
         return 1.0
     return float(DATA_TYPES.get(name, 2) if isinstance(name, str) else 2)
 
 
-def is_separate(config: Reader, key: str) -> bool:
+def is_separate(reader: Reader, key: str) -> bool:
     """Tell whether the engine has GPUs of its own."""
-    return bool(config.any(key) == "separate_async")
+    return bool(reader.any(key) == "separate_async")

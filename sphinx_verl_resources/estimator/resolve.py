@@ -10,8 +10,9 @@ from ..diagnostics import Code, NoAnswerError
 from ..units import GIB
 from .engine import cache_tokens
 from .parameters import target_names, unknown_targets
+from .reader import Reader
 from .reading import ADAMS, BACKENDS
-from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, Reader, Request, error_at, warning_at
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, Request, error_at, warning_at
 from .settings import ranks_of, settings_of
 from .versions import CURRENT, LAST, behaviour, version_text
 
@@ -95,22 +96,22 @@ def resolve(
         NoAnswerError: something is wrong that leaves no estimate.
     """
     shape = registries.known_shape(request.model, "add it to architectures.yaml, or give its config.json")
-    config = Reader(request, registries)
-    settings = settings_of(config, registries)
-    config.diagnostics += problems_of(shape, settings)
+    reader = Reader(request, registries)
+    settings = settings_of(reader, registries)
+    reader.diagnostics += problems_of(shape, settings)
     if request.version > LAST:
         newest = version_text(CURRENT)
         message = f"{version_text(request.version)} is newer than the newest verl that is known, {newest}"
-        config.warning("version", message, "that one is taken")
-    unread = _unread(config, registries)
+        reader.warning("version", message, "that one is taken")
+    unread = _unread(reader, registries)
     for key in unread:
         if near := _nearest_key(key, registries):
             message = "verl has no such key that changes memory"
-            config.warning(key, message, f"did you mean {near!r}?", Code.unknown_key)
-    if any(problem.is_error for problem in config.diagnostics):
-        raise NoAnswerError(*config.diagnostics)
-    warnings = tuple(dict.fromkeys(config.diagnostics))  # what is read twice is wrong once
-    return shape, settings, warnings, unsupported_keys(config, unread, settings, registries)
+            reader.warning(key, message, f"did you mean {near!r}?", Code.unknown_key)
+    if any(problem.is_error for problem in reader.diagnostics):
+        raise NoAnswerError(*reader.diagnostics)
+    warnings = tuple(dict.fromkeys(reader.diagnostics))  # what is read twice is wrong once
+    return shape, settings, warnings, unsupported_keys(reader, unread, settings, registries)
 
 
 def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
@@ -243,14 +244,14 @@ def modelled_keys(version: Version, registries: Registries) -> frozenset[str]:
     return frozenset(keys)
 
 
-def _unread(config: Reader, registries: Registries) -> list[str]:
+def _unread(reader: Reader, registries: Registries) -> list[str]:
     """Return the settings that no formula reads and that are not known to be harmless."""
-    modelled = modelled_keys(config.request.version, registries)
-    return [key for key in config.config if key not in modelled and not is_harmless(key)]
+    modelled = modelled_keys(reader.request.version, registries)
+    return [key for key in reader.config if key not in modelled and not is_harmless(key)]
 
 
 def unsupported_keys(
-    config: Reader, unread: Sequence[str], settings: Settings, registries: Registries
+    reader: Reader, unread: Sequence[str], settings: Settings, registries: Registries
 ) -> tuple[str, ...]:
     """Return the settings that may change memory and are ignored, each with a reason.
 
@@ -258,16 +259,16 @@ def unsupported_keys(
     the training backend does not read it.
     """
     ignored = {}
-    for key, value in config.config.items():
+    for key, value in reader.config.items():
         if key in unread:
-            ignored[key] = _why_ignored(key, value, config, settings, registries)
+            ignored[key] = _why_ignored(key, value, reader, settings, registries)
         elif key in _PARTLY and str(value).lower() not in _PARTLY[key][0]:
             ignored[key] = f"{str(value)[:80]!r} is not modelled; {_PARTLY[key][1]}"
     return tuple(f"{key}: {reason}" for key, reason in ignored.items() if reason)
 
 
 def _why_ignored(
-    key: str, value: Any, config: Reader, settings: Settings, registries: Registries
+    key: str, value: Any, reader: Reader, settings: Settings, registries: Registries
 ) -> str | None:
     known = registries.known_key(key)
     if known is None:
@@ -275,7 +276,7 @@ def _why_ignored(
             return f"not modelled; {_OLD[key]}" if value is not False else None
         return "not a key that is known to change memory"
     no_effect = known.status.startswith("no-op")
-    if not (no_effect or _matters(known, settings)) or _is_usual(key, value, config):
+    if not (no_effect or _matters(known, settings)) or _is_usual(key, value, reader):
         return None
     return "verl ignores it" if no_effect else "not modelled"
 
@@ -292,16 +293,16 @@ def _matters(key: ConfigKey, settings: Settings) -> bool:
     return role.backend in named or (role.backend == "fsdp2" and "fsdp" in named)
 
 
-def _is_usual(key: str, value: Any, config: Reader) -> bool:
+def _is_usual(key: str, value: Any, reader: Reader) -> bool:
     """Tell whether a key is set to its default, or to the value of the key that it follows."""
     if key == f"{ROLLOUT}.load_format" and isinstance(value, str) and value in _LOADING:
         return True
-    if value == config.defaults.get(key) or (key == "critic.model.path" and value == config.request.model):
+    if value == reader.defaults.get(key) or (key == "critic.model.path" and value == reader.request.model):
         return True
     other = _FOLLOWS.get(key)
     if key.startswith(f"{REFERENCE}.megatron."):
         other = ACTOR + key.removeprefix(REFERENCE)
-    return other is not None and bool(value == config.config.get(other, config.defaults.get(other)))
+    return other is not None and bool(value == reader.config.get(other, reader.defaults.get(other)))
 
 
 @lru_cache(maxsize=4096)

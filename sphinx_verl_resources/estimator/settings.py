@@ -9,24 +9,15 @@ from typing import TYPE_CHECKING
 from ..units import GIB
 from . import reading, tokens
 from .constants import TYPICAL_LENGTH
-from .request import (
-    ACTOR,
-    MODEL,
-    OF_ACTOR,
-    OF_CRITIC,
-    OF_REFERENCE,
-    REFERENCE,
-    ROLLOUT,
-    Reader,
-    read_fields,
-    setting,
-)
+from .reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Reader, read_fields, setting
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .tokens import Lengths, MicroBatch, log_prob_micro_batch, tokens_of, update_micro_batch
 
 if TYPE_CHECKING:
     from .parameters import Targets
+    from .reader import Sections
     from .registries import Registries
-    from .request import Backend, Sections
+    from .request import Backend
     from .versions import Version
 
 #: The memory of an unnamed GPU, which only decides how much the rollout engine takes.
@@ -225,58 +216,58 @@ class Settings:
     fused_kernels: bool = setting(Reader.flag, "{model}.use_fused_kernels")
 
 
-def settings_of(config: Reader, registries: Registries) -> Settings:
-    """Return the settings; ``config`` collects what is wrong with them."""
-    config.gpus, nodes = reading.gpus_and_nodes(config)
-    config.backend = backend = reading.actor_backend(config)
-    capacity = reading.capacity(config, registries)
-    actor = _role(config, OF_ACTOR, backend)
+def settings_of(reader: Reader, registries: Registries) -> Settings:
+    """Return the settings; ``reader`` collects what is wrong with them."""
+    reader.gpus, nodes = reading.gpus_and_nodes(reader)
+    reader.backend = backend = reading.actor_backend(reader)
+    capacity = reading.capacity(reader, registries)
+    actor = _role(reader, OF_ACTOR, backend)
     critic = None
-    if reading.has_critic(config):
-        critic = _role(config, OF_CRITIC, reading.strategy(config, "critic.strategy") or backend)
-    reference = read_fields(Fsdp, config, OF_REFERENCE)
+    if reading.has_critic(reader):
+        critic = _role(reader, OF_CRITIC, reading.strategy(reader, "critic.strategy") or backend)
+    reference = read_fields(Fsdp, reader, OF_REFERENCE)
     of_actor, of_reference = (
-        data_parallel(backend, fsdp, actor.megatron, config.gpus) for fsdp in (actor.fsdp, reference)
+        data_parallel(backend, fsdp, actor.megatron, reader.gpus) for fsdp in (actor.fsdp, reference)
     )
-    asked = reading.has_reference(config, f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
+    asked = reading.has_reference(reader, f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
     return read_fields(
         Settings,
-        config,
-        version=config.request.version,
-        gpus=config.gpus,
+        reader,
+        version=reader.request.version,
+        gpus=reader.gpus,
         nodes=nodes,
         capacity=capacity if capacity is not None else USUAL_CAPACITY,
         capacity_known=capacity is not None,
         actor=actor,
         critic=critic,
-        rollout=read_fields(Rollout, config),
-        lengths=tokens.lengths(config, "data.max_prompt_length", "data.max_response_length"),
+        rollout=read_fields(Rollout, reader),
+        lengths=tokens.lengths(reader, "data.max_prompt_length", "data.max_response_length"),
         reference=asked and not actor.lora_rank,  # without its adapters the actor serves as one
         reference_fsdp=reference,
-        old_micro_batch=log_prob_micro_batch(config, ROLLOUT, of_actor, actor.micro_batch),
-        reference_micro_batch=log_prob_micro_batch(config, REFERENCE, of_reference, actor.micro_batch),
-        unstated=reading.unstated(config),
-        entropy_free=reading.is_easyr1(config),
-        counter_leaves_pool_out=reading.is_easyr1(config) or not config.traits.engine_in_process,
+        old_micro_batch=log_prob_micro_batch(reader, ROLLOUT, of_actor, actor.micro_batch),
+        reference_micro_batch=log_prob_micro_batch(reader, REFERENCE, of_reference, actor.micro_batch),
+        unstated=reading.unstated(reader),
+        entropy_free=reading.is_easyr1(reader),
+        counter_leaves_pool_out=reading.is_easyr1(reader) or not reader.traits.engine_in_process,
     )
 
 
-def _role(config: Reader, of: Sections, backend: Backend) -> Role:
+def _role(reader: Reader, of: Sections, backend: Backend) -> Role:
     """Read the settings of the actor or the critic."""
-    fsdp = read_fields(Fsdp, config, of)
-    megatron = _megatron(config, of) if backend == "megatron" else NO_MEGATRON
-    ranks = data_parallel(backend, fsdp, megatron, config.gpus)
-    micro = update_micro_batch(config, of, ranks)
+    fsdp = read_fields(Fsdp, reader, of)
+    megatron = _megatron(reader, of) if backend == "megatron" else NO_MEGATRON
+    ranks = data_parallel(backend, fsdp, megatron, reader.gpus)
+    micro = update_micro_batch(reader, of, ranks)
     targets: Targets = "all-linear"
     if of is OF_CRITIC:
-        rank = config.whole("critic.model.lora_rank", 0)
+        rank = reader.whole("critic.model.lora_rank", 0)
     else:
-        rank = reading.lora_rank(config, backend)
-        targets = reading.targets(config, f"{MODEL}.target_modules")
-    copies, moments = reading.optimizer(config, f"{of.role}.optim", backend, fsdp.parameter_bytes)
+        rank = reading.lora_rank(reader, backend)
+        targets = reading.targets(reader, f"{MODEL}.target_modules")
+    copies, moments = reading.optimizer(reader, f"{of.role}.optim", backend, fsdp.parameter_bytes)
     return read_fields(
         Role,
-        config,
+        reader,
         of,
         backend=backend,
         fsdp=fsdp,
@@ -289,18 +280,18 @@ def _role(config: Reader, of: Sections, backend: Backend) -> Role:
     )
 
 
-def _megatron(config: Reader, of: Sections) -> Megatron:
+def _megatron(reader: Reader, of: Sections) -> Megatron:
     """Read the Megatron keys of a role, and check that the sizes divide the GPUs."""
-    found = read_fields(Megatron, config, of)
+    found = read_fields(Megatron, reader, of)
     tensor, pipeline, expert = found.tensor, found.pipeline, found.expert
     prefix = f"{of.role}.megatron"
-    config.must_divide(
+    reader.must_divide(
         f"{prefix}.tensor_model_parallel_size", tensor * pipeline * found.context, "TP × PP × CP"
     )
     if found.expert_tensor is None:  # Megatron takes TP; where that is impossible, the run must have set 1
-        possible = not config.gpus % (expert * tensor * pipeline)
+        possible = not reader.gpus % (expert * tensor * pipeline)
         found = replace(found, expert_tensor=tensor if possible else 1)
-    config.must_divide(
+    reader.must_divide(
         f"{prefix}.expert_model_parallel_size", expert * found.expert_tensor * pipeline, "EP × ETP × PP"
     )
     return found

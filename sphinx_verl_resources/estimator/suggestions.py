@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from .engine import cache_tokens
 from .phases import phases_of
-from .request import ACTOR, MODEL, OF_ACTOR, OF_CRITIC, REFERENCE, ROLLOUT
+from .reader import OF_ACTOR, OF_CRITIC
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .settings import sequence_divisor
 from .versions import behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .request import Sections
+    from .reader import Sections
     from .settings import Role, Settings
     from .shape import Shape
 

@@ -9,7 +9,8 @@ from ..diagnostics import NoAnswerError
 from .engine import cache_tokens
 from .estimate import Estimate, attempt, estimate
 from .planner import MEGATRON_SAVING, SAVING, fitted
-from .request import ACTOR, MODEL, OF_ACTOR, OF_CRITIC, REFERENCE, ROLLOUT
+from .reader import OF_ACTOR, OF_CRITIC
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .settings import sequence_divisor
 from .suggestions import Suggestion, lower_utilization
 

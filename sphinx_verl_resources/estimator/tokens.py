@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .constants import LENGTH_SPREAD
-from .request import OF_CRITIC, ROLLOUT
+from .reader import OF_CRITIC
+from .request import ROLLOUT
 
 if TYPE_CHECKING:
-    from .request import Reader, Sections
+    from .reader import Reader, Sections
 
 
 @dataclass(frozen=True)
@@ -48,24 +49,24 @@ class Lengths:
 # -- read from the settings
 
 
-def product(config: Reader, *keys: str) -> int:
+def product(reader: Reader, *keys: str) -> int:
     """Return the product of whole numbers."""
-    return math.prod(map(config.whole, keys))
+    return math.prod(map(reader.whole, keys))
 
 
-def mini_batch(config: Reader, *keys: str) -> int:
+def mini_batch(reader: Reader, *keys: str) -> int:
     """Return the sequences of a mini-batch; the first key that is set counts prompts."""
-    return config.whole(config.first_set(*keys)) * config.whole(f"{ROLLOUT}.n")
+    return reader.whole(reader.first_set(*keys)) * reader.whole(f"{ROLLOUT}.n")
 
 
-def lengths(config: Reader, *limits: str) -> Lengths:
+def lengths(reader: Reader, *limits: str) -> Lengths:
     """Return the lengths of prompt and response, observed or as limited."""
-    longest = float(sum(map(config.whole, limits)))
-    seen = config.request.observed
+    longest = float(sum(map(reader.whole, limits)))
+    seen = reader.request.observed
     prompts, responses = seen.get("prompt_length_mean"), seen.get("response_length_mean")
     mean = None
     if seen.get("total_num_tokens"):
-        mean = seen["total_num_tokens"] / product(config, "data.train_batch_size", f"{ROLLOUT}.n")
+        mean = seen["total_num_tokens"] / product(reader, "data.train_batch_size", f"{ROLLOUT}.n")
     if prompts is not None and responses is not None:
         # Where the two disagree, the counts belong to another number of sequences than the settings say.
         mean = prompts + responses
@@ -76,43 +77,43 @@ def lengths(config: Reader, *limits: str) -> Lengths:
     return Lengths(mean, max(mean, min(top, longest)), longest, known=True)
 
 
-def micro_batch(config: Reader, prefix: str, name: str, ranks: int, dynamic: bool, budget: int) -> MicroBatch:
+def micro_batch(reader: Reader, prefix: str, name: str, ranks: int, dynamic: bool, budget: int) -> MicroBatch:
     """Read the micro-batches of a pass. A size without ``_per_gpu`` counts the sequences of all ranks."""
-    own, total = config.optional(f"{prefix}.{name}_per_gpu"), config.optional(f"{prefix}.{name}")
+    own, total = reader.optional(f"{prefix}.{name}_per_gpu"), reader.optional(f"{prefix}.{name}")
     if own is None and total is not None:
         own = total // ranks
         if not own:
             message = f"{total} sequences of all ranks leave none for each of {ranks}"
             hint = f"set {prefix}.{name}_per_gpu"
-            config.error(f"{prefix}.{name}", message, hint)
+            reader.error(f"{prefix}.{name}", message, hint)
             own = 1
     return MicroBatch(own, dynamic, budget)
 
 
-def update_micro_batch(config: Reader, of: Sections, ranks: int) -> MicroBatch:
+def update_micro_batch(reader: Reader, of: Sections, ranks: int) -> MicroBatch:
     """Read how an update is cut. Since v0.8.0 the sizes of the critic have no effect, only a budget has."""
     role, name = of.role, "ppo_micro_batch_size"
     budget_key = f"{role}.ppo_max_token_len_per_gpu"
     if of is not OF_CRITIC:
-        dynamic = config.flag(f"{role}.use_dynamic_bsz")
-        return micro_batch(config, role, name, ranks, dynamic, config.whole(budget_key))
-    if config.traits.one_critic_budget and config.flag("trainer.use_v1"):
+        dynamic = reader.flag(f"{role}.use_dynamic_bsz")
+        return micro_batch(reader, role, name, ranks, dynamic, reader.whole(budget_key))
+    if reader.traits.one_critic_budget and reader.flag("trainer.use_v1"):
         budget_key = f"{role}.ppo_infer_max_token_len_per_gpu"
-    budget = config.whole(budget_key)
-    if not config.traits.critic_reads_own_keys:
+    budget = reader.whole(budget_key)
+    if not reader.traits.critic_reads_own_keys:
         return MicroBatch(None, True, budget)
-    fixed = any(config.is_set(f"{role}.{name}{end}") for end in ("", "_per_gpu"))
-    dynamic = config.flag(f"{role}.use_dynamic_bsz") or not fixed
-    return micro_batch(config, role, name, ranks, dynamic, budget)
+    fixed = any(reader.is_set(f"{role}.{name}{end}") for end in ("", "_per_gpu"))
+    dynamic = reader.flag(f"{role}.use_dynamic_bsz") or not fixed
+    return micro_batch(reader, role, name, ranks, dynamic, budget)
 
 
-def log_prob_micro_batch(config: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> MicroBatch:
+def log_prob_micro_batch(reader: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> MicroBatch:
     """Read how a log-prob pass is cut; unset keys follow the actor."""
     key = f"{prefix}.log_prob_use_dynamic_bsz"
-    dynamic = config.flag(key) if config.is_set(key) else otherwise.dynamic
+    dynamic = reader.flag(key) if reader.is_set(key) else otherwise.dynamic
     budget_key = f"{prefix}.log_prob_max_token_len_per_gpu"
-    budget = config.whole(budget_key) if config.is_set(budget_key) else otherwise.tokens
-    found = micro_batch(config, prefix, "log_prob_micro_batch_size", ranks, dynamic, budget)
+    budget = reader.whole(budget_key) if reader.is_set(budget_key) else otherwise.tokens
+    found = micro_batch(reader, prefix, "log_prob_micro_batch_size", ranks, dynamic, budget)
     return found if found.sequences else MicroBatch(otherwise.sequences, dynamic, budget)
 
 

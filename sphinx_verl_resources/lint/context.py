@@ -11,9 +11,9 @@ from ..analysis.original import analysis_problems
 from ..catalog.files import EXCEPTIONS, bundled_directory, read_data_file, take_snapshot
 from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
-from ..estimator.case import request_of_run
 from ..estimator.context import EstimatorContext
 from ..estimator.estimate import estimate
+from ..estimator.recorded import request_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

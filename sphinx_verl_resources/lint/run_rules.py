@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ..catalog.fields import as_text
 from ..catalog.links import is_fixed_ref
 from ..diagnostics import Code, Severity
-from ..estimator.case import has_own_rollout_gpus
 from ..estimator.engine import vllm_pool_in_torch_peak
+from ..estimator.recorded import has_own_rollout_gpus
 from ..estimator.request import ROLLOUT
 from ..settings.read import read_script
 from ..units import GIB, MIB, gib_number

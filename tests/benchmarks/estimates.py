@@ -16,8 +16,8 @@ from tabulate import tabulate
 
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.case import estimate_case
 from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.estimator.recorded import estimate_case
 from sphinx_verl_resources.estimator.request import Request
 
 if TYPE_CHECKING:

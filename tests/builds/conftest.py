@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.estimator.recorded import request_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -18,9 +18,9 @@ import yaml
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code
-from sphinx_verl_resources.estimator.case import request_of_run
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.export import result_of
+from sphinx_verl_resources.estimator.recorded import request_of_run
 
 RUN = "python3 -m verl.trainer.main_ppo"
 GIVEN = ("--tag", "MIN", "--contributor", "Jane Doe", "--evidence", "https://example.org/run.log")

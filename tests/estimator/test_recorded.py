@@ -6,8 +6,8 @@ import pytest
 
 from sphinx_verl_resources.catalog.models.case import Case
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError
-from sphinx_verl_resources.estimator.case import estimate_case, request_of_case, training_of
 from sphinx_verl_resources.estimator.estimate import Estimate
+from sphinx_verl_resources.estimator.recorded import estimate_case, request_of_case, training_of
 from sphinx_verl_resources.estimator.training import TrainingEstimate
 from sphinx_verl_resources.estimator.versions import CURRENT, OBSERVED
 

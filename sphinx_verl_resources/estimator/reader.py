@@ -1,0 +1,212 @@
+"""How the settings of a request are read: value by value, and into fields that name their keys."""
+
+from __future__ import annotations
+
+from dataclasses import field, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ..diagnostics import Code, did_you_mean
+from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, error_at, warning_at
+from .versions import behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..diagnostics import Diagnostic
+    from .registries import Registries
+    from .request import Backend, Request
+
+#: Larger numbers make no sense.
+_MOST = 10**12
+
+
+class Reader:
+    """The settings of a request with verl's defaults behind them; defaults are not checked.
+
+    Attributes:
+        request: the question.
+        config: its settings under today's names.
+        defaults, traits: of its version of verl.
+        gpus: their number, and ``backend`` that of the actor, once they are read.
+        diagnostics: what is wrong, in the order in which it was met.
+    """
+
+    def __init__(self, request: Request, registries: Registries) -> None:
+        self.request = request
+        self.config = _as_verl(registries.in_todays_names(request.config))
+        self.defaults = registries.defaults(request.version)
+        self.traits = behaviour(request.version)
+        self.gpus = 1
+        self.backend: Backend = "fsdp"
+        self.diagnostics: list[Diagnostic] = []
+
+    def error(self, key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> None:
+        """Note a problem that leaves no estimate."""
+        self.diagnostics.append(error_at(key, message, remedy, code))
+
+    def warning(self, key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> None:
+        """Note a problem that leaves an estimate."""
+        self.diagnostics.append(warning_at(key, message, remedy, code))
+
+    def is_set(self, key: str) -> bool:
+        """Tell whether the user set a key to anything but null."""
+        return key in self.config and self.config[key] is not None
+
+    def first_set(self, *keys: str) -> str:
+        """Return the first key that the user set, or else the last."""
+        for key in keys:
+            if self.is_set(key):
+                break
+        return key
+
+    def any(self, key: str) -> Any:
+        """Return a value of any type; verl's default for a reference that is not resolved."""
+        if key not in self.config:
+            return self.defaults.get(key)
+        value = self.config[key]
+        if isinstance(value, str) and "${" in value:
+            message = f"{value[:80]!r} refers to another setting; verl's default is taken"
+            self.warning(key, message, "write the value itself", Code.unresolved)
+            return self.defaults.get(key)
+        return value
+
+    def flag(self, key: str) -> bool:
+        """Return a truth value; null counts as False."""
+        if key not in self.config:
+            return bool(self.defaults.get(key))
+        value = self.any(key)
+        if value is not None and type(value) is not bool:
+            value = self._default_for(key, value, "true or false")
+        return bool(value)
+
+    def flags(self, *keys: str) -> list[bool]:
+        """Return truth values; every key is read, so that all that is wrong with them is noted."""
+        return [self.flag(key) for key in keys]
+
+    def whole(self, key: str, least: int = 1) -> int:
+        """Return a whole number; without one verl's default, and without that ``least``."""
+        if key in self.config and (value := self.optional(key, least)) is not None:
+            return value
+        default = self.defaults.get(key)
+        return default if type(default) is int else least
+
+    def optional(self, key: str, least: int = 1) -> int | None:
+        """Return a whole number or None."""
+        value = self.any(key)
+        if value is None or (type(value) is int and least <= value <= _MOST):
+            return value
+        if type(value) is float and value.is_integer() and least <= value <= _MOST:
+            return int(value)
+        if type(value) in (int, float):
+            bound = "at most 10^12" if value > _MOST else f"at least {least}"
+            self.error(key, f"expected a whole number of {bound}, got {_shown(value)}")
+            value = self.defaults.get(key)
+        else:
+            value = self._default_for(key, value, "a whole number")
+        return value if type(value) is int else None
+
+    def number(self, key: str, low: float, high: float) -> float:
+        """Return a number above ``low`` and up to ``high``."""
+        value = self.any(key)
+        if type(value) not in (int, float):
+            value = self._default_for(key, value, "a number")
+        elif not low < value <= high:
+            self.error(key, f"expected a number above {low:g} and up to {high:g}, got {_shown(value)}")
+            value = self.defaults.get(key)
+        return float(value) if type(value) in (int, float) else high
+
+    def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
+        """Return one of some words, or None."""
+        value = self.any(key)
+        if value is not None and value not in choices:
+            hint = did_you_mean(str(value), choices)
+            self.error(key, f"{str(value)[:80]!r} is not a value of it", hint, Code.unknown_value)
+            value = self.defaults.get(key)
+        found: str | None = value
+        return found
+
+    def data_type(self, key: str, otherwise: int = 4) -> int:
+        """Return the bytes of a number of the data type."""
+        return DATA_TYPES.get(self.choice(key, tuple(DATA_TYPES)) or "", otherwise)
+
+    def must_divide(self, key: str, size: int, product: str = "it") -> bool:
+        """Tell whether a size divides the GPUs; if not, note that."""
+        if not self.gpus % size:
+            return True
+        message = f"{product} is {size}, which does not divide the {self.gpus} GPUs"
+        self.error(key, message, "choose a divisor")
+        return False
+
+    def _default_for(self, key: str, value: Any, expected: str) -> Any:
+        if value is not None:
+            self.error(key, f"expected {expected}, got {_shown(value)}", code=Code.wrong_type)
+        return self.defaults.get(key)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _as_verl(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Translate a fork's own setting into verl's keys."""
+    mode = str(config.get("easyr1.dtype", ""))
+    if not mode.startswith("bf16"):
+        return config
+    optimizer = {f"{ACTOR}.optim.optimizer": "adamw_bf16"} if "adamw_bf16" in mode else {}
+    return {**config, f"{ACTOR}.fsdp_config.model_dtype": "bf16", **optimizer}
+
+
+# -- fields that name the keys they read
+
+
+class Sections(NamedTuple):
+    """The sections of verl's configuration that the keys of a role are in."""
+
+    role: str
+    model: str
+    fsdp: str
+
+
+OF_ACTOR = Sections(ACTOR, MODEL, f"{ACTOR}.fsdp_config")
+OF_CRITIC = Sections("critic", "critic.model", "critic.fsdp")
+_SECTIONS = {"actor": ACTOR, "reference": REFERENCE, "rollout": ROLLOUT}
+OF_REFERENCE = Sections(REFERENCE, MODEL, f"{REFERENCE}.fsdp_config")
+
+_Fields = TypeVar("_Fields")
+
+
+def setting(read: Callable[..., Any], *keys: str, **limits: Any) -> Any:
+    """Declare a field of settings.
+
+    Args:
+        read: called with a reader, the keys and the limits; returns the value.
+        keys: of verl, each after its section, as in ``{rollout}.name``; the sections ``{role}``, ``{model}``,
+            ``{fsdp}`` and ``{megatron}`` are those of the actor or the critic.
+        limits: the least value, for example, in the order of the arguments of ``read``.
+    """
+    return field(metadata={"setting": (read, keys, tuple(limits.values()))})
+
+
+def read_fields(cls: type[_Fields], reader: Reader, of: Sections = OF_ACTOR, **given: Any) -> _Fields:
+    """Return settings: the fields that are declared with ``setting`` are read, the others are given."""
+    declared: Any = cls
+    for name, read, key, more in _settings(declared, of):
+        given[name] = read(reader, key, *more) if more else read(reader, key)
+    made = object.__new__(cls)
+    vars(made).update(given)  # at once: the constructor of a frozen class takes six times as long
+    return made
+
+
+@lru_cache(maxsize=64)
+def _settings(cls: Any, of: Sections) -> list[tuple[str, Callable[..., Any], str, tuple[Any, ...]]]:
+    """Return the fields that are read: how, from which key in the sections of a role, and with what more."""
+    found = []
+    sections = {**_SECTIONS, **of._asdict(), "megatron": f"{of.role}.megatron"}
+    for item in fields(cls):
+        if "setting" in item.metadata:
+            read, keys, limits = item.metadata["setting"]
+            key, *others = (key.format_map(sections) for key in keys)
+            found.append((item.name, read, key, (*others, *limits)))
+    return found
