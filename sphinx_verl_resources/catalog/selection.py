@@ -109,11 +109,8 @@ def _page_order(run: Run) -> tuple[int, int, str, int, str]:
 
 def select_broken(catalog: Catalog, selection: RunSelection) -> list[BrokenRun]:
     """Return the unusable run files that may belong to the answer."""
-    return [
-        file
-        for file in catalog.broken
-        if not selection.sizes or file.size is None or file.size in selection.sizes
-    ]
+    sizes = selection.sizes
+    return [file for file in catalog.broken if not sizes or file.size is None or file.size in sizes]
 
 
 def sizes_to_show(records: Iterable[Run | BrokenRun], selection: RunSelection) -> list[str]:

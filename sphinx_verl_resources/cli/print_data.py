@@ -76,7 +76,7 @@ def _print_table(options: argparse.Namespace) -> int:
 
 
 def _chosen(options: argparse.Namespace, catalog: Catalog) -> RunSelection:
-    """Return the chosen that the options ask."""
+    """Return the runs that the options ask for, and their order."""
 
     def values(name: str) -> tuple[str, ...] | None:
         return _words(
