@@ -13,7 +13,7 @@ from ..catalog.yaml_data import printable
 from ..diagnostics import counted
 from ..git import GitError, open_repository
 from ..lint.check import CheckResult, check_data
-from ..lint.file_rules import repaired_files
+from ..lint.repairs import repaired_files
 from ..views.problems import problems_github, problems_json, problems_sarif
 from .command import Command, UsageError, add_result_options, report
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_check_context

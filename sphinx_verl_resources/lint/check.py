@@ -9,7 +9,7 @@ from ..catalog.models.registries import ExceptionsFile
 from ..catalog.validation import load
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from . import data_rules, file_rules, run_rules
-from .context import Rule
+from .rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

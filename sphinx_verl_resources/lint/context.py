@@ -1,22 +1,22 @@
-"""Lint rules, and the data that they look at, read and validated as a build does it."""
+"""The data that rules look at, read and validated as a build does it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..analysis.original import analysis_problems
 from ..catalog.files import EXCEPTIONS, bundled_directory, read_data_file, take_snapshot
 from ..catalog.yaml_data import read_yaml
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
 from ..estimator.context import EstimatorContext
 from ..estimator.estimate import estimate
 from ..estimator.recorded import request_of_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..catalog.files import DataFile, Directory
     from ..catalog.models.registries import Gpu
@@ -196,54 +196,3 @@ def _exceptions(
             place = Location(shown)
             unreadable.append(Diagnostic(place, Code.file_unreadable, message, "check its permissions"))
     return files, unreadable
-
-
-#: What a rule looks at: the text of a file, one run, the entries of a registry, or all data together.
-Scope = Literal["file", "run", "registry", "data"]
-#: ``with-repository``: only a checkout of verl tells the right value.
-Fixable = Literal["no", "yes", "with-repository"]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A code, how severe it is, and the function that finds what breaks the rule.
-
-    Attributes:
-        code: what the messages carry; its meaning and remedy are declared there.
-        scope: what it looks at.
-        severity: of everything that the rule finds.
-        fixable: whether ``check --fix`` repairs what it finds.
-        needs_repository: whether it only runs where a checkout of verl is given.
-        find: yields what breaks the rule; None for a code that is reported elsewhere.
-    """
-
-    code: Code
-    scope: Scope
-    severity: Severity = Severity.WARNING
-    fixable: Fixable = "no"
-    needs_repository: bool = False
-    find: Callable[..., Iterable[Diagnostic]] | None = None
-
-    def __call__(self, find: Callable[..., Iterable[Diagnostic]]) -> Rule:
-        """Return the rule with its function, which it decorates.
-
-        The function takes a file, or a run and the context, or the context, as the scope says.
-        """
-        return replace(self, find=find)
-
-    def problems(self, context: CheckContext) -> Iterator[Diagnostic]:
-        """Yield what breaks the rule."""
-        if self.find is None or (self.needs_repository and context.repository is None):
-            return
-        if self.scope == "file":
-            for file in context.files:
-                yield from self.find(file)
-        elif self.scope == "run":
-            for entry in context.runs:
-                yield from self.find(entry, context)
-        else:
-            yield from self.find(context)
-
-    def broken_at(self, place: Location, message: str, remedy: str) -> Diagnostic:
-        """Return the problem of a place that breaks the rule."""
-        return Diagnostic(place, self.code, message, remedy, self.severity)

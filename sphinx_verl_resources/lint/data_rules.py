@@ -13,7 +13,7 @@ from ..catalog.validation import valid_entries
 from ..diagnostics import Code
 from ..estimator.parameters import count_parameters
 from ..units import GB, GIB, MIB, gb, gib_number
-from .context import Rule
+from .rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

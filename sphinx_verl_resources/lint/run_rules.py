@@ -14,7 +14,7 @@ from ..estimator.recorded import has_own_rollout_gpus
 from ..estimator.request import ROLLOUT
 from ..settings.read import read_script
 from ..units import GIB, MIB, gib_number
-from .context import Rule
+from .rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,7 @@ import pytest
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.git import GitError, open_repository
 from sphinx_verl_resources.lint.check import RULES
-from sphinx_verl_resources.lint.file_rules import repaired
+from sphinx_verl_resources.lint.repairs import repaired
 
 FIXABLE = [rule.code.name for rule in RULES if rule.fixable == "yes"]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.files import bundled_directory
 from sphinx_verl_resources.catalog.yaml_data import read_yaml
-from sphinx_verl_resources.lint.file_rules import repaired
+from sphinx_verl_resources.lint.repairs import repaired
 
 LINE = "# yaml-language-server: $schema=../schema/run.json\n"
 COMMIT = "2239fd0ff7210c80ad63e20581924d1f66167429"
