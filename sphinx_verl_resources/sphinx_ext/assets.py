@@ -19,6 +19,7 @@ from ..views.file_names import (
     SCRIPT,
     script_of_form,
 )
+from ..views.table import is_ours
 from .domain import VerlDomain
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parent.parent / "static"
 STYLE_SHEET = "verl-resources.css"
+#: A page with one of these of ours needs the style sheet.
+_STYLED = (nodes.table, nodes.container, nodes.definition_list)
 #: After the scripts of the theme, the grids before the script that reads them.
 _AFTER_THE_THEME = 600
 
@@ -48,14 +51,8 @@ def link_style_sheet(
     """Link the style sheet from a page that needs it."""
     if doctree is None or not VerlDomain.of(app.env).may_show(pagename):
         return
-    if any(True for _ in doctree.findall(_is_ours)):
+    if any(isinstance(node, _STYLED) and is_ours(node) for node in doctree.findall(nodes.Element)):
         app.add_css_file(STYLE_SHEET)
-
-
-def _is_ours(node: nodes.Node) -> bool:
-    return isinstance(node, (nodes.table, nodes.container, nodes.definition_list)) and any(
-        name.startswith("verl-") for name in node["classes"]
-    )
 
 
 def write_files(app: Sphinx, env: BuildEnvironment) -> None:

@@ -109,9 +109,9 @@ def empty_table(name: str) -> nodes.table:
     return nodes.table(classes=[name, "longtable", "colwidths-given"])
 
 
-def is_ours(table: nodes.table) -> bool:
-    """Return whether a directive of ours made a table."""
-    return any(name.startswith("verl-") for name in table["classes"])
+def is_ours(node: nodes.Element) -> bool:
+    """Return whether a directive of ours made a table, or another block with a class."""
+    return any(name.startswith("verl-") for name in node["classes"])
 
 
 def one_cell(*content: nodes.Node) -> nodes.tgroup:

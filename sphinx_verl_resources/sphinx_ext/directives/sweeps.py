@@ -6,11 +6,10 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
-from docutils import nodes
-
 from ...catalog.selection import names, phrases, sizes
 from ...diagnostics import Code, Diagnostic, NoAnswerError
 from ...i18n import _
+from ...views.blocks import legend
 from ..domain import VerlDomain
 from ..objects import GPU, MODEL
 from ..references import row_link
@@ -20,6 +19,8 @@ from .options import MOST_GPUS, Option, numbers, resource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from docutils import nodes
 
     from ...estimator.grid import Axes
     from ...estimator.queries import ModelEstimate
@@ -97,8 +98,8 @@ class VerlFit(SettingsDirective):
         table = self.table(inside, caption)
         defaults = dict(self.ask(Defaults(LIMITS)))
         every = {**(task_settings(task) or {}), **defaults, **dict(settings)}
-        legend = [] if "no-legend" in self.given else render.fit_legend(rows, version_text(CURRENT))
-        return [table, *legend, render.fit_settings(every)]
+        words = [] if "no-legend" in self.given else render.fit_legend(rows, version_text(CURRENT))
+        return [table, *words, render.fit_settings(every)]
 
     def _check_settings(
         self, settings: Settings, models: Sequence[str], gpu: str, counts: Sequence[int]
@@ -174,12 +175,12 @@ class VerlLengths(SettingsDirective):
             return []
         caption = _("{model} on {gpus}: longer responses").format(model=model, gpus=f"{count}*{gpu}")
         table = self.table(length_rows(rows), caption)
-        legend = _(
+        text = _(
             "Per GPU, on the fullest. Token budgets that are not set are the smallest that hold one "
             "sequence. The KV cache is that of one rollout engine, with sequences of full length; fewer "
             "sequences at a time make the rollout slower and take no more memory."
         )
-        return [table, nodes.paragraph("", legend, classes=["verl-legend"])]
+        return [table, legend(text)]
 
 
 #: The size classes whose models the form offers by default: those that people train with FSDP.
