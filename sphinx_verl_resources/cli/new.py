@@ -305,8 +305,8 @@ def _estimate(fields: Mapping[str, Any], registries: Registries) -> tuple[dict[s
         "infer": None if infer["engine"] == TODO else infer,
     }
     try:
-        found = estimate(request_of_run(_unchecked_run(known), registries), registries)
-        return result_of(fields["id"], found), ""
+        request = request_of_run(_unchecked_run(known), registries, needs_settings=False)
+        return result_of(fields["id"], estimate(request, registries)), ""
     except NoAnswerError as error:
         return None, str(error)
 

@@ -9,7 +9,7 @@ from ..catalog.names import SIZES, row_id
 from ..diagnostics import NoAnswerError
 from ..units import GIB
 from .estimate import estimate
-from .recorded import stated_request
+from .recorded import request_of_run
 from .versions import CURRENT, version_text
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def export_of(data: EstimatorContext, extension_version: str) -> Export:
 def _run(run: Run, data: EstimatorContext) -> ExportedRun:
     computed, reason = None, None
     try:
-        found = estimate(stated_request(run, data.registries), data.registries)
+        found = estimate(request_of_run(run, data.registries), data.registries)
         computed = Computed(**{name: FIELDS[name](found) for name in Computed.model_fields})
     except NoAnswerError as error:
         reason = str(error)

@@ -97,9 +97,9 @@ class RunEstimate(EstimateQuery):
 
     def request(self, data: EstimatorContext) -> Request:
         """Return the recorded run as a request."""
-        from .recorded import stated_request
+        from .recorded import request_of_run
 
-        return stated_request(RecordedRun(self.run).answer(data), data.registries)
+        return request_of_run(RecordedRun(self.run).answer(data), data.registries)
 
 
 @dataclass(frozen=True)

@@ -70,12 +70,25 @@ def _version(case: Case) -> Version:
     return _EARLY
 
 
-def request_of_run(run: Run, registries: Registries) -> Request:
+def request_of_run(run: Run, registries: Registries, *, needs_settings: bool = True) -> Request:
     """Return a run of the catalog as a request, with the verl of its time.
 
     A tested run has all of its settings. Of another run the source quotes some; those that depend on the
     number of GPUs are then filled in as a plan does.
+
+    Args:
+        run: the run.
+        registries: the registries.
+        needs_settings: whether a run that records no settings has no answer; else it has verl's defaults.
+
+    Raises:
+        NoAnswerError: it records no settings, and needs some.
     """
+    if needs_settings and not run.settings:
+        raise NoAnswerError.because(
+            f"the run {run.id!r} records no settings to estimate from",
+            "add them to its file, or name a model and settings instead",
+        )
     config = dict(run.settings)
     if has_own_rollout_gpus(run):
         config.setdefault("trainer.v1.trainer_mode", "separate_async")
@@ -93,20 +106,6 @@ def request_of_run(run: Run, registries: Registries) -> Request:
         partial=True,
     )
     return request if tested else fitted(request, registries)
-
-
-def stated_request(run: Run, registries: Registries) -> Request:
-    """Return a run that records settings as a request; see ``request_of_run``.
-
-    Raises:
-        NoAnswerError: it records none.
-    """
-    if not run.settings:
-        raise NoAnswerError.because(
-            f"the run {run.id!r} records no settings to estimate from",
-            "add them to its file, or name a model and settings instead",
-        )
-    return request_of_run(run, registries)
 
 
 def _version_of_run(run: Run) -> Version:

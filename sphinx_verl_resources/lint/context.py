@@ -161,7 +161,8 @@ class CheckContext(EstimatorContext):
 
     def _entry(self, run: Run, source: SourceFile) -> RunEntry:
         try:
-            result = estimate(request_of_run(run, self.registries), self.registries)
+            request = request_of_run(run, self.registries, needs_settings=False)
+            result = estimate(request, self.registries)
         except NoAnswerError as error:
             return RunEntry(run, source, None, error.diagnostics)
         return RunEntry(run, source, result, result.warnings)

@@ -604,3 +604,16 @@ def test_a_run_file(estimate, tmp_path, make_good_run_text):
     assert code == 1
     assert "c.yaml:4:6: ERROR: tag: unknown value 'X'" in err
     assert "unknown value 'X'" in json.loads(out)[0]["error"]
+
+
+def test_a_run_file_without_settings(estimate, tmp_path, make_good_run_text):
+    """It has no estimate, as on the page, and not that of verl's defaults."""
+    (tmp_path / "a.yaml").write_text(make_good_run_text(settings={}), "utf-8")
+    code, out, err = estimate("a.yaml", "--format", "json")
+    (found,) = json.loads(out)
+    reason = "the run 'a' records no settings to estimate from; add them to its file"
+    assert (code, found["id"], found["peak_gib"]) == (1, "a", None)
+    assert found["error"].startswith(reason)
+    assert err.startswith("a.yaml:")
+    assert f": ERROR: {reason}" in err
+    assert "no estimate" in estimate("a.yaml")[1]
