@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .requirements import JudgedClaim
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class AnalysisQuery(Query[Answer]):
     """A query for what a function makes of the analysis.
 
@@ -45,8 +45,9 @@ class AnalysisQuery(Query[Answer]):
         """Return a digest of all fields."""
         return digest(plain(answer))
 
-    def __repr__(self) -> str:
-        return f"{self.function.__module__}.{self.function.__name__}{self.arguments}"
+    def key(self) -> Any:
+        """Return the name of the function, and the arguments."""
+        return [f"{self.function.__module__}.{self.function.__qualname__}", plain(self.arguments)]
 
 
 def names(analysis: Analysis, section: str) -> tuple[str, ...]:

@@ -107,6 +107,17 @@ class Query(Generic[Answer]):
         """
         raise NotImplementedError
 
+    def key(self) -> Any:
+        """Return plain values that tell the query from every other."""
+        return [f"{type(self).__module__}.{type(self).__qualname__}", plain(self)]
+
+    def place(self, data: Any, docname: str) -> object:
+        """Return where the link of a page leads, which is known only when all pages have been read.
+
+        None for a query about nothing that pages link.
+        """
+        return None
+
     def fingerprint(self, answer: Any) -> str:
         """Return a text that changes when what pages show of the answer changes.
 

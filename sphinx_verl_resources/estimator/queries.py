@@ -27,12 +27,6 @@ class EstimatorQuery(Query[Answer]):
     reads = frozenset({"config_keys", "accuracy"})
 
 
-class CasesQuery(EstimatorQuery[Answer]):
-    """A query about the cases that the estimator is tested on."""
-
-    reads = frozenset({"config_keys", "accuracy", "cases"})
-
-
 #: Fields of an architecture that nothing is computed from.
 _DESCRIPTIVE = {
     "name", "aliases", "aliases_unverified", "published", "config_source", "verified", "notes",
@@ -297,10 +291,12 @@ class Defaults(EstimatorQuery["tuple[tuple[str, Any], ...]"]):
 
 
 @dataclass(frozen=True)
-class Accuracies(CasesQuery["tuple[tuple[Score, ...], tuple[Accuracy, ...]]"]):
+class Accuracies(EstimatorQuery["tuple[tuple[Score, ...], tuple[Accuracy, ...]]"]):
     """A query for every case of some groups, computed and observed, and the summary of each group."""
 
     groups: tuple[str, ...]
+
+    reads = EstimatorQuery.reads | {"cases"}
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
         """Return scores in the order of the groups, then of the files, and the summaries."""

@@ -109,8 +109,7 @@ class VerlConfig:
     @property
     def directories(self) -> list[str]:
         """The data directories that are usable as names."""
-        names = [str(name) for name in self.data if isinstance(name, (str, os.PathLike))]
-        return [name for name in names if name and "\0" not in name]
+        return [name for name in self.data if name and "\0" not in name]
 
 
 SCRIPT_FIELDS = frozenset({"ref", "path"})
@@ -140,7 +139,9 @@ def read_config(config: Config) -> VerlConfig:
     """Return the values of this build."""
     values = {item.name: getattr(config, PREFIX + item.name) for item in fields(VerlConfig)}
     data = values["data"]
-    values["data"] = list(data) if isinstance(data, (list, tuple)) else [data]
+    listed = data if isinstance(data, (list, tuple)) else [data]
+    # What is no name counts as an empty one, see ``config_problems``.
+    values["data"] = [str(item) if isinstance(item, (str, os.PathLike)) else "" for item in listed]
     for name in ("script_url", "commit_url", "edit_url", *LABELS):
         values[name] = str(values[name])
     return VerlConfig(**values)

@@ -15,14 +15,14 @@ from sphinx.domains import Domain, ObjType
 from sphinx.errors import NoUri
 from sphinx.util.nodes import make_refnode
 
-from ..catalog.dataset import Answer, Query, digest
+from ..catalog.dataset import Answer, Query, digest, plain
 from ..catalog.files import bundled_directory, configured_directory, take_snapshot
 from ..diagnostics import NoAnswerError
 from ..i18n import _
 from . import objects
 from .config import conf_place, config_problems, label_problems, read_config
 from .logs import log_diagnostic
-from .queries import BuildData, Extension, LinkQuery
+from .queries import BuildData, Extension
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -192,7 +192,12 @@ class VerlDomain(Domain):
         """
         written = self.data["written"].get(output, {})
         now = {
-            doc: digest(sorted(f"{query} {was} {self._place(query, doc)}" for query, was in uses.items()))
+            doc: digest(
+                sorted(
+                    digest(query.key(), was, plain(query.place(self.records, doc)))
+                    for query, was in uses.items()
+                )
+            )
             for doc, uses in self.uses.items()
         }
         self.data["written"][output] = now
@@ -201,7 +206,7 @@ class VerlDomain(Domain):
     @property
     def _state(self) -> str:
         """A text that is equal where all answers are; needs neither YAML nor pydantic."""
-        return f"{Extension().answer(self.records)} {self.records.snapshot.digest} {self.settings}"
+        return digest(Extension().answer(self.records), self.records.snapshot.digest, plain(self.settings))
 
     @property
     def _labels(self) -> Mapping[str, tuple[str, str]]:
@@ -216,10 +221,6 @@ class VerlDomain(Domain):
             except NoAnswerError as error:
                 self._found[query] = Found(error, digest("no answer", str(error)))
         return self._found[query]
-
-    def _place(self, query: Query[Any], docname: str) -> object:
-        """Return where a link of a document leads."""
-        return query.place(self.records, docname) if isinstance(query, LinkQuery) else None
 
     # -- what stands beside pages
 

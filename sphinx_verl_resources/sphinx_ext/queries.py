@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
-from ..catalog.dataset import Answer, Query, digest
+from ..catalog.dataset import Query, digest
 from ..catalog.selection import REGISTRIES
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, nearest, suggest_or
 from ..estimator.context import EstimatorContext
@@ -50,14 +50,6 @@ class BuildData(EstimatorContext):
         self.labels = labels
 
 
-class LinkQuery(Query[Answer]):
-    """A query about something that the page links."""
-
-    def place(self, data: BuildData, docname: str) -> object:
-        """Return where the link of a page leads, which is known only when all pages have been read."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
 class Extension(Query[str]):
     """The extension, on which every page with a directive or role depends.
@@ -71,7 +63,7 @@ class Extension(Query[str]):
 
 
 @dataclass(frozen=True)
-class ConfigValue(LinkQuery[str]):
+class ConfigValue(Query[str]):
     """A value of conf.py, by its name without the prefix."""
 
     name: str
@@ -174,7 +166,7 @@ class Figure(Query[str]):
 
 
 @dataclass(frozen=True)
-class ObjectName(LinkQuery["tuple[str | None, str | None]"]):
+class ObjectName(Query["tuple[str | None, str | None]"]):
     """A run, a GPU, a model or a size class that the page names, whichever page shows it.
 
     Attributes:

@@ -10,7 +10,7 @@ import pytest
 from docutils import nodes
 
 from sphinx_verl_resources.analysis import queries as analysis_queries
-from sphinx_verl_resources.catalog.dataset import Query
+from sphinx_verl_resources.catalog.dataset import Query, digest
 from sphinx_verl_resources.catalog.selection import RunSelection
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
 from sphinx_verl_resources.estimator import queries as estimator_queries
@@ -112,6 +112,12 @@ def test_what_the_domain_keeps_of_the_analysis(asked):
         for function in functions
     }
     assert found == FUNCTIONS
+
+
+def test_every_query_has_a_key_of_its_own(asked):
+    uses = asked.app.env.get_domain("verl").uses.values()
+    queries = {query for queries in uses for query in queries}
+    assert len({digest(query.key()) for query in queries}) == len(queries)
 
 
 def test_what_doctrees_keep(every_use):
