@@ -63,6 +63,14 @@ ASSUMED_SUBJECTS = (
     "gpus",
 )
 
+#: The groups of cases whose errors are summed up; ranges rest on all but EasyR1's.
+CASE_GROUPS = TRAINING, LOGGED, EASYR1, OTHER = (
+    "training",  # plain fine-tuning, a single counter, known token counts
+    "verl-log",  # verl's own metric with FSDP, a dense text model and no critic
+    "easyr1",  # logs of EasyR1, which do not say what they count
+    "other",  # everything else: Megatron, experts, vision, a critic, other engines
+)
+
 
 def sizes_hint(text: str) -> str:
     """Return a hint at the size class nearest to ``text``, with all size classes."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from ..catalog.catalog import Registry
 from ..catalog.models.registries import Accuracy
+from ..catalog.names import EASYR1, LOGGED, OTHER, TRAINING
 from ..diagnostics import NoAnswerError
 from ..i18n import N_
 from ..units import GIB
-from .estimate import LOGGED, OTHER, TRAINING, estimate
+from .estimate import estimate
 from .planner import largest_that_fits
 from .recorded import estimate_case, request_of_case
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 #: The computed figure that an observed one is compared with.
 Figure = Literal["counter", "peak"]
 
-EASYR1 = "easyr1"
 #: Labels of the groups.
 GROUPS: Mapping[str, str] = {
     TRAINING: N_("Fine-tuning, PyTorch's counter"),

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..breakdown import Breakdown, Change
+from ..catalog.names import LOGGED, OTHER
 from ..diagnostics import Code, NoAnswerError
 from .allocations import Kind, allocate, size_of
 from .constants import HOST_BASE
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
     from .versions import Version
 
 Verdict = Literal["fits", "tight", "does not fit", "unknown"]
-
-#: The kinds of cases that ranges rest on. Plain fine-tuning, a single counter, known token counts:
-TRAINING = "training"
-#: verl's own metric with FSDP, a dense text model and no critic.
-LOGGED = "verl-log"
-#: Everything else: Megatron, experts, vision, a critic, other engines.
-OTHER = "other"
 
 
 class Range(NamedTuple):

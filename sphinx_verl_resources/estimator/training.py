@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..catalog.names import TRAINING
 from .allocations import Kind, allocate, size_of
 from .constants import (
     COMMUNICATOR,
@@ -16,7 +17,7 @@ from .constants import (
     LORA_INPUTS,
     LOSS_HIDDEN,
 )
-from .estimate import TRAINING, AnyEstimate, range_of
+from .estimate import AnyEstimate, range_of
 from .phases import phase_of
 from .registries import capacity_of
 from .shape import adapter_parameters

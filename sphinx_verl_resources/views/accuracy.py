@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from docutils import nodes
 
 from ..breakdown import Category
-from ..estimator.backtest import EASYR1, GROUPS
-from ..estimator.estimate import LOGGED, OTHER, TRAINING
+from ..catalog.names import EASYR1, LOGGED, OTHER, TRAINING
+from ..estimator.backtest import GROUPS
 from ..i18n import N_, _, plural
 from ..units import GIB, gib_number, percent, plain, share
 from .blocks import in_a_row, legend, numbered_notes, recorded

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...catalog.names import CASE_GROUPS
 from ...i18n import _
-from .base import ABOUT_TABLE, TABLE_OPTIONS, VerlDirective
+from .base import ABOUT_TABLE, VerlDirective
 from .options import Option, choices, listed, pieces
 
 if TYPE_CHECKING:
@@ -14,12 +15,6 @@ if TYPE_CHECKING:
     from docutils import nodes
 
     from ...estimator.backtest import Score
-
-
-def _groups(text: str) -> tuple[str, ...]:
-    from ...estimator.backtest import GROUPS
-
-    return choices(GROUPS)(text)
 
 
 OPTIONS = (
@@ -35,9 +30,10 @@ OPTIONS = (
     Option(
         "group",
         "Only these groups of cases.",
-        f"any of {listed(('training', 'verl-log', 'easyr1', 'other'))}, separated by commas",
+        f"any of {listed(CASE_GROUPS)}, separated by commas",
         "all",
-        _groups,
+        choices(CASE_GROUPS),
+        CASE_GROUPS,
     ),
     *ABOUT_TABLE,
 )
@@ -52,17 +48,17 @@ class VerlAccuracy(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the pieces asked for, in the order asked for."""
-        from ...estimator.backtest import GROUPS, verdict_shares
+        from ...estimator.backtest import verdict_shares
         from ...estimator.queries import Accuracies
         from ...views import accuracy as render
 
         shown: tuple[str, ...] = self.values["show"]
-        about = next((name for name in TABLE_OPTIONS if name in self.given), "")
+        about = self.given_about_table()
         if about and len({"cases" if piece == "plot" else piece for piece in shown}) > 1:
             self.refuse("is about one table", "choose it with :show: summary or :show: cases", about)
         if self.problems:
             return []
-        scores, summaries = self.ask(Accuracies(self.values["group"] or tuple(GROUPS)))
+        scores, summaries = self.ask(Accuracies(self.values["group"]))
         made: list[nodes.Node] = []
         for piece in shown:
             if piece == "summary":

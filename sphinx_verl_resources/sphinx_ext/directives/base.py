@@ -37,8 +37,6 @@ ABOUT_TABLE = (
     Option("name", "A label, so that other pages can link the table.", "label", about_table=True),
     Option("class", "Further classes of the table.", "names, separated by spaces", about_table=True),
 )
-TABLE_OPTIONS = tuple(option.name for option in ABOUT_TABLE)
-
 
 NOT_USED = " has errors; what is wrong in it is not used here. The build log says more."
 #: Characters of what a drawing is of in its id, which each of its parts repeats.
@@ -171,10 +169,14 @@ class VerlDirective(SphinxDirective):
                 for problem in error.diagnostics
             ]
 
+    def given_about_table(self) -> str:
+        """Return the first option about the table that is given; empty if there is none."""
+        options = (option.name for option in self.forms()[self.form] if option.about_table)
+        return next((name for name in options if name in self.given), "")
+
     def need_table(self) -> None:
         """Refuse an option about the table where ``:show:`` leaves the table out."""
-        options = (option.name for option in self.forms()[self.form] if option.about_table)
-        about = next((name for name in options if name in self.given), "")
+        about = self.given_about_table()
         if about and "table" not in self.values["show"]:
             remedy = "add table to :show:, or leave it out"
             self.refuse("is about the table, which :show: leaves out", remedy, about)
@@ -214,11 +216,11 @@ class VerlDirective(SphinxDirective):
         self.set_source_info(table)
         table += inside
         if with_options:
-            caption = self.options.get("caption", caption)
+            caption = self.values["caption"] or caption
         if caption:
             set_caption(table, caption, self.state.document)
         if with_options:
-            table["classes"] += self.options.get("class", "").split()
+            table["classes"] += (self.values["class"] or "").split()
             self.add_name(table)
         return table
 

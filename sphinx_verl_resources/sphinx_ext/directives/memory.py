@@ -305,7 +305,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         return [*made, *render.notes(found)]
 
     def _chart_name(self, title: str) -> str:
-        return str(self.options.get("run", title))
+        return self.values["run"] or title
 
     def _savings(self, query: EstimateQuery, title: str) -> list[nodes.Node]:
         """Return what each setting that saves memory buys: drawing, table, and how to read it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from ..domain import VerlDomain
 from ..objects import RUN, SIZE, Target
 from ..queries import ConfigValue, KnownValue, Runs
 from ..references import contribute_link
-from .base import VerlDirective
+from .base import ABOUT_TABLE, VerlDirective
 from .options import Option
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names no
 SECTION_SIZE = "verl_size"
 NONE_YET = N_("No run is recorded yet. {link}")
 
-
+#: The options about the table, where there is one table.
+_WITH_CAPTION = {
+    "caption": "One table with this caption instead of sections.",
+    "name": "A label for that table. It goes with ``caption``.",
+    "class": "Further classes of that table. It goes with ``caption``.",
+}
 OPTIONS = (
     *(
         Option(name, f"Only runs {meaning}.", f"one or more, separated by commas, such as ``{example}``")
@@ -78,9 +84,7 @@ OPTIONS = (
         "the estimate with its chart, the settings to copy, links to the script and to the run's file.",
     ),
     Option("hide-empty", "Leave out size classes without a row."),
-    Option("caption", "One table with this caption instead of sections.", "text"),
-    Option("name", "A label for that table. It goes with ``caption``.", "label"),
-    Option("class", "Further classes of that table. It goes with ``caption``.", "names, separated by spaces"),
+    *(replace(option, help=_WITH_CAPTION[option.name]) for option in ABOUT_TABLE),
 )
 
 
