@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from .files import ACCURACY, ARCHITECTURES, CONFIG_KEYS, GPUS
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .models.architecture import Architecture
     from .models.registries import Accuracy, ConfigKey, Gpu
 
+#: A part of the data that is loaded, and has problems, by itself: an attribute of ``Dataset``.
+DataPart = Literal["accuracy", "analysis", "cases", "catalog", "config_keys"]
 Answer = TypeVar("Answer", covariant=True)
 
 
@@ -92,9 +94,8 @@ class Query(Generic[Answer]):
     of one of its answers changes.
     """
 
-    #: The parts of the data, beyond the catalog, whose problems are reported when a page asks this: any of
-    #: ``accuracy``, ``analysis``, ``cases`` and ``config_keys``.
-    reads: ClassVar[frozenset[str]] = frozenset()
+    #: The parts of the data, beyond the catalog, whose problems are reported when a page asks this.
+    reads: ClassVar[frozenset[DataPart]] = frozenset()
 
     def answer(self, data: Any) -> Answer:
         """Compute the answer.

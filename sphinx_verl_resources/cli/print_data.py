@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from .. import __version__
+from ..analysis.problems import problems_of
 from ..catalog import selection
 from ..catalog.links import Links
 from ..catalog.names import PAGE_COLUMNS, SIZES
@@ -58,7 +59,7 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
 def _loaded(options: argparse.Namespace) -> tuple[EstimatorContext, list[Diagnostic]]:
     """Load the data, and what is wrong with the runs or with the ranges of estimates."""
     data = given_data([*options.paths, *(options.data or ())])
-    return data, sorted([*data.catalog.diagnostics, *data.accuracy.diagnostics])
+    return data, sorted([*problems_of(data, "catalog"), *problems_of(data, "accuracy")])
 
 
 def _print_table(options: argparse.Namespace) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
 
-from ..analysis.original import analysis_problems
+from ..analysis.problems import problems_of
+from ..catalog.dataset import DataPart
 from ..catalog.files import EXCEPTIONS, bundled_directory, read_data_file, take_snapshot
 from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
@@ -127,14 +128,8 @@ class CheckContext(EstimatorContext):
     @cached_property
     def problems(self) -> tuple[Diagnostic, ...]:
         """Everything that a build would report, and files of exceptions that cannot be read."""
-        return (
-            *self.catalog.diagnostics,
-            *self.config_keys.diagnostics,
-            *analysis_problems(self.analysis),
-            *self.accuracy.diagnostics,
-            *self.cases.diagnostics,
-            *self._unreadable,
-        )
+        found = (problem for part in get_args(DataPart) for problem in problems_of(self, part))
+        return (*found, *self._unreadable)
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:

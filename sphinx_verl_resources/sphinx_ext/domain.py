@@ -15,6 +15,7 @@ from sphinx.domains import Domain, ObjType
 from sphinx.errors import NoUri
 from sphinx.util.nodes import make_refnode
 
+from ..analysis.problems import problems_of
 from ..catalog.dataset import Answer, Query, digest, plain
 from ..catalog.files import bundled_directory, configured_directory, take_snapshot
 from ..diagnostics import NoAnswerError
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
 
     from ..catalog.catalog import Catalog
-    from ..diagnostics import Diagnostic
     from .config import VerlConfig
 
 
@@ -136,25 +136,20 @@ class VerlDomain(Domain):
         is_new = bool(self.data["state"] != self._state)
         if is_new:
             self.data["state"] = self._state
-            self.data["problems"] = (*config_problems(self.settings, self.confdir), *self.catalog.diagnostics)
+            self.data["problems"] = (
+                *config_problems(self.settings, self.confdir),
+                *problems_of(self.records, "catalog"),
+            )
             self.data["analysis_problems"] = None
-        read = frozenset[str]().union(*(query.reads for query in self._queries))
+        read = {part for query in self._queries for part in query.reads}
         if read and self.data["analysis_problems"] is None:
-            self.data["analysis_problems"] = tuple(sorted(self._problems(read)))
+            found = (problem for part in read for problem in problems_of(self.records, part))
+            self.data["analysis_problems"] = tuple(sorted(found))
         labels = label_problems(self.settings, self.confdir, self._labels)
         for problem in (*self.data["problems"], *(self.data["analysis_problems"] or ()), *labels):
             log_diagnostic(problem, self.env.config)
         self._found.clear()
         return is_new
-
-    def _problems(self, read: frozenset[str]) -> Iterator[Diagnostic]:
-        """Yield the problems of the parts of the data that queries read beyond the catalog."""
-        if "analysis" in read:
-            from ..analysis.original import analysis_problems
-
-            yield from analysis_problems(self.records.analysis)
-        for part in read - {"analysis"}:
-            yield from getattr(self.records, part).diagnostics
 
     # -- which page asks what
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
+from ..analysis.problems import problems_of
 from ..catalog.dataset import Query, digest
 from ..catalog.selection import REGISTRIES
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, nearest, suggest_or
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..catalog.catalog import BrokenRun, Catalog
+    from ..catalog.dataset import DataPart
     from ..catalog.files import Snapshot
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.registries import Gpu
@@ -81,11 +83,11 @@ class ConfigValue(Query[str]):
 class FilesWithErrors(Query["tuple[str, ...]"]):
     """A query for the files with errors among those of some parts of the data, see ``Query.reads``."""
 
-    parts: tuple[str, ...]
+    parts: tuple[DataPart, ...]
 
     def answer(self, data: BuildData) -> tuple[str, ...]:
         """Return their paths as messages show them."""
-        found = (item for part in self.parts for item in getattr(data, part).diagnostics if item.is_error)
+        found = (item for part in self.parts for item in problems_of(data, part) if item.is_error)
         return tuple(sorted({item.place.path for item in found}))
 
 

@@ -23,7 +23,7 @@ from .options import AnyOption, Option
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from ...catalog.dataset import Answer, Query
+    from ...catalog.dataset import Answer, DataPart, Query
     from ...views.drawing import Drawing
 
 #: Options of every directive that makes a table.
@@ -69,7 +69,7 @@ class VerlDirective(SphinxDirective):
     values: dict[str, Any]
     problems: list[Diagnostic]
     #: The parts of the data that the content is made from, see ``Query.reads``.
-    _read: set[str]
+    _read: set[DataPart]
 
     def run(self) -> list[nodes.Node]:
         """Show what is asked for, or a box for each thing that is wrong."""
