@@ -50,8 +50,10 @@ STATE_COMPONENTS = ("parameters", "gradients", "optimizer")
 #: What else a figure of the analysis can be: their sum, that of all components, and properties of the model.
 STATES, TOTAL = "states", "total"
 SHAPE_FIGURES = ("hidden-size", "ffn-dimension")
+#: The largest number of GPUs that anything is about; no cluster is larger.
+MOST_GPUS = 100_000
 #: The largest values that the analysis can be asked for; larger ones are slips of the finger.
-LIMITS = {"gpus": 100_000, "batch-size": 1_000_000, "sequence-length": 10_000_000}
+LIMITS = {"gpus": MOST_GPUS, "batch-size": 1_000_000, "sequence-length": 10_000_000}
 #: What a remark of the analysis can be about, besides components, the total, steps and the like.
 REQUIREMENTS = "requirements"
 ASSUMED_SUBJECTS = (

@@ -172,6 +172,21 @@ def phrases(text: str) -> list[str]:
     return [phrase for part in text.split(",") if (phrase := " ".join(part.split()))]
 
 
+def whole_number(text: str, most: int) -> int:
+    """Read a whole number from 1 to ``most``; commas and underscores may divide its digits.
+
+    Raises:
+        NoAnswerError: it is none.
+
+    >>> whole_number("1,000", 100_000)
+    1000
+    """
+    digits = text.strip().replace(",", "").replace("_", "")
+    if not re.fullmatch(r"[0-9]{1,30}", digits) or not 1 <= int(digits) <= most:
+        raise NoAnswerError.because(f"must be a whole number from 1 to {most:,}, got {text[:80]!r}")
+    return int(digits)
+
+
 def each_once(
     words: Iterable[str],
     read: Callable[[str], T],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.names import MOST_GPUS
 from ..diagnostics import Code, NoAnswerError, did_you_mean
 from ..estimator.export import result_of
 from ..estimator.planner import TASKS, layout_of, plan, task_settings
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from ..estimator.planner import Plan
     from ..estimator.registries import Registries
 
-#: As many as a question may name; no cluster is larger.
-MOST_GPUS = 100_000
 #: The fields of a plan for programs; ``gpus`` is the number that all figures are for, fitting or not.
 _FIELDS: Mapping[str, Callable[[Plan], Any]] = {
     "gpus": lambda found: found.estimate.settings.gpus,

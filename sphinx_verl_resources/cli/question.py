@@ -93,7 +93,7 @@ def gpus_argument(text: str) -> tuple[int | None, str | None]:
     """Read the value of an option such as ``--gpus 8*H100``."""
     try:
         return parse_gpus(text)
-    except ValueError as error:
+    except NoAnswerError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..catalog.names import MOST_GPUS
+from ..catalog.selection import whole_number
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
 from .versions import CURRENT
 
 if TYPE_CHECKING:
@@ -24,8 +26,9 @@ Backend = Literal["fsdp", "fsdp2", "megatron"]
 #: Bytes of a number, by the names that verl takes.
 DATA_TYPES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
 
-_COUNT = re.compile(r"[1-9][0-9]{0,5}")
-_COUNT_AND_GPU = re.compile(rf"({_COUNT.pattern})\s*[*x×]\s*([^\s*×].*)")
+#: With ``*``, anything before it is meant as a number; an ``x`` may belong to the name of a GPU.
+_COUNT_AND_GPU = re.compile(r"(\S+?\s*[*×]|[0-9][0-9,_]*\s*x)\s*([^\s*×].*)")
+_COUNT = re.compile(r"[0-9][0-9,_]*")
 _GPU = re.compile(r"[^*×]*[A-Za-z][^*×]*")
 
 
@@ -71,19 +74,19 @@ def parse_gpus(text: str) -> tuple[int | None, str | None]:
     """Return the number and the GPU that a text such as ``8*H100`` names; None for what it leaves out.
 
     Raises:
-        ValueError: it names neither.
+        NoAnswerError: it names neither, or a number that is out of range.
 
     >>> parse_gpus("8*H100"), parse_gpus("2 x 4090"), parse_gpus("A100 40GB"), parse_gpus("16")
     ((8, 'H100'), (2, '4090'), (None, 'A100 40GB'), (16, None))
     """
     text = text.strip()
     if both := _COUNT_AND_GPU.fullmatch(text):
-        return int(both[1]), both[2]
+        return whole_number(both[1][:-1].rstrip(), MOST_GPUS), both[2]
     if _COUNT.fullmatch(text):
-        return int(text), None
+        return whole_number(text, MOST_GPUS), None
     if _GPU.fullmatch(text):
         return None, text
-    raise ValueError(f"expected a number and a GPU, as in 8*H100, got {text[:80]!r}")
+    raise NoAnswerError.because(f"expected a number and a GPU, as in 8*H100, got {text[:80]!r}")
 
 
 def error_at(key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> Diagnostic:

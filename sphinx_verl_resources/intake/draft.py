@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..catalog.names import ENGINES, TRAIN_BACKENDS, size_class
+from ..catalog.names import ENGINES, MOST_GPUS, TRAIN_BACKENDS, size_class
 from ..catalog.run_names import ScriptName, parse_script_name, suggested_id
 from ..catalog.run_text import TODO
 from ..diagnostics import Code, Diagnostic, Location, doubt
@@ -48,7 +48,6 @@ _ALWAYS = frozenset(
 )  # fmt: skip
 #: verl's defaults.
 _DEFAULT_NODES, _DEFAULT_PER_NODE = 1, 8
-_MAX_GPUS = 100_000
 _MEGATRON = "actor_rollout_ref.actor.megatron."
 
 _REMARKS = {
@@ -243,7 +242,7 @@ def _gpu_count(sources: Sources, user: UserInput) -> tuple[int | None, int | Non
         others = [sources.all.get(f"rollout.{key}") for key in ("nnodes", "n_gpus_per_node")]
         numbers = [number for number in others if type(number) is int and number > 0]
         count = nodes * per_node + (math.prod(numbers) if len(numbers) == len(others) else 0)
-    if not 1 <= count <= _MAX_GPUS:
+    if not 1 <= count <= MOST_GPUS:
         return None, None
     return count, nodes if nodes and count % nodes == 0 else None
 

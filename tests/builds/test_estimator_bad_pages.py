@@ -23,6 +23,8 @@ BAD = [
     ((":model: Qwen/Qwen2.5-7C", ":gpus: 8*H100"), {0: "model: no architecture is recorded for 'Qwen/Qwen2.5-7C'; did you mean 'Qwen/Qwen2.5-7B'? If not, add it to architectures.yaml, or give its config.json [verl.unknown_model]"}),
     ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H1000"), {0: ":gpus: there is no GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.unknown_gpu]"}),
     ((":model: Qwen/Qwen2.5-7B", ":gpus: eight H100"), {0: ":gpus: write how many GPUs and which, as in 8*H100, and not 'eight H100'"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8"), {0: ":gpus: write how many GPUs and which, as in 8*H100, and not '8'"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: eight*H100"), {0: ":gpus: must be a whole number from 1 to 100,000, got 'eight'"}),
     ((":model: Qwen/Qwen2.5-7B", ":gpus: 0*H100"), {0: ":gpus: must be a whole number from 1 to 100,000, got '0'"}),
     ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", ":verl-version: new"), {0: ":verl-version: 'new' is no release of verl; write it like v"}),
     ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", "", "a: ["), {4: "a value is missing before this place"}),

@@ -414,12 +414,31 @@ def test_a_text_without_settings_leaves_no_estimate(answers, tmp_path, option, t
     assert found["error"]
 
 
-@pytest.mark.parametrize("text", ["", "*H100", "0*H100", "8*", "8 * ", "10000000*H100"])
-def test_gpus_that_are_none(estimate, capsys, text):
+_NEITHER = "expected a number and a GPU, as in 8*H100, got "
+_NO_NUMBER = "must be a whole number from 1 to 100,000, got "
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *((text, f"{_NEITHER}{text.strip()!r}") for text in ("", "*H100", "8*", "8 * ")),
+        ("0*H100", f"{_NO_NUMBER}'0'"),
+        ("-8 * H100", f"{_NO_NUMBER}'-8'"),
+        ("200000*H100", f"{_NO_NUMBER}'200000'"),
+        ("1e3xH100 *", f"{_NEITHER}'1e3xH100 *'"),
+        ("200,000", f"{_NO_NUMBER}'200,000'"),
+    ],
+)
+def test_gpus_that_are_none(estimate, capsys, text, message):
     with pytest.raises(SystemExit) as exit_:
-        estimate("--model", "Qwen/Qwen2.5-7B", "--gpus", text)
+        estimate("--model", "Qwen/Qwen2.5-7B", f"--gpus={text}")
     assert exit_.value.code == 2
-    assert "expected a number and a GPU, as in 8*H100" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
+
+
+def test_numbers_of_gpus_are_read_as_on_pages(answers):
+    texts = ("1,000*H100", "1_000 x H100", "01000×H100")
+    assert len({str(answers(*OWN[:2], "--gpus", text, *OWN[4:])) for text in texts}) == 1
 
 
 def test_a_version_that_is_none(estimate, capsys):

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..names import COMPONENTS, SHAPE_FIGURES, STATES, TOTAL, Component, figure_parts
+from ..names import COMPONENTS, MOST_GPUS, SHAPE_FIGURES, STATES, TOTAL, Component, figure_parts
 from .base import (
     SLUG,
     Checkpoint,
@@ -75,7 +75,7 @@ class Assumptions(Record):
     sequence_length: int = Field(ge=1, le=10**7, description="Tokens per sequence.")
     batch_size: int = Field(ge=1, le=10**6, description="Sequences at a time.")
     ffn_ratio: float = Field(gt=0, le=100, description="Feed-forward width over hidden size.")
-    gpus: int = Field(ge=1, le=100_000, description="GPUs, where a model names no other number.")
+    gpus: int = Field(ge=1, le=MOST_GPUS, description="GPUs, where a model names no other number.")
     memory_limit: float = Field(gt=0, le=1, description="Share of a GPU's memory to stay below.")
 
 
@@ -114,7 +114,7 @@ class Specification(NamedRecord):
     hidden_size: Count | None = optional("Width of the residual stream.")
     layers: int | None = optional("Layers.", ge=1, le=10_000)
     attention_heads: int | None = optional("Attention heads.", ge=1, le=10_000)
-    gpus: int | None = optional("GPUs to share the model; default: assumed.", ge=1, le=100_000)
+    gpus: int | None = optional("GPUs to share the model; default: assumed.", ge=1, le=MOST_GPUS)
 
     @model_validator(mode="after")
     def _one_source(self) -> "Specification":
@@ -209,7 +209,7 @@ class Claim(Record):
 
     level: Literal["minimum", "recommended", "optimal"] = Field(description="Which list.")
     text: Text = Field(description="The entry as printed.")
-    count: int = Field(ge=1, le=100_000, description="Number of GPUs.")
+    count: int = Field(ge=1, le=MOST_GPUS, description="Number of GPUs.")
     gpus: Some[GpuName] = Field(description="The GPUs that it names, as in gpus.yaml.")
     unknown: tuple[Text, ...] = Field((), description="GPUs that it names and nobody ever made.")
 

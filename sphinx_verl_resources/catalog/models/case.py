@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..names import MOST_GPUS
 from ..yaml_data import dotted_leaves
 from .base import Record, Text, optional, problem
 from .run import SettingValue
@@ -120,12 +121,12 @@ class Source(Record):
 class CaseGpus(Record):
     """The GPUs of the run, as far as they are known."""
 
-    count: int | None = optional("Number of GPUs, over all nodes.", ge=1, le=100_000)
+    count: int | None = optional("Number of GPUs, over all nodes.", ge=1, le=MOST_GPUS)
     type: Text | None = optional(
         "Name or alias of an entry of gpus.yaml, or what the source says instead.",
         examples=["H100", "H800", "A100", "H20"],
     )
-    nodes: int | None = optional("Number of machines the GPUs are in.", ge=1, le=100_000)
+    nodes: int | None = optional("Number of machines the GPUs are in.", ge=1, le=MOST_GPUS)
     memory_gb: float | None = optional("GB per GPU, as the product is sold.", gt=0, le=10_000)
     memory_note: Words | None = optional("How the memory is known, where not from the type.")
     note: Words | None = optional("What else to know about the GPUs.")
@@ -145,7 +146,7 @@ class Lora(Record):
 class Sharding(Record):
     """The number of GPUs that share the states."""
 
-    fsdp: int | None = optional("GPUs that share one copy of the states.", ge=1, le=100_000)
+    fsdp: int | None = optional("GPUs that share one copy of the states.", ge=1, le=MOST_GPUS)
 
 
 class Training(Record):

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..names import SIZES, Engine, Kind, PageColumn, Tag, Train, sizes_hint
+from ..names import MOST_GPUS, SIZES, Engine, Kind, PageColumn, Tag, Train, sizes_hint
 from .base import (
     SLUG,
     Checkpoint,
@@ -86,12 +86,12 @@ def _equals_stem(run_id: str, info: ValidationInfo) -> str:
 class Gpus(Record):
     """The number of GPUs, and their type."""
 
-    count: int = Field(ge=1, le=100_000, description="Number of GPUs, over all nodes.")
+    count: int = Field(ge=1, le=MOST_GPUS, description="Number of GPUs, over all nodes.")
     type: GpuName | None = Field(
         description="Name or alias of an entry of gpus.yaml; null where the source does not name the GPU.",
         examples=["H100", "H800", "A100", "H20"],
     )
-    nodes: int | None = optional("Number of machines the GPUs are in.", ge=1, le=100_000)
+    nodes: int | None = optional("Number of machines the GPUs are in.", ge=1, le=MOST_GPUS)
     memory_gb: float | None = optional(
         "GB per GPU as stated, where the source names no type.", gt=0, le=10_000
     )

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from docutils.parsers.rst import directives
 
-from ...catalog.selection import each_once, words
+from ...catalog.selection import each_once, whole_number, words
 from ...diagnostics import NoAnswerError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-#: The most GPUs that an estimate can be asked for.
-MOST_GPUS = 100_000
 
 
 @dataclass(frozen=True)
@@ -63,14 +59,7 @@ class AnyOption(dict[str, Callable[[str], Any]]):
 
 def number(most: int) -> Callable[[str], int]:
     """Return a reader of a whole number from 1 to ``most``."""
-
-    def read(text: str) -> int:
-        digits = text.strip().replace(",", "").replace("_", "")
-        if not re.fullmatch(r"[0-9]{1,30}", digits) or not 1 <= int(digits) <= most:
-            raise NoAnswerError.because(f"must be a whole number from 1 to {most:,}, got {text!r}")
-        return int(digits)
-
-    return read
+    return lambda text: whole_number(text, most)
 
 
 def numbers(most: int) -> Callable[[str], tuple[int, ...]]:
@@ -84,10 +73,12 @@ def resource(text: str) -> tuple[int, str]:
     Raises:
         NoAnswerError: it is written otherwise.
     """
-    match = re.fullmatch(r"\s*(\S+?)\s*[*x×]\s*([^\s*×].*?)\s*", text)
-    if match is None:
+    from ...estimator.request import parse_gpus
+
+    count, gpu = parse_gpus(text)
+    if count is None or gpu is None:
         raise NoAnswerError.because(f"write how many GPUs and which, as in 8*H100, and not {text!r}")
-    return number(MOST_GPUS)(match[1]), match[2]
+    return count, gpu
 
 
 def choices(allowed: Iterable[str], *alone: str) -> Callable[[str], tuple[str, ...]]:

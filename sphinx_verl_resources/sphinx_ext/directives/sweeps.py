@@ -6,6 +6,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
+from ...catalog.names import MOST_GPUS
 from ...catalog.selection import names, phrases, sizes
 from ...diagnostics import Code, Diagnostic, NoAnswerError
 from ...i18n import _
@@ -15,7 +16,7 @@ from ..objects import GPU, MODEL
 from ..references import row_link
 from .base import ABOUT_TABLE
 from .computed import SettingsDirective
-from .options import MOST_GPUS, Option, numbers, resource
+from .options import Option, numbers, resource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
