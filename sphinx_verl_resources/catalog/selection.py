@@ -31,7 +31,7 @@ FILTERS = {
     "model": ("of one of these models, by the checkpoint or by what the row shows", "Qwen2.5-7B"),
 }
 #: What to do about a name that a filter cannot know.
-REGISTRIES = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.yaml"}
+ADD_IT = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.yaml"}
 
 
 @dataclass(frozen=True)
@@ -277,8 +277,8 @@ def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[st
         hint = hint_if_unknown(catalog, name, value)
         if hint is not None:
             remedy = hint or "no run has it"
-            if name in REGISTRIES:
-                remedy = suggest_or(value, allowed_values(catalog, name) or (), REGISTRIES[name])
+            if name in ADD_IT:
+                remedy = suggest_or(value, allowed_values(catalog, name) or (), ADD_IT[name])
             raise NoAnswerError.because(f"unknown value {value!r}", remedy)
     return tuple(found)
 

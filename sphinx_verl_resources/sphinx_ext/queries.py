@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import __version__
 from ..analysis.problems import problems_of
 from ..catalog.dataset import Query, digest
-from ..catalog.selection import REGISTRIES
+from ..catalog.selection import ADD_IT
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, nearest, suggest_or
 from ..estimator.context import EstimatorContext
 from ..i18n import N_
@@ -218,7 +218,7 @@ class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
     def _unknown(self, name: str, known: Sequence[str]) -> Diagnostic:
         code = Code.unknown_gpu if self.kind == objects.GPU else Code.unknown_model
         message = f"there is no {objects.LABELS[self.kind]} {name!r}"
-        return Diagnostic(Location(""), code, message, suggest_or(name, known, REGISTRIES[self.kind]))
+        return Diagnostic(Location(""), code, message, suggest_or(name, known, ADD_IT[self.kind]))
 
     def fingerprint(self, answer: tuple[Gpu, ...] | tuple[Architecture, ...]) -> str:
         """Return a digest of all fields."""

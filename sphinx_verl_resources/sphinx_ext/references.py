@@ -11,7 +11,7 @@ from sphinx.util.docutils import SphinxRole
 
 from ..catalog.links import is_address
 from ..catalog.names import sizes_hint
-from ..catalog.selection import REGISTRIES
+from ..catalog.selection import ADD_IT
 from ..diagnostics import Code, NoAnswerError, Severity, did_you_mean, suggest_or
 from ..i18n import _
 from .domain import VerlDomain
@@ -134,9 +134,7 @@ def warn_missing(app: Sphinx, domain: Domain, node: pending_xref) -> bool | None
     elif kind == SIZE:
         message = f"there is no size class {name!r}; {sizes_hint(name)}"
     else:
-        hint = suggest_or(
-            name, names(domain.catalog, kind), REGISTRIES.get(kind, "record it, or mend the name")
-        )
+        hint = suggest_or(name, names(domain.catalog, kind), ADD_IT.get(kind, "record it, or mend the name"))
         message = f"there is no {what} {name!r}; {hint}"
     log_at(_place(node), Code.reference, f"verl:{kind}: {message}", app.config, Severity.WARNING)
     return True
