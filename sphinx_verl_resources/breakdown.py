@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from .i18n import N_
-from .units import plain
+from .units import short_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,16 +94,16 @@ class Formula:
     def symbols(self) -> str:
         """With names: ``batch × sequence × hidden × layers × 2 bytes``."""
         factors = [symbol for symbol, _ in self.variables]
-        factors += [f"{plain(value)} {unit}".strip() for value, unit in self.constants]
-        changes = (f" {change.sign} {change.symbol or plain(change.value)}" for change in self.changes)
+        factors += [f"{short_number(value)} {unit}".strip() for value, unit in self.constants]
+        changes = (f" {change.sign} {change.symbol or short_number(change.value)}" for change in self.changes)
         return " × ".join(factors) + "".join(changes)
 
     @property
     def numbers(self) -> str:
         """With numbers put in: ``32 × 2048 × 2560 × 32 × 2``."""
-        factors = [plain(value) for _, value in self.variables]
-        factors += [plain(self._constant)] if self.constants else []
-        changes = (f" {change.sign} {plain(change.value)}" for change in self.changes)
+        factors = [short_number(value) for _, value in self.variables]
+        factors += [short_number(self._constant)] if self.constants else []
+        changes = (f" {change.sign} {short_number(change.value)}" for change in self.changes)
         return " × ".join(factors) + "".join(changes)
 
     @property

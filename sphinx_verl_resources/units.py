@@ -54,7 +54,7 @@ def signed(value: float, write: Callable[[float], str]) -> str:
     return write(value) if value < 0 else f"+{write(value)}"
 
 
-def plain(value: float) -> str:
+def short_number(value: float) -> str:
     """Return a number as short as can be: ``0.3``, ``2048``, and from five digits on ``32,000``."""
     number = format(Decimal(repr(value)), "f").removesuffix(".0")
     whole, point, decimals = number.partition(".")

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.units import GB, gb, gib, percent, plain, share
+from sphinx_verl_resources.units import GB, gb, gib, percent, share, short_number
 
 
 @given(st.integers(-(10**15), 10**15) | st.floats(-1e15, 1e15, allow_nan=False))
 def test_plain_loses_nothing(value):
-    assert float(plain(value).replace(",", "")) == value
-    assert "e" not in plain(value)
+    assert float(short_number(value).replace(",", "")) == value
+    assert "e" not in short_number(value)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_plain_loses_nothing(value):
     ],
 )  # fmt: skip
 def test_plain(value, text):
-    assert plain(value) == text
+    assert short_number(value) == text
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from sphinx_verl_resources.estimator.shape import (
     SYMBOLS,
 )
 from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, Behaviour, behaviour, version_text
-from sphinx_verl_resources.units import GIB, MIB, gib, percent, plain
+from sphinx_verl_resources.units import GIB, MIB, gib, percent, short_number
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Constants(EstimatorTable):
 
 
 def _number(value: float, size: bool) -> str:
-    return plain(round(value / GIB, 3) if size else float(value))
+    return short_number(round(value / GIB, 3) if size else float(value))
 
 
 class Widths(EstimatorTable):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..catalog.names import SHAPE_FIGURES, STATES, TOTAL, figure_parts
 from ..diagnostics import Code, NoAnswerError, Severity, counted, did_you_mean
 from ..i18n import N_
-from ..units import GB, gb, percent, plain
+from ..units import GB, gb, percent, short_number
 from .analysis import LABELS, analyse, figure_size
 
 if TYPE_CHECKING:
@@ -144,9 +144,9 @@ def _problem(part: Part, name: str, loc: tuple[str | int, ...], item: Comparison
     figure = f"{item.label} of {name}" + (f" after {item.step}{gpus}" if item.step else "")
     if not item.is_explained:
         unit = " GB" if item.is_size else ""
-        computed = gb(item.computed) if item.is_size else plain(round(item.computed))
+        computed = gb(item.computed) if item.is_size else short_number(round(item.computed))
         message = (
-            f"{figure}: {plain(item.original)}{unit} printed, {computed} by the formula "
+            f"{figure}: {short_number(item.original)}{unit} printed, {computed} by the formula "
             f"({item.difference or 'nothing to compare with'}), and no cause is recorded"
         )
         hint = "correct the figure, or record the cause under 'causes' or 'carried'"

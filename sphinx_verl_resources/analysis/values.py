@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..catalog.names import COMPONENTS, LIMITS, SHAPE_FIGURES, STATES, TOTAL, fold
 from ..diagnostics import NoAnswerError, did_you_mean, suggest_or
-from ..units import GB, gb, gib, plain
+from ..units import GB, gb, gib, short_number
 from .analysis import LABELS, Outcome, analyse, assumptions_of, entry_of, figure_size
 
 if TYPE_CHECKING:
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 #: Assumptions as prose shows them.
 ASSUMPTIONS: dict[str, Callable[[Assumptions], str]] = {
-    "batch size": lambda assumed: plain(assumed.batch_size),
-    "sequence length": lambda assumed: plain(assumed.sequence_length),
-    "vocabulary size": lambda assumed: plain(assumed.vocabulary_size),
+    "batch size": lambda assumed: short_number(assumed.batch_size),
+    "sequence length": lambda assumed: short_number(assumed.sequence_length),
+    "vocabulary size": lambda assumed: short_number(assumed.vocabulary_size),
     "system overhead": lambda assumed: gb(assumed.overhead_gb * GB),
-    "FFN ratio": lambda assumed: plain(assumed.ffn_ratio),
-    "memory limit": lambda assumed: f"{plain(assumed.memory_limit * 100)} %",
-    "GPUs": lambda assumed: plain(assumed.gpus),
+    "FFN ratio": lambda assumed: short_number(assumed.ffn_ratio),
+    "memory limit": lambda assumed: f"{short_number(assumed.memory_limit * 100)} %",
+    "GPUs": lambda assumed: short_number(assumed.gpus),
 }
 #: Properties of the model and of the outcome.
 PROPERTIES: dict[str, Callable[[Outcome], str]] = {
-    "number of parameters": lambda outcome: plain(outcome.shape.parameters),
-    "hidden size": lambda outcome: plain(outcome.shape.hidden_size),
-    "stated hidden size": lambda outcome: plain(round(outcome.shape.stated_hidden_size)),
-    "layers": lambda outcome: plain(outcome.shape.layers),
-    "FFN dimension": lambda outcome: plain(outcome.shape.ffn_dimension),
-    "GPUs": lambda outcome: plain(outcome.gpus),
+    "number of parameters": lambda outcome: short_number(outcome.shape.parameters),
+    "hidden size": lambda outcome: short_number(outcome.shape.hidden_size),
+    "stated hidden size": lambda outcome: short_number(round(outcome.shape.stated_hidden_size)),
+    "layers": lambda outcome: short_number(outcome.shape.layers),
+    "FFN dimension": lambda outcome: short_number(outcome.shape.ffn_dimension),
+    "GPUs": lambda outcome: short_number(outcome.gpus),
     "checkpoint": lambda outcome: outcome.shape.checkpoint,
 }
 #: Sizes by their names in prose.
@@ -184,5 +184,5 @@ def _original(analysis: Analysis, name: str, text: str, figure: Figure) -> str:
     key = fold(f"{figure.step}.{figure.name}" if figure.step else figure.name)
     for item in entry_of(analysis, "printed", name).figures:
         if fold(item.figure) == key and figure.step != "":
-            return plain(item.value) if item.figure in SHAPE_FIGURES else gb(item.value * GB)
+            return short_number(item.value) if item.figure in SHAPE_FIGURES else gb(item.value * GB)
     raise NoAnswerError.because(f"{text!r} was not printed for {name}", "leave 'printed' out")

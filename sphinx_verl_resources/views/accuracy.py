@@ -12,7 +12,7 @@ from ..breakdown import Category
 from ..catalog.names import EASYR1, LOGGED, OTHER, TRAINING
 from ..estimator.backtest import GROUPS
 from ..i18n import N_, _, plural
-from ..units import GIB, gib_number, percent, plain, share
+from ..units import GIB, gib_number, percent, share, short_number
 from .blocks import in_a_row, legend, numbered_notes, recorded
 from .drawing import BAR, FONT, LINE, PAINTS, WIDTH, Drawing, flowing, path, text
 from .estimate import VERDICT_WORDS
@@ -38,7 +38,7 @@ def summary_rows(summaries: Iterable[Accuracy]) -> nodes.tgroup:
     """Make one row per group."""
     return column_table(summaries, [
         (_("Compared with"), lambda item: Cell.of(_(GROUPS[item.name]))),
-        (_("Cases (n)"), lambda item: Cell.number(plain(item.cases))),
+        (_("Cases (n)"), lambda item: Cell.number(short_number(item.cases))),
         (_("Mean error"), lambda item: Cell.number(share(item.mean_error))),
         (_("Median error"), lambda item: Cell.number(share(item.median_error))),
         (_("Worst error"), lambda item: Cell.number(share(item.worst_error))),
@@ -101,7 +101,7 @@ def reason_list(reasons: Iterable[str], targets: Mapping[str, nodes.target]) -> 
 
 
 def _gpus(case: Case) -> str:
-    count = plain(case.gpus.count) if case.gpus.count else "?"
+    count = short_number(case.gpus.count) if case.gpus.count else "?"
     return f"{count}*{case.gpus.type}" if case.gpus.type else count
 
 
@@ -265,8 +265,8 @@ def _axes(scale: _Scale) -> Iterator[str]:
     for mark in scale.marks:
         x, y = scale.x(mark * GIB), scale.y(mark * GIB)
         lines += f"M{x} {_BOTTOM}v5M{_LEFT} {y}h-5"
-        yield text(x, _BOTTOM + LINE, plain(mark), anchor="middle")
-        yield text(_LEFT - 8, y + 5, plain(mark), anchor="end")
+        yield text(x, _BOTTOM + LINE, short_number(mark), anchor="middle")
+        yield text(_LEFT - 8, y + 5, short_number(mark), anchor="end")
     yield path(lines, 'fill="none" stroke="currentColor"')
     slope = f"M{scale.x(ends[0])} {scale.y(ends[0])}L{scale.x(ends[1])} {scale.y(ends[1])}"
     yield path(slope, 'stroke="currentColor" stroke-dasharray="6 4"')

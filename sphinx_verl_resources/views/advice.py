@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.fields import as_text
 from ..i18n import _
-from ..units import GB, gb, gb_number, plain
+from ..units import GB, gb, gb_number, short_number
 from .blocks import code_block, in_a_row, recorded
 from .settings import nested_yaml, overrides
 from .table import Cell, column_table, remark_marks, table_group
@@ -60,7 +60,9 @@ def assumption_rows(assumed: Assumptions, marks: Marks) -> nodes.tgroup:
     """Make one row per assumption."""
 
     def row(subject: str, label: str, text: str, **values: float | str) -> list[Cell]:
-        shown = {name: value if isinstance(value, str) else plain(value) for name, value in values.items()}
+        shown = {
+            name: value if isinstance(value, str) else short_number(value) for name, value in values.items()
+        }
         value = text.format(**shown, precision=assumed.precision)
         return [Cell.of(label, marks(subject)), Cell.of(value)]
 
@@ -143,7 +145,7 @@ def command_list(commands: Iterable[Command], marks: Marks) -> list[nodes.Elemen
 
 def metric_rows(metrics: Iterable[Metric], assumed: Assumptions, marks: Marks) -> nodes.tgroup:
     """Make one row per metric."""
-    limit = _("Below {share} % of the GPU's memory.").format(share=plain(assumed.memory_limit * 100))
+    limit = _("Below {share} % of the GPU's memory.").format(share=short_number(assumed.memory_limit * 100))
     rows = []
     for item in metrics:
         text = _one_line(item.text)

@@ -10,7 +10,7 @@ from ..analysis.analysis import PER_GPU
 from ..catalog.fields import NOT_RECORDED
 from ..catalog.names import TOTAL
 from ..i18n import N_, _, plural
-from ..units import GB, gb, gb_number, gib_number, plain, share, signed
+from ..units import GB, gb, gb_number, gib_number, share, short_number, signed
 from .blocks import (
     NOTES_CLASS,
     component_formula,
@@ -113,21 +113,23 @@ def specification_rows(outcome: Outcome, marks: Marks) -> nodes.tgroup:
         )
         hidden = _("the stated rule, {rule}, gives {size}; this is {share} of it").format(
             rule=STATED_HIDDEN_SIZE,
-            size=plain(round(shape.stated_hidden_size)),
+            size=short_number(round(shape.stated_hidden_size)),
             share=share(shape.hidden_size_share),
         )
-        ffn_source = _("{number} × hidden size").format(number=plain(shape.ffn_dimension / shape.hidden_size))
+        ffn_source = _("{number} × hidden size").format(
+            number=short_number(shape.ffn_dimension / shape.hidden_size)
+        )
         ffn = ""
     facts = [
-        (_("Parameters"), plain(shape.parameters), origin, ""),
-        (_("Hidden size"), plain(shape.hidden_size), hidden, ""),
-        (_("Layers"), plain(shape.layers), "", ""),
-        (_("FFN dimension"), ffn or plain(shape.ffn_dimension), _joined(ffn_source, _(_UNUSED)), ""),
+        (_("Parameters"), short_number(shape.parameters), origin, ""),
+        (_("Hidden size"), short_number(shape.hidden_size), hidden, ""),
+        (_("Layers"), short_number(shape.layers), "", ""),
+        (_("FFN dimension"), ffn or short_number(shape.ffn_dimension), _joined(ffn_source, _(_UNUSED)), ""),
         (_("Attention heads"), _count(shape.attention_heads), _(_UNUSED), ""),
-        (_("Vocabulary"), plain(shape.vocabulary_size), _(_UNUSED), "vocabulary-size"),
-        (_("Sequences"), plain(outcome.batch_size), _("on every GPU"), "batch-size"),
-        (_("Tokens per sequence"), plain(outcome.sequence_length), "", "sequence-length"),
-        (_("GPUs"), plain(outcome.gpus), "", "gpus"),
+        (_("Vocabulary"), short_number(shape.vocabulary_size), _(_UNUSED), "vocabulary-size"),
+        (_("Sequences"), short_number(outcome.batch_size), _("on every GPU"), "batch-size"),
+        (_("Tokens per sequence"), short_number(outcome.sequence_length), "", "sequence-length"),
+        (_("GPUs"), short_number(outcome.gpus), "", "gpus"),
     ]
     rows = [
         [Cell.of(label, marks(subject)), Cell.number(value), Cell.of(remark)]
@@ -137,7 +139,7 @@ def specification_rows(outcome: Outcome, marks: Marks) -> nodes.tgroup:
 
 
 def _count(number: int) -> str:
-    return plain(number) if number else _(NOT_RECORDED)
+    return short_number(number) if number else _(NOT_RECORDED)
 
 
 def _joined(*texts: str) -> str:
@@ -216,7 +218,7 @@ def summary_rows(outcomes: Sequence[Outcome], marks: Marks, *, with_gib: bool) -
     rows = []
     for outcome in outcomes:
         sizes = [outcome.start.total, *(step.after.total for step in outcome.steps)]
-        numbers = [plain(outcome.gpus), *map(gb_number, sizes)]
+        numbers = [short_number(outcome.gpus), *map(gb_number, sizes)]
         numbers += [gib_number(outcome.end.total)] if with_gib else []
         saved = share(outcome.saved_share)
         rows.append([Cell.of(outcome.shape.name), *map(Cell.number, (*numbers, saved))])
@@ -240,14 +242,14 @@ def original_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str])
     return column_table(comparisons, [
         (_("Figure"), lambda item: Cell.of(_figure(item))),
         (_("By the formula"), lambda item: Cell.number(_computed(item))),
-        (_("Printed"), lambda item: Cell.number(plain(item.original))),
+        (_("Printed"), lambda item: Cell.number(short_number(item.original))),
         (_("Difference"), lambda item: Cell.number("" if item.agrees else item.difference)),
         (_("Cause"), cause),
     ])  # fmt: skip
 
 
 def _computed(item: Comparison) -> str:
-    return gb_number(item.computed) if item.is_size else plain(round(item.computed))
+    return gb_number(item.computed) if item.is_size else short_number(round(item.computed))
 
 
 def _figure(item: Comparison) -> str:
@@ -295,7 +297,7 @@ def requirement_rows(claims: Iterable[JudgedClaim], marks: Sequence[str]) -> nod
 
 def _gpu_count(item: JudgedClaim, derivation: Derivation) -> Cell:
     number = item.counts[derivation]
-    return Cell.number(_("none") if number is None else plain(number))
+    return Cell.number(_("none") if number is None else short_number(number))
 
 
 def _claimed_gpu(item: JudgedClaim) -> str:
@@ -321,7 +323,7 @@ def requirement_legend(share: float) -> nodes.paragraph:
         "could be shared. Either way the smallest power of two is shown, and the verdict is that of the "
         "chain. The last column names the ways that lead to the number claimed; the printed chain is the "
         "chain with the figures that were printed, and with the size that a card is sold by."
-    ).format(share=plain(share * 100))
+    ).format(share=short_number(share * 100))
     return legend(text)
 
 

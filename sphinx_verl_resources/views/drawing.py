@@ -15,7 +15,7 @@ from docutils import nodes
 from docutils.utils import column_width
 
 from ..breakdown import Category
-from ..units import plain
+from ..units import short_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -171,7 +171,7 @@ def axis(y: float, marks: Sequence[float], unit: str) -> str:
     svg = path(f"M0 {short(y + 5)}v-5h{WIDTH}v5{lines}", 'fill="none" stroke="currentColor"')
     for mark in marks:
         anchor = "start" if mark == 0 else "end" if mark == marks[-1] else "middle"
-        number = plain(mark)
+        number = short_number(mark)
         svg += text(mark * scale, y + LINE, f"{number} {unit}" if anchor == "end" else number, anchor=anchor)
     return svg
 

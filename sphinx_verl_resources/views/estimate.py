@@ -10,7 +10,7 @@ from ..breakdown import Category
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.phases import LABELS
 from ..i18n import N_, _
-from ..units import GIB, gib, gib_number, plain, signed
+from ..units import GIB, gib, gib_number, short_number, signed
 from .blocks import (
     NOTES_CLASS,
     component_formula,
@@ -298,7 +298,7 @@ def _length_cells(row: Longer) -> list[Cell]:
     return [
         first,
         *(Cell.number(gib_number(_most(found, category))) for category in _GROWING),
-        Cell.number(plain(int(row.sequences)) if row.sequences < 1e6 else _("any number")),
+        Cell.number(short_number(int(row.sequences)) if row.sequences < 1e6 else _("any number")),
         Cell.number(gib_number(found.peak)),
         Cell.of(_(found.peak_phase.label)),
         Cell.of(_(VERDICT_WORDS[found.verdict])),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..i18n import N_, _, plural
-from ..units import gib, plain
+from ..units import gib, short_number
 from .blocks import LEGEND_CLASS, code_block, details, in_a_row, legend, titled_item
 from .settings import flat_yaml
 from .table import Cell, table_group
@@ -66,7 +66,9 @@ def fit_rows(
         link: makes a link to the row of a run, from the id of the run and a text.
     """
     counts = [cell.gpus for cell in rows[0][1]] if rows else []
-    gpus = (plural("{count} GPU", "{count} GPUs", count).format(count=plain(count)) for count in counts)
+    gpus = (
+        plural("{count} GPU", "{count} GPUs", count).format(count=short_number(count)) for count in counts
+    )
     headings = [_("Size class (computed for)"), *gpus]
     body = []
     for size, cells in rows:

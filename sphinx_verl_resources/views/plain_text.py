@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from ..estimator.backtest import GROUPS, summaries, verdict_shares
 from ..estimator.planner import layout_of
-from ..units import MINUS, gib, gib_number, percent, plain, share
+from ..units import MINUS, gib, gib_number, percent, share, short_number
 from .settings import overrides
 
 if TYPE_CHECKING:
@@ -140,10 +140,10 @@ def plan_text(plan: Plan, model: str, task: str, settings: Mapping[str, Any]) ->
 
 def _fits(plan: Plan, model: str, task: str) -> str:
     count = plan.estimate.settings.gpus
-    gpus = f"{plain(count)} GPU{'' if count == 1 else 's'}"
+    gpus = f"{short_number(count)} GPU{'' if count == 1 else 's'}"
     if plan.gpus:
         layout = layout_of(plan.estimate)
-        also = f" With FSDP it takes {plain(plan.with_fsdp)}." if plan.with_fsdp else ""
+        also = f" With FSDP it takes {short_number(plan.with_fsdp)}." if plan.with_fsdp else ""
         return f"{model} with {task} fits on {gpus} with {layout}.{also}"
     if plan.estimate.verdict == "tight":
         return f"{model} with {task} may fit on {gpus}, or may not: the upper end of the range is too large."
@@ -160,7 +160,7 @@ def _micro_batch(plan: Plan) -> Iterator[str]:
     if plan.micro_batch is None:
         return
     what = "token budget" if plan.unit == "tokens" else "micro-batch"
-    yield f"The largest {what} of a GPU that fits there is {plain(plan.micro_batch)} {plan.unit}."
+    yield f"The largest {what} of a GPU that fits there is {short_number(plan.micro_batch)} {plan.unit}."
 
 
 def _relief(plan: Plan) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import N_, _
-from ..units import GIB, MIB, gib_number, plain
+from ..units import GIB, MIB, gib_number, short_number
 from .table import PATH_CLASS, Cell, column_table
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def gpu_rows(gpus: Iterable[Gpu]) -> nodes.tgroup:
     return column_table(gpus, [
         (_("GPU"), lambda gpu: Cell([(gpu.name, None)], anchor=gpu_anchor(gpu))),
         (_("Vendor"), lambda gpu: Cell.of(_VENDORS[gpu.vendor])),
-        (_("Sold with (GB)"), lambda gpu: Cell.number(plain(gpu.memory_gb))),
+        (_("Sold with (GB)"), lambda gpu: Cell.number(short_number(gpu.memory_gb))),
         (_("Memory (GiB)"), lambda gpu: Cell.number(gib_number(gpu.memory_mib * MIB))),
         (_("For CUDA (GiB)"), lambda gpu: Cell.number(_cuda_memory(gpu))),
         (_("Memory known from"), lambda gpu: Cell.of(_(_KNOWN_FROM[gpu.kind]))),
@@ -59,10 +59,10 @@ def model_rows(models: Iterable[Architecture]) -> nodes.tgroup:
         (_("Model"), _checkpoint),
         (_("Parameters (billion)"), lambda model: Cell.number(_billions(model.parameters))),
         (_("Active (billion)"), lambda model: Cell.number(_billions(model.parameters_active))),
-        (_("Layers"), lambda model: Cell.number(plain(model.num_hidden_layers))),
-        (_("Hidden size"), lambda model: Cell.number(plain(model.hidden_size))),
+        (_("Layers"), lambda model: Cell.number(short_number(model.num_hidden_layers))),
+        (_("Hidden size"), lambda model: Cell.number(short_number(model.hidden_size))),
         (_("Heads (query/key)"), _heads),
-        (_("Vocabulary"), lambda model: Cell.number(plain(model.vocab_size))),
+        (_("Vocabulary"), lambda model: Cell.number(short_number(model.vocab_size))),
         (_("Same shape"), lambda model: Cell.path(*model.aliases, *model.aliases_unverified)),
     ])  # fmt: skip
 
@@ -73,7 +73,7 @@ def _checkpoint(model: Architecture) -> Cell:
 
 
 def _heads(model: Architecture) -> Cell:
-    return Cell.number(f"{plain(model.num_attention_heads)}/{plain(model.num_key_value_heads)}")
+    return Cell.number(f"{short_number(model.num_attention_heads)}/{short_number(model.num_key_value_heads)}")
 
 
 def _billions(parameters: int | None) -> str:
