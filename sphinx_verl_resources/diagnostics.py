@@ -21,10 +21,10 @@ __all__ = [
     "Severity",
     "counted",
     "did_you_mean",
-    "doubt",
     "nearest",
     "one_line",
     "suggest_or",
+    "warning",
 ]
 
 #: Characters of a message, and of a remedy, that are printed.
@@ -97,7 +97,7 @@ class Diagnostic:
         return (self.place, self.code.name, self.message) < (other.place, other.code.name, other.message)
 
 
-def doubt(place: Location, code: Code, message: str, remedy: str) -> Diagnostic:
+def warning(place: Location, code: Code, message: str, remedy: str) -> Diagnostic:
     """Return a warning."""
     return Diagnostic(place, code, message, remedy, Severity.WARNING)
 

@@ -26,6 +26,7 @@ class Shape(NamedTuple):
     remedy: int | None
     place: int | None
     has_code: bool
+    is_method: bool
 
 
 def shapes() -> dict[str, dict[str, Shape]]:
@@ -38,13 +39,14 @@ def shapes() -> dict[str, dict[str, Shape]]:
                 needed = plain[: len(plain) - len(node.args.defaults)]
                 names = plain + [argument.arg for argument in node.args.kwonlyargs]
                 if "message" in names and {"code", "remedy", "hint"} & set(names):
-                    found.setdefault(node.name, {})[str(path)] = shape(names, needed)
+                    is_method = len(plain) < len(node.args.args)
+                    found.setdefault(node.name, {})[str(path)] = shape(names, needed, is_method)
     # The field of the class comes before its methods.
-    found["Diagnostic"] = {"": shape(["place", "code", "message", "remedy"], ["code"])}
+    found["Diagnostic"] = {"": shape(["place", "code", "message", "remedy"], ["code"], False)}
     return found
 
 
-def shape(names: list[str], needed: list[str]) -> Shape:
+def shape(names: list[str], needed: list[str], is_method: bool) -> Shape:
     """The positions of parameters; a code that has a default need not be given."""
 
     def position(*wanted: str) -> int | None:
@@ -52,7 +54,7 @@ def shape(names: list[str], needed: list[str]) -> Shape:
 
     place = position("place", "key", "loc", "event", "at")
     remedy = position("remedy", "hint")
-    return Shape(names.index("message"), position("code"), remedy, place, has_code="code" in needed)
+    return Shape(names.index("message"), position("code"), remedy, place, "code" in needed, is_method)
 
 
 SHAPES = shapes()
@@ -111,12 +113,13 @@ class Call(NamedTuple):
 
 
 def shape_of(call: ast.Call, path: Path) -> Shape | None:
-    """What the function takes that is called: the one of the same module, or else of another."""
+    """What the function or method takes that is called: the one of the same module, or else of another."""
     owner, _, name = ast.unparse(call.func).rpartition(".")
     by_module = SHAPES.get(name, {}) if owner not in {"nodes", "objects"} else {}  # modules with such names
     if str(path) in by_module or not by_module or name.startswith("_"):
         return by_module.get(str(path))
-    *_, last = by_module.values()
+    alike = [known for known in by_module.values() if known.is_method is bool(owner)]
+    *_, last = alike or by_module.values()
     return last if len(call.args) + len(call.keywords) > last.message else None
 
 

@@ -48,7 +48,7 @@ class Registry(Generic[Entry]):
         self._key = key
         self._listed: dict[str, tuple[tuple[str, ...], Entry]] = {}
         self._by_name: dict[str, Entry] = {}
-        self._doubtful: set[str] = set()
+        self._broken_names: set[str] = set()
         for entry in entries:
             self.add(entry)
 
@@ -68,16 +68,16 @@ class Registry(Generic[Entry]):
         registry.add(entry)
         return registry
 
-    def doubt(self, entries: Any, name_fields: Iterable[str]) -> None:
+    def note_broken_names(self, entries: Any, name_fields: Iterable[str]) -> None:
         """Note the names of raw entries, some of which have errors: using them is no mistake of its own."""
         for entry in entries:
             for value in (entry.get(name) for name in name_fields) if isinstance(entry, dict) else ():
                 names = value if isinstance(value, tuple) else (value,)
-                self._doubtful |= {self._key(name) for name in names if isinstance(name, str)}
+                self._broken_names |= {self._key(name) for name in names if isinstance(name, str)}
 
     def __contains__(self, name: str) -> bool:
         """Return whether an entry has the name, with or without errors."""
-        return self._key(name) in self._by_name or self._key(name) in self._doubtful
+        return self._key(name) in self._by_name or self._key(name) in self._broken_names
 
     def __iter__(self) -> Iterator[Entry]:
         return iter({id(entry): entry for entry in self._by_name.values()}.values())
@@ -113,7 +113,7 @@ def load_registry(snapshot: Snapshot, name: str) -> Registry[Any]:
         for entry in filter(None, entries):
             registry.add(entry)
         if record is None:
-            registry.doubt(entries_in(document.data, section), model.name_fields)
+            registry.note_broken_names(entries_in(document.data, section), model.name_fields)
     return registry
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..catalog.names import ENGINES, MOST_GPUS, TRAIN_BACKENDS, size_class
 from ..catalog.run_names import ScriptName, parse_script_name, suggested_id
 from ..catalog.run_text import TODO
-from ..diagnostics import Code, Diagnostic, Location, doubt
+from ..diagnostics import Code, Diagnostic, Location, warning
 from ..estimator.parameters import count_parameters
 from ..estimator.versions import CURRENT
 from ..git import GitError, committed
@@ -167,7 +167,7 @@ def _found(
         "settings": settings,
     }
     undecided = [
-        doubt(sources.place(*keys), Code.undecided, message.format(engine=engine), remedy)
+        warning(sources.place(*keys), Code.undecided, message.format(engine=engine), remedy)
         for name, (message, remedy, keys) in _UNKNOWN.items()
         if found[name] is None
     ]
@@ -208,19 +208,21 @@ def _model(sources: Sources, user: UserInput, registries: Registries) -> tuple[s
             return models[0], []
         if models:
             message = f"the model {path[-80:]!r} may be any of {', '.join(models[:10])}"
-            return TODO, [doubt(place, Code.undecided, message, "say which with --model")]
+            return TODO, [warning(place, Code.undecided, message, "say which with --model")]
     path = next(iter(paths), "")
     near = nearest_model(path, names)
     remedy = f"did you mean {near}? Give it with --model" if near else "name it with --model"
     if is_hub_name(path):
         message = f"no architecture is recorded for {path!r}, so that nothing is computed"
-        return path, [doubt(place, Code.unknown_model, message, f"{remedy}, or add it to architectures.yaml")]
+        return path, [
+            warning(place, Code.unknown_model, message, f"{remedy}, or add it to architectures.yaml")
+        ]
     message = "no model is named"
     if path:
         message = f"no recorded model is called as the path {path[-80:]!r} ends"
     if path and path == left_open:
         message = f"the model is {path[-80:]!r}, which the script alone does not decide"
-    return TODO, [doubt(place, Code.undecided, message, remedy)]
+    return TODO, [warning(place, Code.undecided, message, remedy)]
 
 
 def _task(sources: Sources) -> str | None:
@@ -266,7 +268,7 @@ def _gpu(sources: Sources, registries: Registries, named: ScriptName) -> tuple[s
         return found, []
     message = f"the log names the GPU {printed!r}, which is not recorded, or not as one size"
     place = Location(sources.log.shown, 1, 1)
-    return found, [doubt(place, Code.unknown_gpu, message, "name it with --gpus")]
+    return found, [warning(place, Code.unknown_gpu, message, "name it with --gpus")]
 
 
 def _train(sources: Sources, named: ScriptName) -> str | None:
@@ -308,7 +310,7 @@ def _script(sources: Sources, user: UserInput) -> tuple[dict[str, str], list[Dia
     except GitError as error:
         message = f"the script is not linked: {error}"
         remedy = "commit it in a checkout of verl and run this again there, or give --ref and --path"
-        return {}, [doubt(sources.place(), Code.script_place, message, remedy)]
+        return {}, [warning(sources.place(), Code.script_place, message, remedy)]
     return {"ref": user.ref or ref, "path": user.path or path}, []
 
 
@@ -327,7 +329,7 @@ def _settings(
         "a run file holds no such values or keys": [key for key in left_out if key not in private],
     }
     return public, [
-        doubt(
+        warning(
             sources.place(),
             Code.left_out,
             f"not written, since {reason}: {', '.join(keys)}",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.yaml_data import MAX_PROBLEMS
-from ..diagnostics import Code, Diagnostic, Location, doubt
+from ..diagnostics import Code, Diagnostic, Location, warning
 from .log_facts import (
     GPU,
     NAMES,
@@ -148,7 +148,7 @@ class _Reader:
             self._warn(Location(self._shown, 1, 1), Code.several_runs, message, "give the log of one run")
         if self._lost:
             message = f"{self._lost} more lines could not be read"
-            self._problems.append(doubt(Location(self._shown, 1, 1), Code.unread, message, _UNREAD_REMEDY))
+            self._problems.append(warning(Location(self._shown, 1, 1), Code.unread, message, _UNREAD_REMEDY))
         versions = self._agreed()
         gpu = versions.pop(GPU, "")
         problems = tuple(sorted(self._problems))
@@ -245,4 +245,4 @@ class _Reader:
         if len(self._problems) >= MAX_PROBLEMS:
             self._lost += 1
         else:
-            self._problems.append(doubt(place, code, message, remedy))
+            self._problems.append(warning(place, code, message, remedy))

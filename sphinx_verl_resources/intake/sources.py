@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.run_text import TODO
-from ..diagnostics import Code, Diagnostic, Location, doubt, nearest
+from ..diagnostics import Code, Diagnostic, Location, nearest, warning
 from ..settings.result import SettingsText
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Sources:
     def _differences(self) -> list[Diagnostic]:
         """Return a warning for each setting that the script passes and the log prints otherwise."""
         return [
-            doubt(
+            warning(
                 self.place(key),
                 Code.log_differs,
                 f"{key} is {value!r} in the script and {self.printed[key]!r} in the log; the script counts",
