@@ -244,9 +244,9 @@ class VerlDomain(Domain):
         """The objects by document name, then by kind and name."""
         return cast("objects.Objects", self.data["objects"])
 
-    def note_object(self, kind: str, name: str, shown: objects.Target) -> bool:
+    def note_object(self, kind: str, name: str, target: objects.Target) -> bool:
         """Remember that the document being read shows an object, see ``objects.note``."""
-        return objects.note(self.shown, self.env.docname, kind, name, shown)
+        return objects.note(self.shown, self.env.docname, kind, name, target)
 
     # -- what Sphinx asks of a domain
 

@@ -61,14 +61,14 @@ def names(catalog: Catalog, kind: str) -> list[str]:
     return (catalog.gpus if kind == GPU else catalog.architectures).names
 
 
-def note(objects: Objects, docname: str, kind: str, name: str, shown: Target) -> bool:
+def note(objects: Objects, docname: str, kind: str, name: str, target: Target) -> bool:
     """Remember that a page shows an object.
 
     Returns:
         Whether this is the first place on the page, which is the one that is referred to.
     """
     of_kind = objects.setdefault(docname, {}).setdefault(kind, {})
-    return of_kind.setdefault(name, shown) is shown
+    return of_kind.setdefault(name, target) is target
 
 
 def find(objects: Objects, kind: str, name: str, docname: str) -> tuple[str, Target] | None:
