@@ -58,7 +58,7 @@ POST_TRANSFORMS = (
 
 def setup_extension(app: Sphinx) -> ExtensionMetadata:
     """Register everything."""
-    speak(app)  # for the title of the index, which Sphinx asks for here
+    choose_language(app)  # for the title of the index, which Sphinx asks for here
     register_config(app)
     app.add_domain(VerlDomain)
     for node in (verl_runs, verl_marks, verl_remarks):
@@ -93,7 +93,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     }
 
 
-def speak(app: Sphinx) -> str:
+def choose_language(app: Sphinx) -> str:
     """Choose the language; see ``use_language`` for what is returned."""
     return use_language(app.config.language, [Path(app.srcdir) / name for name in app.config.locale_dirs])
 
@@ -110,7 +110,7 @@ def find_outdated(
     domain = VerlDomain.of(env)
     domain.forget()
     # Once more, since only now has Sphinx compiled what the project words itself, see ``gettext_auto_build``.
-    domain.words = speak(app)
+    domain.words = choose_language(app)
     # Taken before any other process starts, so that all of them answer from the same files.
     _ = domain.records
     if app.parallel > 1 and len(added | changed) > MANY_PAGES:
