@@ -81,8 +81,7 @@ class VerlFit(SettingsDirective):
         from ...estimator.versions import CURRENT, version_text
         from ...views import fit as render
 
-        names = ("gpu", "task", "sizes", "gpus")
-        gpu, task, classes, counts = map(self.values.__getitem__, names)
+        gpu, task, classes, counts = map(self.values.__getitem__, ("gpu", "task", "sizes", "gpus"))
         if gpu:
             self.check_recorded(GPU, (gpu,), "gpu")
         settings = self.settings()
