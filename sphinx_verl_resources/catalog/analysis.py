@@ -27,7 +27,7 @@ from .models.analysis import (
 )
 from .models.base import models_in
 from .names import ASSUMED_SUBJECTS, COMPONENTS, REQUIREMENTS, TOTAL
-from .validation import entries_in, valid_entries, validate, validated, value_at
+from .validation import entries_in, problems_in, try_model, valid_entries, value_at
 from .yaml_data import read_yaml
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def load_analysis(
     for file in snapshot.registries[ANALYSIS]:
         document = read_yaml(file.content, file.shown)
         known = _known_names(analysis, document.data)
-        problems += validate(document, AnalysisFile, known)[1]
+        _, errors = try_model(document.data, AnalysisFile, known)
+        problems += problems_in(document, AnalysisFile, errors)
         entries: dict[str, tuple[Any, ...]] = {
             section: valid_entries(document.data, section, model, known)
             for section, model in SECTIONS.items()
@@ -122,9 +123,9 @@ def load_analysis(
         changes: dict[str, Any] = {
             section: _merge(getattr(analysis, section), listed) for section, listed in entries.items()
         }
-        verl, _ = validated(value_at(document.data, "verl"), VerlState)
+        verl, _ = try_model(value_at(document.data, "verl"), VerlState)
         analysis = replace(
-            analysis, assumptions=validated(assumed, Assumptions)[0], verl=verl or analysis.verl, **changes
+            analysis, assumptions=try_model(assumed, Assumptions)[0], verl=verl or analysis.verl, **changes
         )
         part = Part(document, entries["printed"], analysis)
         analysis = replace(analysis, parts=(*analysis.parts, part))
@@ -163,7 +164,7 @@ def _assumed(data: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in (values.items() if isinstance(values, dict) else ())
-        if value is not None and validated({name: value}, AssumptionsPart)[0]
+        if value is not None and try_model({name: value}, AssumptionsPart)[0]
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from .models.case import Case
-from .validation import empty, explained, got_instead, validated, value_at
+from .validation import empty, explained, got_instead, try_model, value_at
 from .yaml_data import read_yaml
 
 if TYPE_CHECKING:
@@ -107,10 +107,10 @@ def load_cases(files: Iterable[DataFile]) -> Cases:
 
 def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:
     """Validate one case; one whose only mistakes are unknown keys is read without them, with warnings."""
-    case, details = validated(document.data, Case)
+    case, details = try_model(document.data, Case)
     unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
     if unknown:
-        case, others = validated(_without(document.data, [detail["loc"] for detail in unknown]), Case)
+        case, others = try_model(_without(document.data, [detail["loc"] for detail in unknown]), Case)
         details = [*unknown, *others]
     found = explained(document, Case, details)
     # Where nothing else is left, a required key is misspelt: then the unknown key is the error.

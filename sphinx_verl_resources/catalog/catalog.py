@@ -172,6 +172,10 @@ class Catalog:
         days = [run.added for run in self.runs.values() if run.added]
         return max(days).isoformat() if days else ""
 
+    def gpu_of(self, run: Run) -> Gpu | None:
+        """Return the entry of a run's GPU; None where its source names none, or the registry has none."""
+        return self.gpus.get(run.gpus.type) if run.gpus.type else None
+
 
 def load_catalog(
     snapshot: Snapshot,

@@ -158,7 +158,7 @@ def hint_if_unknown(catalog: Catalog, name: str, value: str) -> str | None:
 
 def gpu_name(catalog: Catalog, run: Run) -> str | None:
     """Return the registry's name of a run's GPU; None where the source does not name it."""
-    gpu = catalog.gpus.get(run.gpus.type) if run.gpus.type else None
+    gpu = catalog.gpu_of(run)
     return gpu.name if gpu else run.gpus.type
 
 

@@ -60,20 +60,17 @@ def load(
         The record (None if it has errors), the document for looking up further places, and all problems.
     """
     document = read_yaml(file.content, file.shown)
-    record, found = validate(document, model, context)
-    return record, document, found
+    record, errors = try_model(document.data, model, context)
+    found = problems_in(document, model, errors)
+    return (None if found else record), document, found
 
 
-def validate(
-    document: Document, model: type[Model], context: Any = None
-) -> tuple[Model | None, list[Diagnostic]]:
-    """Return the record of a document, None if there are errors, and all problems."""
+def problems_in(document: Document, model: type[BaseModel], errors: list[ErrorDetails]) -> list[Diagnostic]:
+    """Return all problems of a document: those of its YAML, and the errors of its values."""
     if document.data is None:
         hint = f"a file of this kind begins with the key {next(iter(model.model_fields))!r}"
-        return None, document.problems or [empty(document, hint)]
-    record, details = validated(document.data, model, context)
-    found = [*document.problems, *(explained(document, model, details) if details else ())]
-    return (None if found else record), found
+        return document.problems or [empty(document, hint)]
+    return [*document.problems, *explained(document, model, errors)]
 
 
 def empty(document: Document, remedy: str) -> Diagnostic:
@@ -105,10 +102,10 @@ def entries_in(data: Any, key: str) -> tuple[Any, ...]:
 
 def valid_entries(data: Any, key: str, model: type[Model], context: Any = None) -> tuple[Model | None, ...]:
     """Return the entries of a list in a file with errors; None for each entry with errors of its own."""
-    return tuple(validated(entry, model, context)[0] for entry in entries_in(data, key))
+    return tuple(try_model(entry, model, context)[0] for entry in entries_in(data, key))
 
 
-def validated(data: Any, model: type[Model], context: Any = None) -> tuple[Model | None, list[ErrorDetails]]:
+def try_model(data: Any, model: type[Model], context: Any = None) -> tuple[Model | None, list[ErrorDetails]]:
     """Return the record of plain values, None if there are errors, and these."""
     try:
         return model.model_validate(data, context=context), []

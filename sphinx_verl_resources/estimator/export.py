@@ -15,7 +15,6 @@ from .versions import CURRENT, version_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
     from .context import EstimatorContext
     from .estimate import AnyEstimate
@@ -59,7 +58,7 @@ FORMAT: Literal[1] = 1
 def export_of(data: EstimatorContext, extension_version: str) -> Export:
     """Return all runs with their estimates, the GPUs that they name, and the record of accuracy."""
     runs = tuple(_run(run, data) for _, run in sorted(data.catalog.runs.items()))
-    used = {gpu.name: gpu for run in data.catalog.runs.values() if (gpu := _gpu(run, data))}
+    used = {gpu.name: gpu for run in data.catalog.runs.values() if (gpu := data.catalog.gpu_of(run))}
     return Export(
         format=FORMAT,
         extension_version=extension_version,
@@ -79,7 +78,7 @@ def _run(run: Run, data: EstimatorContext) -> ExportedRun:
         computed = Computed(**{name: FIELDS[name](found) for name in Computed.model_fields})
     except NoAnswerError as error:
         reason = str(error)
-    gpu = _gpu(run, data)
+    gpu = data.catalog.gpu_of(run)
     return ExportedRun(
         id=run.id,
         row_id=row_id(run.id),
@@ -89,10 +88,6 @@ def _run(run: Run, data: EstimatorContext) -> ExportedRun:
         computed=computed,
         not_computed=reason,
     )
-
-
-def _gpu(run: Run, data: EstimatorContext) -> Gpu | None:
-    return data.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
 
 
 def _phases(estimate: AnyEstimate) -> list[dict[str, Any]]:

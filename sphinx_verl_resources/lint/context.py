@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ..catalog.files import DataFile, Directory
-    from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
     from ..catalog.yaml_data import Document
     from ..estimator.estimate import Estimate
@@ -165,10 +164,6 @@ class CheckContext(EstimatorContext):
     def is_checked(self, file: DataFile) -> bool:
         """Return whether a file is in one of the directories, and not only what they build on."""
         return any(file.path.is_relative_to(directory.path) for directory in self.directories)
-
-    def gpu_of(self, run: Run) -> Gpu | None:
-        """Return the GPU of a run, None where it is not known."""
-        return self.catalog.gpus.get(run.gpus.type) if run.gpus.type else None
 
     def of_kind(self, kind: str) -> list[SourceFile]:
         """Return the files of one kind."""

@@ -131,7 +131,7 @@ def duplicate_run(context: CheckContext) -> Iterator[Diagnostic]:
     for entry in context.runs:
         run = entry.run
         settings = tuple(sorted((key, repr(value)) for key, value in run.settings.items()))
-        gpu = context.gpu_of(run)
+        gpu = context.catalog.gpu_of(run)
         gpus = run.gpus.count, gpu.name if gpu else None, run.gpus.nodes, run.gpus.memory_gb
         others = alike.setdefault((run.model, gpus, run.task, run.train, run.infer, settings), [])
         earlier = next((other for other in others if not _differ(run, other.run)), None)
@@ -183,7 +183,7 @@ def _takes_less(one: Run, other: Run, context: CheckContext) -> bool:
 
 def _memory(run: Run, context: CheckContext) -> float | None:
     """Return the memory of all GPUs in GB as sold: the figures of drivers differ between GPUs of 80 GB."""
-    gpu = context.gpu_of(run)
+    gpu = context.catalog.gpu_of(run)
     each = gpu.memory_gb if gpu else run.gpus.memory_gb
     return run.gpus.count * each if each else None
 

@@ -131,7 +131,7 @@ def peak_above_capacity(entry: RunEntry, context: CheckContext) -> Iterator[Diag
 
 def _capacity(run: Run, context: CheckContext) -> float | None:
     """Return the most memory that the GPU can have, in bytes."""
-    gpu = context.gpu_of(run)
+    gpu = context.catalog.gpu_of(run)
     if gpu:
         return MIB * float(max([gpu.memory_mib, *(reading.memory_mib for reading in gpu.other_readings)]))
     return run.gpus.memory_gb * GIB if run.gpus.memory_gb else None
