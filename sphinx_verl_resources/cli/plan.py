@@ -6,13 +6,21 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.names import MOST_GPUS
-from ..diagnostics import Code, NoAnswerError, did_you_mean
+from ..diagnostics import Code, NoAnswerError
 from ..estimator.export import result_of
-from ..estimator.planner import TASKS, layout_of, plan, task_settings
+from ..estimator.planner import TASKS, known_task, layout_of, plan, task_settings
 from ..views.plain_text import plan_text
 from .command import Command, add_result_options, report
 from .data import given_data, registry_problems
-from .question import Question, add_question_arguments, errors_text, placed, read_question, refused
+from .question import (
+    Question,
+    add_question_arguments,
+    errors_text,
+    on_command_line,
+    placed,
+    read_question,
+    refused,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -56,9 +64,11 @@ def _run(options: argparse.Namespace) -> int:
     """Plan and print."""
     data = given_data(options.data)
     problems = registry_problems(data)
-    question, found = None, None
+    question, found, task = None, None, options.task
     try:
-        question = _question(options, data.registries)
+        with on_command_line():
+            task = known_task(task)
+        question = _question(options, task, data.registries)
         problems += question.problems
         found = plan(question.request, question.registries)
         problems += placed(found.estimate.warnings, question.place)
@@ -67,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
     bad = report(problems)
     asked = {
         "model": question.request.model if question else options.model,
-        "task": next((task for task in TASKS if task.casefold() == options.task.casefold()), options.task),
+        "task": task,
         "gpu": options.gpu,
     }
     if options.format == "json":
@@ -80,15 +90,11 @@ def _run(options: argparse.Namespace) -> int:
     return 1 if question else 2
 
 
-def _question(options: argparse.Namespace, registries: Registries) -> Question:
-    base = task_settings(options.task)
-    if base is None:
-        message = f"unknown task {options.task[:80]!r}"
-        raise refused(Code.unknown_value, message, did_you_mean(options.task, TASKS))
+def _question(options: argparse.Namespace, task: str, registries: Registries) -> Question:
     if options.gpus is not None and not 1 <= options.gpus <= MOST_GPUS:
         message = f"expected a number of GPUs from 1 to {MOST_GPUS}, got {options.gpus}"
         raise refused(Code.wrong_value, message)
-    return read_question(options, registries, (options.gpus, options.gpu), base=base)
+    return read_question(options, registries, (options.gpus, options.gpu), base=task_settings(task))
 
 
 def _plain(found: Plan) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..catalog.yaml_data import printable
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, suggest_or
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
 from ..estimator.hf_config import read_config_json
 from ..estimator.registries import Registries
 from ..estimator.request import MODEL, Request, parse_gpus
@@ -20,7 +21,7 @@ from .data import add_data_option
 from .files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from ..catalog.models.architecture import Architecture
@@ -130,9 +131,9 @@ def read_question(
         raise NoAnswerError(*broken)
     values = {**(base or {}), **given.values, **own.values}
     count, gpu = gpus
-    if gpu is not None and registries.gpus.get(gpu) is None:
-        remedy = suggest_or(gpu, registries.gpus.names, "add it to gpus.yaml")
-        raise refused(Code.unknown_gpu, f"no GPU is recorded as {gpu[:200]!r}", remedy)
+    if gpu is not None:
+        with on_command_line():
+            registries.known_gpu(gpu)
     try:
         registries, model, found = _model(options, registries, values.get(_MODEL_PATH))
     except NoAnswerError as error:  # what is wrong with the text may be why
@@ -147,6 +148,15 @@ def read_question(
     )
     problems = (*_still_open(given, own), *own.problems, *found)
     return Question(request, registries, {**given.places, **own.places}, place, problems)
+
+
+@contextmanager
+def on_command_line() -> Iterator[None]:
+    """Say of names that are not known that they are among the arguments."""
+    try:
+        yield
+    except NoAnswerError as error:
+        raise NoAnswerError(*placed(error.diagnostics, lambda problem: COMMAND_LINE)) from None
 
 
 def refused(code: Code, message: str, remedy: str = "") -> NoAnswerError:
@@ -181,10 +191,8 @@ def _model(
         return _knowing(registries, name, architecture), name, found
     if options.model:
         name = options.model
-        if registries.architectures.get(name) is None:
-            remedy = suggest_or(name, names, "give its config.json with --config")
-            message = f"model: no architecture is recorded for {name[:200]!r}"
-            raise refused(Code.unknown_model, message, remedy)
+        with on_command_line():
+            registries.known_shape(name, "give its config.json with --config")
         return registries, name, ()
     if isinstance(path, str) and registries.architectures.get(path) is not None:
         return registries, path, ()

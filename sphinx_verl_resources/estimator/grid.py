@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..catalog.dataset import Dataset
+    from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
     from ..diagnostics import Diagnostic
     from .context import EstimatorContext
@@ -68,20 +69,15 @@ def fit_table(
     Raises:
         NoAnswerError: the GPU, the task or a size class is not known.
     """
-    registries, models, settings = data.registries, size_models(data), task_settings(task)
-    if registries.gpus.get(gpu) is None:
-        hint = did_you_mean(gpu, registries.gpus.names)
-        raise NoAnswerError.because(f"unknown GPU {gpu!r}", hint, code=Code.unknown_gpu)
-    if settings is None:
-        hint = did_you_mean(task, TASKS)
-        raise NoAnswerError.because(f"unknown task {task!r}", hint, code=Code.unknown_value)
+    registries, models = data.registries, size_models(data)
+    known, settings = registries.known_gpu(gpu), task_settings(task)
     for size in sizes:
         if size not in models:
             hint = did_you_mean(size, models)
             raise NoAnswerError.because(f"no model stands for {size!r}", hint, code=Code.unknown_size)
     rows = []
     for size in sizes or models:
-        tested = _tested(data, size, gpu, task)
+        tested = _tested(data, size, known, task)
         asked = Request(models[size], {**settings, **config}, gpu=gpu)
         rows.append((size, tuple(_cell(registries, asked, count, tested) for count in counts)))
     return tuple(rows)
@@ -104,7 +100,7 @@ def size_models(data: Dataset) -> dict[str, str]:
     return models
 
 
-def _tested(data: EstimatorContext, size: str, gpu: str, task: str) -> dict[int, Run]:
+def _tested(data: EstimatorContext, size: str, gpu: Gpu, task: str) -> dict[int, Run]:
     """Return the newest tested run of a size class on the same GPU for each number of GPUs."""
     gpus = data.registries.gpus
     oldest_first = sorted(data.catalog.runs.values(), key=lambda run: (str(run.added or ""), run.id))
@@ -114,7 +110,7 @@ def _tested(data: EstimatorContext, size: str, gpu: str, task: str) -> dict[int,
         if run.size == size
         and run.kind == "tested"
         and run.gpus.type
-        and gpus.get(run.gpus.type) is gpus.get(gpu)
+        and gpus.get(run.gpus.type) is gpu
         and run.task.casefold() == task.casefold()
     }
 
@@ -224,7 +220,7 @@ def cell_settings(
     False
     """
     return {
-        **(task_settings(task) or {}),
+        **task_settings(task),
         **dict.fromkeys(TOKEN_KEYS, tokens),
         **dict.fromkeys(OFFLOAD_KEYS, OFFLOADS[offload]),
         **LORAS[lora],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import NoAnswerError
+from ..diagnostics import Code, NoAnswerError, did_you_mean
 from .estimate import Estimate, attempt, estimate
 from .registries import capacity_of
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
@@ -44,15 +44,32 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def task_settings(task: str) -> Mapping[str, Any] | None:
-    """Return the settings of a task with every memory optimisation on; None for an unknown task.
+def known_task(text: str) -> str:
+    """Return a task as ``TASKS`` has it.
+
+    Raises:
+        NoAnswerError: there is no such task.
+
+    >>> known_task("grpo-lora")
+    'GRPO-LoRA'
+    """
+    for name in TASKS:
+        if name.casefold() == text.casefold():
+            return name
+    hint = did_you_mean(text, TASKS)
+    raise NoAnswerError.because(f"unknown task {text[:80]!r}", hint, code=Code.unknown_value)
+
+
+def task_settings(task: str) -> Mapping[str, Any]:
+    """Return the settings of a task with every memory optimisation on.
+
+    Raises:
+        NoAnswerError: there is no such task.
 
     >>> task_settings("grpo-lora")["actor_rollout_ref.model.lora_rank"]
     32
     """
-    known = {name.casefold(): settings for name, settings in TASKS.items()}
-    found = known.get(task.casefold())
-    return None if found is None else {**SAVING, **found}
+    return {**SAVING, **TASKS[known_task(task)]}
 
 
 # -- layouts

@@ -102,8 +102,8 @@ def capacity(reader: Reader, registries: Registries) -> float | None:
         alike = [capacity_of(gpu) for gpu in registries.gpus if gpu.memory_gb == request.memory_gb]
         return min(alike) if alike else max(0.0, request.memory_gb * GB - DRIVER_RESERVE.value)
     if request.gpu is not None:
-        hint = suggest_or(request.gpu, registries.gpus.names, "add it to gpus.yaml, or give its memory")
-        reader.warning("gpus", f"no GPU is recorded as {request.gpu[:200]!r}", hint, Code.unknown_gpu)
+        problem = registries.no_gpu(request.gpu, "add it to gpus.yaml, or give its memory")
+        reader.warning("gpus", problem.message, problem.remedy, problem.code)
     elif not request.partial:
         hint = "name it, as in 8*H100"
         message = "no GPU is named: the verdict is unknown, and the rollout budget is that of an 80 GB GPU"

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.yaml_data import dotted_leaves
-from ..diagnostics import Code, NoAnswerError, suggest_or
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, suggest_or
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
 from .shape import shape_of
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..catalog.catalog import Registry
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.registries import Accuracy, ConfigKey, Gpu
-    from ..diagnostics import Diagnostic
     from .shape import Shape
     from .versions import Version
 
@@ -72,6 +71,23 @@ class Registries:
             message = f"no architecture is recorded for {model[:200]!r}"
             raise NoAnswerError.because(message, hint, key="model", code=Code.unknown_model)
         return shape
+
+    def known_gpu(self, name: str) -> Gpu:
+        """Return a GPU by any of its names.
+
+        Raises:
+            NoAnswerError: it is unknown.
+        """
+        gpu = self.gpus.get(name)
+        if gpu is None:
+            raise NoAnswerError(self.no_gpu(name))
+        return gpu
+
+    def no_gpu(self, name: str, remedy: str = "add it to gpus.yaml") -> Diagnostic:
+        """Return the problem of an unknown GPU; ``remedy`` says what to do where no name is similar."""
+        message = f"no GPU is recorded as {name[:200]!r}"
+        hint = suggest_or(name, self.gpus.names, remedy)
+        return Diagnostic(Location(""), Code.unknown_gpu, message, hint)
 
     def defaults(self, version: Version) -> Mapping[str, Any]:
         """Return verl's defaults in a version, by dotted key.

@@ -95,7 +95,7 @@ def resolve(
     Raises:
         NoAnswerError: something is wrong that leaves no estimate.
     """
-    shape = registries.known_shape(request.model, "add it to architectures.yaml, or give its config.json")
+    shape = registries.known_shape(request.model)
     reader = Reader(request, registries)
     settings = settings_of(reader, registries)
     reader.diagnostics += problems_of(shape, settings)

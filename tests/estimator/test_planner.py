@@ -151,7 +151,8 @@ def test_tasks():
     assert set(TASKS) == {"GRPO", "GRPO-LoRA", "PPO", "DAPO"}
     assert task_settings("dapo")["algorithm.adv_estimator"] == "grpo"
     assert task_settings("ppo")["critic.fsdp.param_offload"] is True
-    assert task_settings("sft") is None
+    with pytest.raises(NoAnswerError, match="unknown task 'sft'"):
+        task_settings("sft")
 
 
 def test_layouts_of_megatron(registries):

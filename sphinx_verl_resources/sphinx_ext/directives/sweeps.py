@@ -76,7 +76,7 @@ class VerlFit(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table, what its words mean, and what was assumed."""
-        from ...estimator.planner import LIMITS, TASKS, task_settings
+        from ...estimator.planner import LIMITS, known_task, task_settings
         from ...estimator.queries import Defaults, Fit, SizeModels
         from ...estimator.versions import CURRENT, version_text
         from ...views import fit as render
@@ -92,12 +92,11 @@ class VerlFit(SettingsDirective):
         if self.problems:
             return []
         rows = self.ask(Fit(gpu, task, classes, counts, settings))
-        name = next(known for known in TASKS if known.casefold() == task.casefold())
         inside = render.fit_rows(rows, models, partial(row_link, self.env))
-        caption = _("{task} on {gpu}: what fits").format(task=name, gpu=gpu)
+        caption = _("{task} on {gpu}: what fits").format(task=known_task(task), gpu=gpu)
         table = self.table(inside, caption)
         defaults = dict(self.ask(Defaults(LIMITS)))
-        every = {**(task_settings(task) or {}), **defaults, **dict(settings)}
+        every = {**task_settings(task), **defaults, **dict(settings)}
         words = [] if "no-legend" in self.given else render.fit_legend(rows, version_text(CURRENT))
         return [table, *words, render.fit_settings(every)]
 
