@@ -36,7 +36,7 @@ def is_id(text: str) -> bool:
 
 
 def suggested_id(
-    model: str, task: str, gpus: int | None, card: str | None, more: str = "", taken: Container[str] = ()
+    model: str, task: str, gpus: int | None, gpu: str | None, more: str = "", taken: Container[str] = ()
 ) -> str:
     """Return the id of a run, made like those of the recorded runs.
 
@@ -44,7 +44,7 @@ def suggested_id(
         model: the checkpoint, with or without its owner; a variant such as ``-Instruct`` is left out.
         task: algorithm and variant.
         gpus: their number, None where that is not known.
-        card: their type, None where that is not known.
+        gpu: their type, None where that is not known.
         more: tells it from another run of the same kind, such as its backend.
         taken: ids of others; ``more`` is added, and then a number, until the id is free.
 
@@ -56,7 +56,7 @@ def suggested_id(
     ('m-grpo-h100', 'm-grpo')
     """
     name = slug(model.rsplit("/", 1)[-1].removesuffix("-Instruct"))
-    kind = slug(card or "")
+    kind = slug(gpu or "")
     known = f"{gpus}x{kind}" if kind else f"{gpus}-gpus"
     ending = slug(f"{task}-{kind if gpus is None else known}")
     most = MAX_ID_LENGTH

@@ -188,7 +188,7 @@ class GridCells:
 
     Attributes:
         offered: memory that each GPU offers to programs.
-        cards: by GPU, the index of its cells within those of a run; equal GPUs share one.
+        gpus: by GPU, the index of its cells within those of a run; equal GPUs share one.
         phases: names of phases.
         verdicts: an index into ``VERDICTS``, and from there on into ``reasons``.
         peaks, lows, highs: zero where there is no estimate.
@@ -199,7 +199,7 @@ class GridCells:
     """
 
     offered: tuple[int, ...]
-    cards: tuple[int, ...]
+    gpus: tuple[int, ...]
     phases: tuple[str, ...]
     verdicts: tuple[int, ...]
     peaks: tuple[int, ...]
@@ -261,7 +261,7 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], registries: Registries) 
     told = set.intersection(*(set(estimate.warnings) for estimate in estimates))
     return GridCells(
         offered=tuple(_tenths(capacity) for capacity, _ in offered),
-        cards=tuple(list(gpus).index(capacity) for capacity, _ in offered),
+        gpus=tuple(list(gpus).index(capacity) for capacity, _ in offered),
         phases=tuple(phases[index] for index in used),
         verdicts=verdicts,
         peaks=peaks,

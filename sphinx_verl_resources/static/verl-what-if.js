@@ -46,7 +46,7 @@
   function cellOf(grid, chosen) {
     const runs = grid.choices.filter((choice) => choice.name !== "gpu");
     const run = runs.reduce((index, choice) => index * choice.values.length + chosen[choice.name], 0);
-    return run * (Math.max(...grid.cards) + 1) + grid.cards[chosen.gpu];
+    return run * (Math.max(...grid.gpus) + 1) + grid.gpus[chosen.gpu];
   }
 
   function lookUp(grid, chosen) {

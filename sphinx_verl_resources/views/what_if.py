@@ -61,7 +61,7 @@ def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tupl
     data = {
         "choices": _choices(axes),
         "offered": cells.offered,
-        "cards": cells.cards,
+        "gpus": cells.gpus,
         "phases": [_(LABELS[name]) for name in cells.phases],
         "verdicts": [[_(part) for part in SENTENCES[verdict]] for verdict in VERDICTS],
         "reasons": cells.reasons,

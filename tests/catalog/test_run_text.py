@@ -64,11 +64,11 @@ def test_text_stays_text(value):
     model=st.text(max_size=120),
     task=st.text(max_size=120),
     gpus=st.integers(1, 100_000),
-    card=st.none() | TEXTS,
+    gpu=st.none() | TEXTS,
 )
-def test_ids_are_valid_and_free(model, task, gpus, card):
-    first = suggested_id(model, task, gpus, card)
-    second = suggested_id(model, task, gpus, card, "fsdp", {first})
+def test_ids_are_valid_and_free(model, task, gpus, gpu):
+    first = suggested_id(model, task, gpus, gpu)
+    second = suggested_id(model, task, gpus, gpu, "fsdp", {first})
     assert re.fullmatch(SLUG, first)
     assert re.fullmatch(SLUG, second)
     assert len(first) <= 80 >= len(second)

@@ -44,7 +44,7 @@ def combinations(axes):
 def number_of(cells, axes, index):
     """The number of the cell of a combination: GPUs that are alike share one."""
     run, gpu = divmod(index, len(axes.gpus))
-    return run * (max(cells.cards) + 1) + cells.cards[gpu]
+    return run * (max(cells.gpus) + 1) + cells.gpus[gpu]
 
 
 def request_of(run, gpu, config=LENGTHS):
@@ -76,8 +76,8 @@ def test_each_cell_is_what_the_estimator_says_by_itself(cells, registries):
         check(cells, number_of(cells, AXES, index), found)
 
 
-def test_equal_cards_share_their_cells(cells):
-    assert cells.cards == (0, 1, 1, 2)
+def test_equal_gpus_share_their_cells(cells):
+    assert cells.gpus == (0, 1, 1, 2)
     assert len(cells.verdicts) == AXES.size * 3 // 4
     assert cells.offered[1] == cells.offered[2] == 791
 
