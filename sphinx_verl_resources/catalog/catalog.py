@@ -19,7 +19,7 @@ from .validation import entries_in, load, valid_entries, value_at
 from .yaml_data import printable, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from .files import DataFile, Snapshot
     from .yaml_data import Document
@@ -179,23 +179,23 @@ class Catalog:
 
 def load_catalog(
     snapshot: Snapshot,
+    run_files: Iterable[DataFile],
     gpus: Registry[Gpu],
     models: Registry[Architecture],
-    watched: Callable[[Sequence[DataFile]], Iterable[DataFile]],
 ) -> Catalog:
     """Validate and cross-check all runs; never raises on what is in their files.
 
     Args:
-        snapshot: the files.
+        snapshot: all files.
+        run_files: the files of runs in it.
         gpus: the GPUs that runs may name.
         models: the architectures that they may name.
-        watched: hands the run files on and reports progress.
     """
     problems = [*snapshot.problems, *gpus.diagnostics, *models.diagnostics]
     runs: dict[str, Run] = {}
     files: dict[str, DataFile] = {}
     broken: list[BrokenRun] = []
-    for file in watched(snapshot.runs):
+    for file in run_files:
         stem = printable(file.path.name.removesuffix(".yaml"))
         run, document, found = load(file, Run, {"stem": stem, "gpus": gpus, "architectures": models})
         if run is not None:

@@ -8,23 +8,36 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from .files import ACCURACY, ARCHITECTURES, CONFIG_KEYS, GPUS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from .analysis import Analysis
     from .cases import Cases
     from .catalog import Catalog, Registry
-    from .files import DataFile, Snapshot
+    from .files import Snapshot
     from .models.architecture import Architecture
     from .models.registries import Accuracy, ConfigKey, Gpu
 
 #: A part of the data that is loaded, and has problems, by itself: an attribute of ``Dataset``.
 DataPart = Literal["accuracy", "analysis", "cases", "catalog", "config_keys"]
 Answer = TypeVar("Answer", covariant=True)
+Item = TypeVar("Item")
+
+
+class Progress(Protocol):
+    """A function that hands items on and shows how many are done."""
+
+    def __call__(self, items: Sequence[Item], what: str, /) -> Iterable[Item]:
+        """Yield the items; ``what`` names them."""
+
+
+def no_progress(items: Sequence[Item], what: str, /) -> Iterable[Item]:
+    """Return the items and show nothing."""
+    return items
 
 
 class Dataset:
@@ -34,11 +47,9 @@ class Dataset:
         snapshot: the files.
     """
 
-    def __init__(
-        self, snapshot: Snapshot, watch: Callable[[Sequence[DataFile]], Iterable[DataFile]] = iter
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, progress: Progress = no_progress) -> None:
         self.snapshot = snapshot
-        self._watch = watch
+        self._progress = progress
 
     @cached_property
     def gpus(self) -> Registry[Gpu]:
@@ -70,7 +81,8 @@ class Dataset:
         """The runs, with GPUs and architectures."""
         from .catalog import load_catalog
 
-        return load_catalog(self.snapshot, self.gpus, self.architectures, self._watch)
+        run_files = self._progress(self.snapshot.runs, "run files")
+        return load_catalog(self.snapshot, run_files, self.gpus, self.architectures)
 
     @cached_property
     def analysis(self) -> Analysis:

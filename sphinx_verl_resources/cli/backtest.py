@@ -24,10 +24,9 @@ from .files import read_file, write_result
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ..catalog.cases import BrokenCase
-    from ..catalog.models.case import Case
     from ..catalog.models.registries import Accuracy
     from ..estimator.backtest import Boundary, Score
 
@@ -56,20 +55,16 @@ def _run(options: argparse.Namespace) -> int:
     if options.record:
         if broken or not cases:
             raise UsageError(f"{options.record}: not written, because of the cases above")
-        scores, accuracy = accuracy_of(cases, registries, _progress)
+        scores, accuracy = accuracy_of(cases, registries, progress)
         write_result(Path(options.record), accuracy_text(accuracy))
     else:
-        scores = tuple(score(case, registries) for case in _progress(cases))
+        scores = tuple(score(case, registries) for case in progress(cases, "cases"))
     limits = boundaries(cases, registries)
     if options.format == "json":
         print(json.dumps(_plain(scores, broken, limits), indent=2))
     else:
         print(backtest_text(scores, limits))
     return int(bad or any(item.error and item.case.is_scored for item in scores))
-
-
-def _progress(cases: Sequence[Case]) -> Iterator[Case]:
-    return progress(cases, "cases")
 
 
 def _plain(

@@ -104,7 +104,7 @@ def read_data(names: Sequence[str]) -> EstimatorContext:
         UsageError: a path is no data directory.
     """
     snapshot = take_snapshot(bundled_directory(), data_directories(names), Location("command line"))
-    return EstimatorContext(snapshot, lambda files: progress(files, "run files"))
+    return EstimatorContext(snapshot, progress)
 
 
 def data_directories(names: Sequence[str]) -> list[Directory]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..catalog.catalog import Registry
+from ..catalog.dataset import no_progress
 from ..catalog.models.registries import Accuracy
 from ..catalog.names import EASYR1, LOGGED, OTHER, TRAINING
 from ..diagnostics import NoAnswerError
@@ -18,8 +19,9 @@ from .planner import largest_that_fits
 from .recorded import estimate_case, request_of_case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ..catalog.dataset import Progress
     from ..catalog.models.case import Case
     from .estimate import AnyEstimate, Verdict
     from .registries import Registries
@@ -167,19 +169,19 @@ def verdict_shares(scores: Iterable[Score]) -> dict[str, tuple[int, int]]:
 def accuracy_of(
     cases: Sequence[Case],
     registries: Registries,
-    watched: Callable[[Sequence[Case]], Iterable[Case]] = iter,
+    progress: Progress = no_progress,
 ) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
     """Score every case with the ranges that the cases themselves give, and return the record of accuracy.
 
     Args:
         cases: the observations.
         registries: the registries; their record of accuracy is not used.
-        watched: hands the cases on and reports progress.
+        progress: shows how many cases are done.
     """
-    ranges = _ranges_from([score(case, registries) for case in watched(cases)])
+    ranges = _ranges_from([score(case, registries) for case in progress(cases, "cases")])
     accuracy = Registry([_NOTHING.model_copy(update={"name": name, **ends}) for name, ends in ranges.items()])
     refitted = replace(registries, accuracy=accuracy)
-    scores = tuple(score(case, refitted) for case in watched(cases))
+    scores = tuple(score(case, refitted) for case in progress(cases, "cases"))
     found = {summary.name: _rounded(summary) for summary in summaries(scores)}
     return scores, tuple(
         found.get(name, _NOTHING).model_copy(update={"name": name, **ranges.get(name, {})})

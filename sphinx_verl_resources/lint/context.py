@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, get_args
 
 from ..analysis.problems import problems_of
-from ..catalog.dataset import DataPart
+from ..catalog.dataset import DataPart, no_progress
 from ..catalog.files import EXCEPTIONS, bundled_directory, read_data_file, take_snapshot
 from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
@@ -19,26 +19,12 @@ from ..estimator.recorded import request_of_run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from ..catalog.dataset import Progress
     from ..catalog.files import DataFile, Directory
     from ..catalog.models.run import Run
     from ..catalog.yaml_data import Document
     from ..estimator.estimate import Estimate
     from ..git import Repository
-
-
-Item = TypeVar("Item")
-
-
-class Progress(Protocol):
-    """A function that hands items on and shows how many are done."""
-
-    def __call__(self, items: Sequence[Item], what: str, /) -> Iterable[Item]:
-        """Yield the items; ``what`` names them."""
-
-
-def no_progress(items: Sequence[Item], what: str, /) -> Iterable[Item]:
-    """Return the items and show nothing."""
-    return items
 
 
 @dataclass(frozen=True)
@@ -115,13 +101,12 @@ class CheckContext(EstimatorContext):
         """
         bundled = bundled or bundled_directory()
         snapshot = take_snapshot(bundled, configured, Location("command line"))
-        super().__init__(snapshot, lambda files: progress(files, "run files"))
+        super().__init__(snapshot, progress)
         self.directories = tuple(configured) or (bundled,)
         self.is_own = bool(configured)
         # East of Greenwich the day begins up to 14 hours earlier.
         self.today = today or (datetime.now(timezone.utc) + timedelta(hours=14)).date()
         self.repository = repository
-        self._progress = progress
         self.exceptions, self._unreadable = _exceptions(self.directories)
 
     @cached_property
