@@ -95,7 +95,7 @@ def _asked_for(result: CheckResult, paths: Sequence[str]) -> CheckResult:
     """Return what is in the files or folders named; everything if none is."""
     return CheckResult(
         tuple(problem for problem in result.problems if _is_under(problem.place.path, paths)),
-        tuple(item for item in result.excused if _is_under(item.problem.place.path, paths)),
+        tuple(item for item in result.suppressed if _is_under(item.problem.place.path, paths)),
     )
 
 
@@ -105,7 +105,7 @@ def _print(form: str, result: CheckResult, summary: str) -> None:
     elif form == "github":
         print(problems_github(result.problems, summary))
     elif form == "sarif":
-        print(problems_sarif(result.problems, result.excused, __version__))
+        print(problems_sarif(result.problems, result.suppressed, __version__))
     else:
         report(result.problems)
         print(summary)
@@ -119,8 +119,8 @@ def _summary(context: CheckContext, result: CheckResult, errors: int) -> str:
         "warning": len(result.problems) - errors,
     }
     texts = [counted(number, word) for word, number in counts.items()]
-    if result.excused:
-        texts.append(f"{len(result.excused)} excused")
+    if result.suppressed:
+        texts.append(f"{len(result.suppressed)} excused")
     directories = ", ".join(directory.shown for directory in context.directories)
     return f"{directories}: {', '.join(texts)}"
 

@@ -1,4 +1,4 @@
-"""Check data: report what a build reports and what the rules find, less what ``exceptions.yaml`` excuses."""
+"""Check data: report what a build reports and what the rules find, less what ``exceptions.yaml`` names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .context import CheckContext
 
 STALE = Rule(Code.stale_exception, "data", Severity.ERROR)
-EXCUSED_ERROR = Rule(Code.excused_error, "data", Severity.ERROR)
+SUPPRESSED_ERROR = Rule(Code.excused_error, "data", Severity.ERROR)
 #: All rules, in the order in which the documentation lists them.
 RULES: tuple[Rule, ...] = (
     *(
@@ -30,13 +30,13 @@ RULES: tuple[Rule, ...] = (
         if isinstance(rule, Rule)
     ),
     STALE,
-    EXCUSED_ERROR,
+    SUPPRESSED_ERROR,
 )
-#: Codes that no exception can excuse.
+#: Codes that no exception can suppress.
 _ERRORS = frozenset(rule.code for rule in RULES if rule.severity is Severity.ERROR)
 
 
-class Excused(NamedTuple):
+class Suppressed(NamedTuple):
     """A warning, and the recorded reason why the data are right."""
 
     problem: Diagnostic
@@ -45,14 +45,14 @@ class Excused(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The problems that are left and those that are excused, each in the order of files and lines."""
+    """The problems that are left and those that are suppressed, each in the order of files and lines."""
 
     problems: tuple[Diagnostic, ...]
-    excused: tuple[Excused, ...]
+    suppressed: tuple[Suppressed, ...]
 
 
 def check_data(context: CheckContext) -> CheckResult:
-    """Return everything that is wrong with the data, excused warnings apart.
+    """Return everything that is wrong with the data, suppressed warnings apart.
 
     What is wrong with the exceptions themselves is among the problems.
     """
@@ -64,19 +64,19 @@ def check_data(context: CheckContext) -> CheckResult:
         record, document, broken = load(file, ExceptionsFile)
         wrong += broken
         for index, item in enumerate(record.exceptions if record else ()):
-            entry = _Entry(item, document, index, directory, problems)
+            entry = _Suppression(item, document, index, directory, problems)
             wrong += entry.problems(silent)
-            reasons |= dict.fromkeys(entry.excused, item.reason)
+            reasons |= dict.fromkeys(entry.suppressed, item.reason)
     left = [problem for problem in problems if problem not in reasons]
-    excused = sorted(Excused(problem, reasons[problem]) for problem in problems if problem in reasons)
-    return CheckResult(tuple(sorted([*left, *wrong])), tuple(excused))
+    suppressed = sorted(Suppressed(problem, reasons[problem]) for problem in problems if problem in reasons)
+    return CheckResult(tuple(sorted([*left, *wrong])), tuple(suppressed))
 
 
-class _Entry:
+class _Suppression:
     """An entry of a file of exceptions, and what it is about.
 
     Attributes:
-        excused: the warnings that it excuses; empty if its code is an error.
+        suppressed: the warnings that it suppresses; empty if its code is an error.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class _Entry:
         ]
         self._is_of_error = Code[item.code] in _ERRORS or any(problem.is_error for problem in self._alike)
         names = item.names
-        self.excused = [
+        self.suppressed = [
             problem
             for problem in self._alike
             if not self._is_of_error and (names is None or problem.place.key in names)
@@ -112,7 +112,7 @@ class _Entry:
         item = self._item
         if self._is_of_error:
             message = f"{item.code} is an error, and only warnings can be excused"
-            yield EXCUSED_ERROR.broken_at(
+            yield SUPPRESSED_ERROR.broken_at(
                 self._place("code"), message, "mend the error, and remove the exception"
             )
             return
@@ -120,7 +120,7 @@ class _Entry:
         for index, (name, found) in enumerate(zip(item.files, self._in_files, strict=True)):
             # Rules do not look at a file with errors, so that its exceptions may still be needed.
             is_judged = Code[item.code] not in silent and not any(problem.is_error for problem in found)
-            if is_judged and not any(problem in self.excused for problem in found):
+            if is_judged and not any(problem in self.suppressed for problem in found):
                 those = "of these names" if item.names else "any more"
                 message = f"{name!r} has no warning {item.code} {those}"
                 yield STALE.broken_at(self._place("files", index), message, remedy)

@@ -68,19 +68,19 @@ def _property(text: str) -> str:
 
 
 def problems_sarif(
-    problems: Sequence[Diagnostic], excused: Sequence[tuple[Diagnostic, str]], version: str
+    problems: Sequence[Diagnostic], suppressed: Sequence[tuple[Diagnostic, str]], version: str
 ) -> str:
-    """Return a log in SARIF 2.1.0; excused problems are in it as suppressed, with the reason.
+    """Return a log in SARIF 2.1.0; suppressed problems are in it with the reason.
 
     Args:
         problems: what is wrong.
-        excused: what is excused, each with the reason.
+        suppressed: the other problems, each with the reason why the data are right.
         version: of this program.
     """
-    codes = {problem.code for problem in (*problems, *(problem for problem, _ in excused))}
+    codes = {problem.code for problem in (*problems, *(problem for problem, _ in suppressed))}
     rules = [code for code in Code if code in codes]
     results = [_result(problem, rules) for problem in problems]
-    for problem, reason in excused:
+    for problem, reason in suppressed:
         suppression = {"kind": "external", "status": "accepted", "justification": " ".join(reason.split())}
         results.append({**_result(problem, rules), "suppressions": [suppression]})
     driver = {

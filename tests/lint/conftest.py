@@ -59,7 +59,7 @@ class Checked:
         """Write a run that is good but for the changes; ``...`` leaves a field out."""
         self.write(f"runs/{name}.yaml", self.run_text(id=name, **changes))
 
-    def excuse(self, *entries: str) -> None:
+    def suppress(self, *entries: str) -> None:
         """Write exceptions, each in flow style."""
         lines = ["# yaml-language-server: $schema=schema/exceptions.json", "exceptions:"]
         self.write("exceptions.yaml", "\n".join([*lines, *(f"  - {entry}" for entry in entries), ""]))

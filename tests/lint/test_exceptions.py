@@ -11,17 +11,17 @@ LOST = f"{{code: no_evidence, files: [runs/a.yaml], reason: {REASON}}}"
 def test_a_warning_with_a_reason(checked):
     checked.run(evidence=...)
     assert checked.codes() == ["no_evidence"]
-    checked.excuse(LOST)
+    checked.suppress(LOST)
     verdict = checked.check()
     assert verdict.problems == ()
-    ((problem, reason),) = verdict.excused
+    ((problem, reason),) = verdict.suppressed
     assert (problem.code.name, problem.place.path, reason) == ("no_evidence", "data/runs/a.yaml", REASON)
 
 
 def test_only_this_code_in_this_file(checked):
     checked.run(evidence=..., versions=...)
     checked.run("b", evidence=..., gpus={"count": 4, "type": "H100"})
-    checked.excuse(LOST)
+    checked.suppress(LOST)
     assert checked.codes() == ["no_version", "no_evidence"]
 
 
@@ -29,7 +29,7 @@ def test_warnings_of_the_catalog_are_excused_too(checked):
     script = {"ref": "v0.4.0", "path": "examples/qwen2-7b_grpo_4_h100_fsdp_vllm.sh"}
     checked.run(script=script)
     assert checked.codes() == ["script_name"]
-    checked.excuse(
+    checked.suppress(
         "{code: script_name, files: [runs/a.yaml], reason: The name of the script was never right.}"
     )
     assert checked.codes() == []
@@ -37,7 +37,7 @@ def test_warnings_of_the_catalog_are_excused_too(checked):
 
 def test_one_that_is_no_longer_needed_is_an_error(checked):
     checked.run()
-    checked.excuse(LOST)
+    checked.suppress(LOST)
     (found,) = checked.problems()
     assert found.startswith(
         "data/exceptions.yaml:3:33: ERROR: 'runs/a.yaml' has no warning no_evidence any more; "
@@ -47,26 +47,26 @@ def test_one_that_is_no_longer_needed_is_an_error(checked):
 
 def test_a_file_that_is_gone(checked):
     checked.run(evidence=...)
-    checked.excuse(LOST.replace("a.yaml", "a.yaml, runs/gone.yaml"))
+    checked.suppress(LOST.replace("a.yaml", "a.yaml, runs/gone.yaml"))
     (found,) = checked.problems()
     assert found.startswith("data/exceptions.yaml:3:46: ERROR: 'runs/gone.yaml' has no warning")
 
 
 def test_a_file_with_errors_is_not_looked_at(checked):
     checked.run(evidence=..., tag="MOST")
-    checked.excuse(LOST)
+    checked.suppress(LOST)
     assert checked.codes() == ["unknown_value"]
 
 
 def test_errors_cannot_be_excused(checked):
     checked.run(gpus={"count": 3, "type": "H100", "nodes": 2})
-    checked.excuse("{code: gpu_count, files: [runs/a.yaml], reason: One of the nodes has only one GPU.}")
+    checked.suppress("{code: gpu_count, files: [runs/a.yaml], reason: One of the nodes has only one GPU.}")
     assert checked.codes() == ["excused_error", "gpu_count"]
 
 
 def test_nor_can_errors_of_codes_that_are_warnings_elsewhere(checked):
     checked.run(tag="MOST")
-    checked.excuse("{code: unknown_value, files: [runs/a.yaml], reason: This is what the source says.}")
+    checked.suppress("{code: unknown_value, files: [runs/a.yaml], reason: This is what the source says.}")
     assert checked.codes() == ["excused_error", "unknown_value"]
 
 
@@ -75,7 +75,7 @@ def test_rules_that_need_a_checkout_are_not_stale_without_one(checked, verl):
     changed = {"ref": "v0.4.0", "path": "a.sh"}
     entry = "{code: script_differs, files: [runs/a.yaml], reason: The script was changed after the run.}"
     checked.run(script=changed, settings={"data.train_batch_size": 16})
-    checked.excuse(entry)
+    checked.suppress(entry)
     assert checked.codes() == []
     assert checked.codes(repository) == []
     checked.run(script=changed, settings={"data.train_batch_size": 8})
@@ -92,14 +92,14 @@ def test_entries_by_name(checked):
         + "".join(f"  - {{{card.format(name)}}}\n" for name in ("X1", "X2")),
     )
     entry = "{{code: unused_entry, files: [gpus.yaml], names: [{}], reason: Readers plan with it.}}"
-    checked.excuse(entry.format("X1"))
+    checked.suppress(entry.format("X1"))
     (found,) = checked.problems()
     assert "X2: no run and no case uses this GPU" in found
-    checked.excuse(entry.format("X1, X2, X3"))
+    checked.suppress(entry.format("X1, X2, X3"))
     (found,) = checked.problems()
     assert "no warning unused_entry is about 'X3' any more" in found
     assert found.startswith("data/exceptions.yaml:3:62: ERROR: ")
-    checked.excuse(entry.format("X1, X2"))
+    checked.suppress(entry.format("X1, X2"))
     assert checked.codes() == []
 
 
@@ -118,7 +118,7 @@ def test_entries_by_name(checked):
 )  # fmt: skip
 def test_exceptions_that_say_too_little(checked, entry, message):
     checked.run(evidence=...)
-    checked.excuse(entry)
+    checked.suppress(entry)
     found = checked.problems()
     assert len(found) == 2  # nothing is excused by a file with errors
     assert message in found[0]
@@ -131,7 +131,7 @@ def test_each_directory_has_its_own(checked, base):
     from sphinx_verl_resources.lint.context import CheckContext
 
     checked.run(evidence=...)
-    checked.excuse(LOST)
+    checked.suppress(LOST)
     (checked.path / "data").rename(checked.path / "first")
     checked.run("b", evidence=..., gpus={"count": 4, "type": "H100"})
     directories = [configured_directory(name, checked.path) for name in ("first", "data")]

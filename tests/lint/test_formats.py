@@ -18,7 +18,7 @@ def bad(checked, monkeypatch):
     checked.run(tag="MOST")
     checked.run("b", evidence=...)
     checked.run("c", gpus={"count": 4, "type": "H100"}, evidence=...)
-    checked.excuse("{code: no_evidence, files: [runs/c.yaml], reason: The log was lost with the machine.}")
+    checked.suppress("{code: no_evidence, files: [runs/c.yaml], reason: The log was lost with the machine.}")
     monkeypatch.chdir(checked.path)
     return checked
 
@@ -143,7 +143,7 @@ def test_strict(checked, monkeypatch, capsys):
     monkeypatch.chdir(checked.path)
     assert main(["check"]) == 0
     assert main(["check", "--strict"]) == 1
-    checked.excuse("{code: no_evidence, files: [runs/a.yaml], reason: The log was lost with the machine.}")
+    checked.suppress("{code: no_evidence, files: [runs/a.yaml], reason: The log was lost with the machine.}")
     assert main(["check", "--strict"]) == 0
     assert capsys.readouterr().out.endswith("data: 1 run, 0 errors, 0 warnings, 1 excused\n")
 
