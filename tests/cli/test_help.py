@@ -72,6 +72,8 @@ PAGE = """\
 """
 #: The run of the page.
 TYPED = {"model": "Qwen/Qwen2.5-7B", "max_batch": 64, "contributor": {"name": "Jane Doe"}}
+#: What the page does not show, and an estimate needs.
+SETTINGS = {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4}
 AUTHOR = ("-c", "user.name=n", "-c", "user.email=e")
 QWEN = {
     "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584,
@@ -91,7 +93,9 @@ def scratch(tmp_path, monkeypatch, make_good_run_text):
     tmp_path = tmp_path / "here"
     for folder in ("data", "docs/data"):
         (tmp_path / folder / "runs").mkdir(parents=True)
-        (tmp_path / folder / "runs" / "a.yaml").write_text(make_good_run_text(**TYPED), "utf-8")
+        (tmp_path / folder / "runs" / "a.yaml").write_text(
+            make_good_run_text(**TYPED, settings=SETTINGS), "utf-8"
+        )
     files = {
         "cases.yaml": yaml.safe_dump([CASE]),
         "run.sh": SCRIPT,
