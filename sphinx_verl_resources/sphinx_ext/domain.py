@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
 
     from ..catalog.catalog import Catalog
+    from ..catalog.dataset import DataPart
     from .config import VerlConfig
 
 
@@ -52,16 +53,14 @@ class VerlDomain(Domain):
     label = "verl"
     #: ``uses``: per document, each query and the fingerprint of its answer.
     #: ``state``: of all data and configuration, when the answers were last known to be right.
-    #: ``problems``: what was wrong with them then.
-    #: ``analysis_problems``: what was wrong with the analysis; None where no page used it.
+    #: ``problems``: what was wrong with conf.py and with each part of the data that was asked for since.
     #: ``objects``: per document, what it shows that can be referred to.
     #: ``files``: per document, the files that it needs in the output, by their path there, compressed.
     #: ``written``: per output, the answers that each document showed when it was last written.
     initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
         "uses": {},
         "state": "",
-        "problems": (),
-        "analysis_problems": None,
+        "problems": {},
         "objects": {},
         "files": {},
         "written": {},
@@ -136,17 +135,14 @@ class VerlDomain(Domain):
         is_new = bool(self.data["state"] != self._state)
         if is_new:
             self.data["state"] = self._state
-            self.data["problems"] = (
-                *config_problems(self.settings, self.confdir),
-                *problems_of(self.records, "catalog"),
-            )
-            self.data["analysis_problems"] = None
-        read = {part for query in self._queries for part in query.reads}
-        if read and self.data["analysis_problems"] is None:
-            found = (problem for part in read for problem in problems_of(self.records, part))
-            self.data["analysis_problems"] = tuple(sorted(found))
+            self.data["problems"] = {"conf.py": config_problems(self.settings, self.confdir)}
+        known = self.data["problems"]
+        parts: set[DataPart] = {part for query in self._queries for part in query.reads}
+        for part in {"catalog", *parts} - known.keys():
+            known[part] = problems_of(self.records, part)
+        beyond = sorted(problem for part in parts for problem in known[part])
         labels = label_problems(self.settings, self.confdir, self._labels)
-        for problem in (*self.data["problems"], *(self.data["analysis_problems"] or ()), *labels):
+        for problem in (*known["conf.py"], *known["catalog"], *beyond, *labels):
             log_diagnostic(problem, self.env.config)
         self._found.clear()
         return is_new

@@ -193,6 +193,15 @@ def test_problems_of_data_that_no_page_shows_are_reported_too(pages, data):
     assert pages.build().warnings == []
 
 
+def test_a_page_that_asks_for_more_brings_more_problems(pages, data):
+    data.write("analysis.yaml", "steps: 3\n")
+    pages.page(".. verl-accuracy::\n   :show: summary\n", "accuracy.rst")
+    assert pages.build().warnings == []
+    pages.page(".. verl-memory:: 8B\n", "memory.rst")
+    (warning,) = pages.build().warnings
+    assert "analysis.yaml:1:8: ERROR" in warning
+
+
 @pytest.mark.slow
 def test_after_a_parallel_build(pages, data):
     assert len(pages.build(parallel=4, fresh=True).read) == 7

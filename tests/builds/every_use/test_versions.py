@@ -23,7 +23,7 @@ MODULES = {analysis_queries.__name__, estimator_queries.__name__, queries.__name
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
 DATA_VERSION = 12
 DATA = {
-    "": "analysis_problems files objects problems state uses written",
+    "": "files objects problems state uses written",
     "analysis.queries.AnalysisQuery": "function arguments",
     "catalog.selection.RunSelection": "sizes filters sort",
     "diagnostics.Diagnostic": "place code message remedy severity",
