@@ -57,9 +57,10 @@ def _escaped(match: re.Match[str]) -> str:
 
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
-#: Without a dot an exponent needs its sign: ``8446e41`` is a commit, ``1e-6`` a learning rate.
+#: Without a dot an exponent needs its sign: ``8446e41`` is a commit, ``1e-6`` a learning rate. Python writes
+#: numbers of up to 20 decimals.
 _NUMBER = re.compile(
-    r"[-+]?(?:0|[1-9][0-9]{0,17})(?P<fraction>\.[0-9]{1,17}(?:[eE][-+]?[0-9]{1,2})?|[eE][-+][0-9]{1,2})?\Z"
+    r"[-+]?(?:0|[1-9][0-9]{0,17})(?P<fraction>\.[0-9]{1,20}(?:[eE][-+]?[0-9]{1,2})?|[eE][-+][0-9]{1,2})?\Z"
 )
 
 _LEVELS = "indent the keys of one level alike, and close each quote and bracket once"

@@ -42,6 +42,7 @@ def test_recorded_runs_are_laid_out_so(path):
     )
 )  # fmt: skip
 @example(fields={"id": "-"})
+@example(fields={"other": 0.00012345678901234567})
 def test_whatever_is_written_reads_back(fields):
     document = read_yaml(run_text(fields).encode())
     assert document.problems == []
