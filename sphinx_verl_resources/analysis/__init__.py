@@ -1,1 +1,1 @@
-"""What is computed: pure functions from recorded facts to bytes. No files, no Sphinx."""
+"""The rule of thumb: pure functions from recorded facts to bytes. No files, no Sphinx."""

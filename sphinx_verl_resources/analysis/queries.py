@@ -1,4 +1,4 @@
-"""What pages ask about the memory analysis: a function, and what it is called with."""
+"""Queries about the memory analysis: each names a function and its arguments."""
 
 from __future__ import annotations
 

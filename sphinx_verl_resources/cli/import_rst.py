@@ -37,7 +37,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print the run files and write nothing")
     add("--force", action="store_true", help="replace run files that are there already")
     add("--ref", metavar="COMMIT", help="pin links that name a branch to this commit")
-    checkpoint = "the checkpoint that a label stands for; may be given several times"
+    checkpoint = "the checkpoint that a label means; may be given several times"
     add("--model", action="append", default=[], metavar="LABEL=CHECKPOINT", help=checkpoint)
     add("--format", choices=("text", "json"), default="text", help="default: text")
 
@@ -158,7 +158,7 @@ IMPORT_RST = Command(
         "device_tuning.rst --output data --model Qwen2-70B=Qwen/Qwen2-72B-Instruct": "",
         "device_tuning.rst --check --output data": "",
     },
-    "0 all understood, and with --check no difference; 1 otherwise, the rest is written all the same; "
+    "0 all understood, and with --check no difference; 1 otherwise, the rest is still written; "
     "2 could not run.",
     _add_arguments,
     _run,

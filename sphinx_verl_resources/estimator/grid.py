@@ -74,7 +74,7 @@ def fit_table(
     for size in sizes:
         if size not in models:
             hint = did_you_mean(size, models)
-            raise NoAnswerError.because(f"no model stands for {size!r}", hint, code=Code.unknown_size)
+            raise NoAnswerError.because(f"no model represents {size!r}", hint, code=Code.unknown_size)
     rows = []
     for size in sizes or models:
         tested = _tested(data, size, known, task)

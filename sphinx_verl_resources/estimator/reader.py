@@ -1,4 +1,4 @@
-"""How the settings of a request are read: value by value, and into fields that name their keys."""
+"""Read the settings of a request: value by value, and into fields that name their keys."""
 
 from __future__ import annotations
 

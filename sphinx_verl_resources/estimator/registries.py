@@ -125,7 +125,7 @@ class Registries:
     def known_key(self, key: str) -> ConfigKey | None:
         """Return the entry of a key, or of the nearest key above it; None if there is none.
 
-        ``override_optimizer_config`` stands for all keys below it.
+        ``override_optimizer_config`` covers all keys below it.
         """
         while key:
             found = self.config_keys.get(key)

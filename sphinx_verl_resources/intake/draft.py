@@ -55,7 +55,7 @@ _REMARKS = {
     "tag": "MIN: fits with every memory optimisation on; RECOMMENDED: best throughput",
 }
 _EVIDENCE_KINDS = {".log": "log", ".txt": "log", ".png": "screenshot", ".jpg": "screenshot"}
-#: What is said where a field is not known, what to do, and the settings that would tell it.
+#: For each field: the message where it is unknown, the remedy, and the settings that determine it.
 _UNKNOWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "task": ("the algorithm is not known", "say it with --task, for example --task GRPO", (ESTIMATOR,)),
     "count": (
@@ -233,7 +233,7 @@ def _task(sources: Sources) -> str | None:
 
 
 def _gpu_count(sources: Sources, user: UserInput) -> tuple[int | None, int | None]:
-    """Return the number of GPUs and of nodes; None for what is not known."""
+    """Return the numbers of GPUs and of nodes; None for an unknown one."""
     nodes = _whole(sources, _NODES, _DEFAULT_NODES)
     per_node = _whole(sources, _PER_NODE, _DEFAULT_PER_NODE)
     count = user.gpus[0]

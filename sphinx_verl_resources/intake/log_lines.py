@@ -82,7 +82,7 @@ def pieces_of(
         blocks: of the log, in their order.
         words: a piece with one of them matters.
         wants_all: asked before each piece; while it is true, every piece counts.
-        weighty: words that are reported where they stand in the part of a piece that is cut off.
+        weighty: words to report where the part of a piece that is cut off has them.
 
     >>> import io
     >>> log = blocks_of(io.BytesIO(b"nothing\n\x1b[36m(TaskRunner pid=7)\x1b[0m step:1 - a:2\n"))

@@ -66,7 +66,7 @@ class Page:
         shown: its path as messages name it.
         known: registries and options.
         problems: everything that was mended, assumed or not understood, by line.
-        day: on which the page was updated, if it says so.
+        day: of the last update, if the page names it.
         rows: the number of rows with something recorded, understood or not.
         runs: the rows that are understood, in the order of the page.
     """

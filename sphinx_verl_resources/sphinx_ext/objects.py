@@ -1,4 +1,4 @@
-"""What pages show that can be referred to, runs, GPUs, models and size classes, and the index of runs."""
+"""Objects that references lead to: runs, GPUs, models and size classes, and the index of runs."""
 
 from __future__ import annotations
 

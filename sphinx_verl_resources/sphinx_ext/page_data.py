@@ -1,4 +1,4 @@
-"""What the script of a page knows: the values of the runs that it filters, and the words that it shows.
+"""The data for the script of a page: the values of the runs that it filters, and the words that it shows.
 
 It stands in the page as JSON, which is data to a browser and never run, whatever the page's policy.
 """

@@ -1,4 +1,4 @@
-"""What pages ask besides estimates and the analysis: runs, registries, conf.py, and the extension itself."""
+"""Queries besides those about estimates and the analysis: runs, registries, conf.py, the extension."""
 
 from __future__ import annotations
 

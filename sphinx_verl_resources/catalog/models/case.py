@@ -251,7 +251,7 @@ class Case(Record):
         "measured: a figure is given. fits: it ran, no figure. oom: it ran out of GPU memory. "
         "Absent: to be estimated only."
     )
-    phase: Words | None = optional("Where the peak or the error occurred, if the source says so.")
+    phase: Words | None = optional("The phase of the peak or of the error, if the source names it.")
     oom_message: Words | None = optional("The numbers of the error.")
     measured: CaseMeasured | None = optional("What was counted.")
     confidence: Text | None = optional("How certain the settings are, not the figure: high, medium or low.")

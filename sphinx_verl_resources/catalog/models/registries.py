@@ -130,9 +130,9 @@ class AccuracyFile(Record):
     )
 
 
-#: What can stand in the way of a command that writes run files is not about data.
+#: The codes of problems of data; those of commands that write run files are left out.
 _CODES = tuple(code.name for code in Code if code.origin is not Origin.INTAKE)
-#: The words of the shortest reason that says something.
+#: The fewest words of a useful reason.
 _WORDS = 4
 
 

@@ -1,4 +1,4 @@
-"""What all directives share: options read with all their problems, boxes for these, tables with captions."""
+"""The base of all directives: options read with all their problems, boxes for these, tables with captions."""
 
 from __future__ import annotations
 

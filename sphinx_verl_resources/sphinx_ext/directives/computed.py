@@ -1,4 +1,4 @@
-"""What directives with computed content share: remarks, names of models, and settings of verl as text."""
+"""The bases of directives with computed content: remarks, names of models, and settings of verl as text."""
 
 from __future__ import annotations
 
