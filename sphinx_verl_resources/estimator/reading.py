@@ -184,6 +184,32 @@ def ulysses_size(reader: Reader, key: str, older: str) -> int:
     return size if reader.must_divide(key, size) else 1
 
 
+def defers_sync(reader: Reader, key: str) -> bool:
+    """Tell whether gradients are divided after the last micro-batch only; without the switch by version."""
+    return reader.flag(key) if reader.is_set(key) else reader.traits.unsharded_gradients
+
+
+def pad_bucket(reader: Reader, size: str, *switches: str) -> int:
+    """Return the multiple that packed micro-batches are padded up to, 1 for none.
+
+    FSDP's keys follow those of the role; those of the reference policy follow the actor.
+    """
+    if size.startswith(REFERENCE):
+        size = reader.first_set(size, ACTOR + size.removeprefix(REFERENCE))
+        switches += (f"{REFERENCE}.pad_to_length",)
+    if size.startswith((REFERENCE, f"{ACTOR}.fsdp_config")):
+        switches += (f"{ACTOR}.pad_to_length",)
+    bucket = reader.whole(size)
+    return bucket if reader.flag(reader.first_set(*switches)) else 1
+
+
+def gradient_bytes(reader: Reader, data_type: str, precision_aware: str, in_fp32: str) -> int:
+    """Return the bytes of a gradient in Megatron's buffer (megatron/transformer_impl.py:456 at 1dda039b9)."""
+    if reader.is_set(in_fp32):
+        return 4 if reader.flag(in_fp32) else 2
+    return reader.data_type(data_type) if reader.flag(precision_aware) else 4
+
+
 def on_host(reader: Reader, offloads: str, fraction: str) -> float:
     """Return the share of the optimizer states on the host; the default of Megatron's fraction is 0."""
     if not reader.flag(offloads) or not reader.is_set(fraction):

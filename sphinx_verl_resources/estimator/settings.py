@@ -34,6 +34,9 @@ class Fsdp:
         shard: GPUs that one copy of the states is divided among.
         ulysses: GPUs that a sequence is divided among.
         parameter_bytes: per stored parameter, gradient and moment.
+        defers_sync: gradients are divided among the GPUs after the last micro-batch only.
+        pad_bucket: the tokens of a packed micro-batch, of all GPUs that share a sequence together, are padded
+            up to a multiple of it; 1 for no padding.
     """
 
     shard: int = setting(reading.shard_size, "{fsdp}.fsdp_size")
@@ -45,6 +48,8 @@ class Fsdp:
     optimizer_offload: bool = setting(Reader.flag, "{fsdp}.optimizer_offload")
     offload_policy: bool = setting(Reader.flag, "{fsdp}.offload_policy")
     reshard: bool = setting(reading.unless_false, "{fsdp}.reshard_after_forward")
+    defers_sync: bool = setting(reading.defers_sync, "{fsdp}.use_no_sync_for_gradient_accumulation")
+    pad_bucket: int = setting(reading.pad_bucket, "{fsdp}.pad_to_length_bucket", "{fsdp}.pad_to_length")
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Megatron:
         granularity: of recomputation as set: ``full``, ``selective`` or None.
         recompute: layers are recomputed in the backward pass.
         first_layers, last_layers: layers of the first and last pipeline stage where they are set.
+        pad_bucket: as with FSDP.
+        gradient_bytes: per parameter of the buffer for gradients.
     """
 
     tensor: int = setting(Reader.whole, "{megatron}.tensor_model_parallel_size")
@@ -88,10 +95,19 @@ class Megatron:
     first_layers: int | None = setting(Reader.optional, f"{_TRANSFORMER}.num_layers_in_first_pipeline_stage")
     last_layers: int | None = setting(Reader.optional, f"{_TRANSFORMER}.num_layers_in_last_pipeline_stage")
     sequence_parallel: bool = setting(Reader.flag, "{megatron}.sequence_parallel")
+    pad_bucket: int = setting(
+        reading.pad_bucket, "{megatron}.pad_to_length_bucket", "{megatron}.pad_to_length"
+    )
+    gradient_bytes: int = setting(
+        reading.gradient_bytes,
+        "{role}.optim.main_grads_dtype",
+        "{role}.optim.use_precision_aware_optimizer",
+        "{megatron}.override_ddp_config.grad_reduce_in_fp32",
+    )
 
 
 #: For backends without these keys.
-NO_MEGATRON = Megatron(1, 1, 1, 1, 1, True, False, False, 0.0, 12.0, None, False, 1, None, None, True)
+NO_MEGATRON = Megatron(1, 1, 1, 1, 1, True, False, False, 0.0, 12.0, None, False, 1, None, None, True, 1, 4)
 
 
 @dataclass(frozen=True)
@@ -174,6 +190,7 @@ class Settings:
         computes_entropy: the update computes the entropy of the logits.
         compiled_entropy: torch.compile makes one kernel of it.
         entropy_free: a fork that never computes it.
+        balance_batch: tokens of a step are divided evenly among the ranks.
         counter_leaves_pool_out: PyTorch's counter of the training process does not include the rollout pool.
     """
 
@@ -194,6 +211,7 @@ class Settings:
     entropy_free: bool
     counter_leaves_pool_out: bool
     sequences: int = setting(tokens.product, "data.train_batch_size", "{rollout}.n")
+    balance_batch: bool = setting(Reader.flag, "trainer.balance_batch")
     reference_bytes: int = setting(reading.reference_bytes, "{reference}.fsdp_config.model_dtype")
     reference_offload: bool = setting(
         reading.reference_offload, "{reference}.megatron.param_offload", "{actor}.megatron.param_offload"

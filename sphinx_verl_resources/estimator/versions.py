@@ -23,11 +23,12 @@ RELEASES: tuple[tuple[str, Version], ...] = (
     ("2026-03-16", (0, 7, 1)),
     ("2026-06-01", (0, 8, 0)),
     ("2026-08-14", (0, 9, 0)),
+    ("2026-08-28", (0, 10, 0)),  # not released: the main branch since commit a0feb78f, which leads to v0.10.0
 )
+#: The newest version that is known.
+LAST: Version = RELEASES[-1][1]
 #: The newest release that is known.
-CURRENT: Version = RELEASES[-1][1]
-#: The release that verl's code, as it was read, led to.
-LAST: Version = (0, 10, 0)
+CURRENT: Version = (0, 9, 0)
 #: Assumed for observations without a version: with one exception, all public ones are from 2025.
 OBSERVED: Version = (0, 4, 0)
 
@@ -35,6 +36,7 @@ OBSERVED: Version = (0, 4, 0)
 DOCUMENTED: Version = (0, 8, 0)
 
 
+_DAY = r"\b20\d\d-\d\d(?:-\d\d)?\b"
 #: Lies before every release.
 _FIRST: Version = (0, 0, 0)
 _BUCKET = 2048 * 2**20
@@ -64,7 +66,8 @@ class Behaviour:
         engine_takes_free_memory: vLLM's share is one of the memory that is free when it starts.
         reference_resident: the reference policy stays on the GPU.
         second_logits_copy: logits are divided by the temperature out of place.
-        unsharded_gradients: with several micro-batches, whole gradients stay on every GPU until the last.
+        unsharded_gradients: with several micro-batches, whole gradients stay on every GPU until the last,
+            unless a switch says otherwise.
         fsdp2_streams: FSDP2 hands weights over tensor by tensor.
         sglang_stages: SGLang returns weights and KV cache one after the other without being asked to.
         sleep_keeps_weights: the sleeping engine keeps its weights in host memory.
@@ -81,7 +84,7 @@ class Behaviour:
     engine_takes_free_memory: bool = _until((0, 3, 0))
     reference_resident: bool = _until((0, 3, 0))
     second_logits_copy: bool = _since((0, 9, 0))
-    unsharded_gradients: bool = _since((0, 9, 0))
+    unsharded_gradients: bool = _by_version((_FIRST, False), ((0, 9, 0), True), ((0, 10, 0), False))
     fsdp2_streams: bool = _since((0, 9, 0))
     sglang_stages: bool = _since((0, 8, 0))
     sleep_keeps_weights: bool = _until((0, 6, 0))
@@ -109,17 +112,23 @@ def version_of(text: str | None) -> Version | None:
     """Return the release that a text names by number or date; None if it names neither.
 
     A number counts only at the beginning or after the word verl, because other packages have versions too.
+    A day of the main branch counts more than a number, which is that of the last release before it.
 
     >>> version_of("v0.7.1"), version_of("commit 9f4161e (2025-08-12)"), version_of("vllm 0.8.3")
     ((0, 7, 1), (0, 5, 0), None)
+    >>> version_of("v0.9.0 (main 1252cc71 of 2026-09)")
+    (0, 10, 0)
     """
+    of_main = re.search(rf"\bmain\b[^)]*?({_DAY})", text or "")
+    if of_main:
+        return version_on(of_main[1])
     found = re.search(
         r"(?:^\s*v?|\bverl[ =v@]{1,4})(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?", text or "", re.IGNORECASE
     )
     if found:
         major, minor, patch = found.groups(default="0")
         return int(major), int(minor), int(patch)
-    day = re.search(r"\b20\d\d-\d\d(-\d\d)?\b", text or "")
+    day = re.search(_DAY, text or "")
     return version_on(day.group()) if day else None
 
 

@@ -117,6 +117,51 @@ def test_dynamic_batches_are_the_budget_of_a_gpu(ask):
     )  # all there is
 
 
+def test_packed_micro_batches_are_padded_up_to_a_bucket(ask):
+    def of_fsdp(**settings):
+        found = ask({**MICRO, **settings}).settings
+        return found.actor.fsdp.pad_bucket, found.reference_fsdp.pad_bucket
+
+    assert of_fsdp() == (1, 1)
+    assert of_fsdp(**{"fsdp.pad_to_length_bucket": 256}) == (1, 1)
+    switch = {"actor.pad_to_length": True}
+    assert of_fsdp(**switch) == (1024, 1024)
+    assert of_fsdp(**switch, **{"fsdp.pad_to_length_bucket": 256}) == (256, 256)
+    assert of_fsdp(**switch, **{"fsdp.pad_to_length": False}) == (1, 1024)
+    assert of_fsdp(**switch, **{"ref.pad_to_length": False}) == (1024, 1)
+    megatron = {**MICRO, "actor.strategy": "megatron"}
+    assert ask(megatron).settings.actor.megatron.pad_bucket == 1
+    assert ask({**megatron, "megatron.pad_to_length": True}).settings.actor.megatron.pad_bucket == 512
+    assert ask({**megatron, **switch}).settings.actor.megatron.pad_bucket == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "size"),
+    [
+        ({}, 4),
+        ({"optim.main_grads_dtype": "bf16"}, 4),
+        ({"optim.main_grads_dtype": "bf16", "optim.use_precision_aware_optimizer": True}, 2),
+        ({"megatron.override_ddp_config.grad_reduce_in_fp32": False}, 2),
+        (
+            {
+                "optim.main_grads_dtype": "bf16",
+                "optim.use_precision_aware_optimizer": True,
+                "megatron.override_ddp_config.grad_reduce_in_fp32": True,
+            },
+            4,
+        ),
+    ],
+)
+def test_gradients_of_megatron_have_a_type(ask, settings, size):
+    found = ask({**MICRO, "actor.strategy": "megatron", **settings}).settings
+    assert found.actor.megatron.gradient_bytes == size
+
+
+def test_ranks_are_balanced_unless_told_otherwise(ask):
+    assert ask(MICRO).settings.balance_batch
+    assert not ask({**MICRO, "trainer.balance_batch": False}).settings.balance_batch
+
+
 def test_a_step_has_no_more_sequences_than_it_has(ask):
     few = {**MICRO, "actor.ppo_micro_batch_size_per_gpu": 32, "data.train_batch_size": 16}
     assert tokens(ask(few)) == 2 * 1024

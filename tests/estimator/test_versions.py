@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, version_of, version_on, version_text
+from sphinx_verl_resources.estimator.versions import (
+    CURRENT,
+    LAST,
+    RELEASES,
+    version_of,
+    version_on,
+    version_text,
+)
 from sphinx_verl_resources.units import GIB
 
 P, R, HEAD, V, H = 7_615_616_512, 2 * 152_064 * 3584 + 3584, 152_064 * 3584, 152_064, 3584
@@ -119,6 +126,17 @@ def test_gradients_stay_undivided_while_they_accumulate(change, strategy, size):
     assert change((0, 9, 0), "update-forward", "gradients", settings) == (4 * P / 8, None)
 
 
+def test_a_switch_divides_gradients_after_each_micro_batch(ask):
+    switch = "fsdp.use_no_sync_for_gradient_accumulation"
+
+    def deferred(version, **settings):
+        return ask({**FULL, **settings}, version=version).settings.actor.fsdp.defers_sync
+
+    assert [deferred(version) for version in ((0, 8, 0), (0, 9, 0), LAST)] == [False, True, False]
+    assert [deferred(LAST, **{switch: value}) for value in (True, False, None)] == [True, False, False]
+    assert not deferred((0, 9, 0), **{switch: False})
+
+
 def test_gradients_of_adapters_are_small(change):
     assert change((0, 9, 0), "update-forward", "undivided-gradients", {"model.lora_rank": 32}) == (
         None,
@@ -187,6 +205,10 @@ def test_defaults_now_are_those_of_the_registry(registries):
         ("verl 0.6.1 with vllm 0.11.0", (0, 6, 1)),
         ("vllm 0.8.3", None),
         ("main of 2025-11-02", (0, 6, 0)),
+        ("v0.9.0 (main of 2026-08-22)", (0, 9, 0)),
+        ("v0.9.0 (main 662507f9 of 2026-08-27)", (0, 9, 0)),
+        ("v0.9.0 (main 1252cc71 of 2026-09)", (0, 10, 0)),
+        ("v0.8.0 (2026-09-01)", (0, 8, 0)),
         ("2025-07", (0, 4, 0)),
         ("", None),
         (None, None),
