@@ -42,6 +42,10 @@ PageColumn = Literal["tag", "model", "task", "gpus", "max_batch", "train", "infe
 #: The columns of the hardware page, in its order.
 PAGE_COLUMNS: tuple[str, ...] = get_args(PageColumn)
 
+Verdict = Literal["fits", "borderline", "depends-on-lengths", "does-not-fit", "unknown"]
+#: What an estimate says about a run, from the best to the worst; at last what it cannot say.
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
 Component = Literal["parameters", "gradients", "optimizer", "activations", "kv-cache", "overhead"]
 #: The parts of the memory analysis, in the order in which it adds them up.
 COMPONENTS: tuple[str, ...] = get_args(Component)

@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
         print(json.dumps([_plain(answer) for answer in answers], indent=2))
     elif answers:
         print(estimates_text([(answer.name, answer.estimate) for answer in answers]))
-    too_big = any(answer.estimate and answer.estimate.verdict == "does not fit" for answer in answers)
+    too_big = any(answer.estimate and answer.estimate.verdict == "does-not-fit" for answer in answers)
     return code or int(bad or too_big)
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from ..catalog.dataset import Progress
     from ..catalog.models.case import Case
-    from .estimate import AnyEstimate, Verdict
+    from ..catalog.names import Verdict
+    from .estimate import AnyEstimate
     from .registries import Registries
     from .request import Request
 
@@ -94,7 +95,7 @@ class Score:
             return None
         if self.case.outcome == "oom":
             return self.verdict != "fits"
-        return self.verdict != "does not fit"
+        return self.verdict != "does-not-fit"
 
 
 def score(case: Case, registries: Registries) -> Score:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..breakdown import Breakdown, Change
 from ..catalog.names import LOGGED, OTHER
@@ -18,6 +18,7 @@ from .settings import least
 from .suggestions import suggestions
 
 if TYPE_CHECKING:
+    from ..catalog.names import Verdict
     from ..diagnostics import Diagnostic
     from .allocations import Allocations
     from .phases import Phase
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from .shape import Shape
     from .suggestions import Suggestion
     from .versions import Version
-
-Verdict = Literal["fits", "tight", "does not fit", "unknown"]
 
 
 class Range(NamedTuple):
@@ -110,12 +109,12 @@ class AnyEstimate:
 
     @property
     def verdict(self) -> Verdict:
-        """Compare both ends of the range with the capacity; "tight" if it is between them."""
+        """Compare both ends of the range with the capacity; "borderline" if it is between them."""
         if self.capacity is None:
             return "unknown"
         if self.high <= self.capacity:
             return "fits"
-        return "does not fit" if self.low > self.capacity else "tight"
+        return "does-not-fit" if self.low > self.capacity else "borderline"
 
 
 @dataclass(frozen=True)

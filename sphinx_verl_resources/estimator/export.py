@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
     """Return an estimate under the names of ``FIELDS``.
 
-    ``fits`` is None where the verdict is "unknown" or "tight".
+    ``fits`` is None where the verdict is neither "fits" nor "does-not-fit".
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.estimate import estimate
@@ -106,7 +106,7 @@ def _phases(estimate: AnyEstimate) -> list[dict[str, Any]]:
 
 #: The fields of a result after its id, in order.
 FIELDS: Mapping[str, Callable[[AnyEstimate], Any]] = {
-    "fits": lambda found: {"fits": True, "does not fit": False}.get(found.verdict),
+    "fits": lambda found: {"fits": True, "does-not-fit": False}.get(found.verdict),
     "verdict": lambda found: found.verdict,
     "peak_gib": lambda found: gib_value(found.peak),
     "low_gib": lambda found: gib_value(found.low),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ..catalog.names import SIZES
+from ..catalog.names import SIZES, VERDICTS
 from ..diagnostics import Code, NoAnswerError, did_you_mean
 from ..units import GIB
 from .estimate import Estimate, attempt
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from ..diagnostics import Diagnostic
     from .context import EstimatorContext
-    from .estimate import Verdict
     from .registries import Registries
 
-FitKind = Literal["measured", "computed", "tight", "does not fit", "unknown"]
+FitKind = Literal["measured", "computed", "borderline", "depends-on-lengths", "does-not-fit", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class FitCell:
     """One size class on one number of GPUs.
 
     Attributes:
-        kind: ``measured`` for a tested run; ``computed`` if the high end of the range fits; ``tight`` if only
-            the low end does.
+        kind: ``measured`` for a tested run; ``computed`` if the high end of the range fits; else the
+            verdict.
         gpus: their number.
         run: the id of the tested run.
         peak, high: computed bytes per GPU and the high end of their range; None where nothing is computed.
@@ -139,8 +138,6 @@ LORAS: Mapping[int, Mapping[str, Any]] = {
     0: {},
     32: {key: value for key, value in TASKS["GRPO-LoRA"].items() if key not in TASKS["GRPO"]},
 }
-#: The verdicts of cells, by their number in ``GridCells.verdicts``; higher numbers are reasons.
-VERDICTS: tuple[Verdict, ...] = ("fits", "tight", "does not fit", "unknown")
 #: Keys that the choices set, or that follow from the number of GPUs.
 CHOSEN = frozenset(
     {

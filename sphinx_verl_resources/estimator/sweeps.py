@@ -17,8 +17,8 @@ from .suggestions import Suggestion, lower_utilization
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..catalog.names import Verdict
     from ..diagnostics import Diagnostic
-    from .estimate import Verdict
     from .registries import Registries
     from .request import Request
 

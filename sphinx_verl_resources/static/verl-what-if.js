@@ -103,7 +103,13 @@
       return;
     }
     const range = fill(words.range, { low: number(found.low), high: gib(grid, found.high) });
-    const sizes = { peak: gib(grid, found.peak), range, capacity: gib(grid, found.offered) };
+    const sizes = {
+      peak: gib(grid, found.peak),
+      low: gib(grid, found.low),
+      high: gib(grid, found.high),
+      range,
+      capacity: gib(grid, found.offered),
+    };
     const [before, between, after] = words.answer.split(/\{verdict\}|\{reason\}/);
     first.append(before);
     add(first, "strong", {}, known[0]);

@@ -15,8 +15,8 @@ from ..i18n import N_, _, plural
 from ..units import GIB, gib_number, percent, share, short_number
 from .blocks import in_a_row, legend, numbered_notes, recorded
 from .drawing import BAR, FONT, LINE, PAINTS, WIDTH, Drawing, flowing, path, text
-from .estimate import VERDICT_WORDS
 from .table import PATH_CLASS, Cell, column_table
+from .verdicts import label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,10 +57,13 @@ def verdict_sentence(shares: Mapping[str, tuple[int, int]]) -> nodes.paragraph:
     foreseen, failed = shares["oom"]
     parts = [_("Errors are absolute, relative to what was observed.")]
     if ran:
-        text = _("Of {cases} cases that ran, {number} are said not to fit.")
+        text = _("Of {cases} cases that ran, {number} do not fit according to the estimate.")
         parts.append(text.format(cases=ran, number=ran - agreed))
     if failed:
-        text = _("Of {cases} cases that ran out of memory, {number} are said not to fit or to be tight.")
+        text = _(
+            "Of {cases} cases that ran out of memory, {number} do not fit according to the estimate, or "
+            "are borderline."
+        )
         parts.append(text.format(cases=failed, number=foreseen))
     return legend(in_a_row(*parts))
 
@@ -149,7 +152,7 @@ def _inside(item: Score) -> str:
         return _("not estimated")
     if item.observed is not None:
         return _(_INSIDE[item.inside])
-    verdict = _(VERDICT_WORDS[item.verdict])
+    verdict = label(item.verdict)
     return verdict if item.agrees is None else _(_AGREES[item.agrees]).format(verdict=verdict)
 
 

@@ -25,6 +25,7 @@ from .blocks import (
     titled_item,
 )
 from .table import Cell, bold, table_group
+from .verdicts import REASONS, label, title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,35 +48,6 @@ _COUNTERS = {
     "torch-max-reserved": N_("{size}: PyTorch's peak of reserved memory."),
     "device": N_("{size}: what is in use on the GPU, to be compared with the peak."),
     "not-stated": N_("{size}: counted in a way that is not stated."),
-}
-#: The verdict in a table.
-VERDICT_WORDS = {
-    "fits": N_("fits"),
-    "tight": N_("tight"),
-    "does not fit": N_("does not fit"),
-    "unknown": N_("unknown"),
-}
-#: The verdict as a sentence, and its reason.
-VERDICTS = {
-    "fits": (
-        N_("Fits."),
-        N_("At its peak, a GPU holds {peak} ({range}) of the {capacity} that it offers."),
-    ),
-    "tight": (
-        N_("Tight."),
-        N_("At its peak, a GPU holds {peak} ({range}); the {capacity} that it offers lie in this range."),
-    ),
-    "does not fit": (
-        N_("Does not fit."),
-        N_(
-            "At its peak, a GPU holds {peak} ({range}); it offers {capacity}, less than the range begins "
-            "with."
-        ),
-    ),
-    "unknown": (
-        N_("Not known."),
-        N_("At its peak, a GPU holds {peak} ({range}); how much memory it has is not recorded."),
-    ),
 }
 _EVIDENCE = {"exact": N_("exact"), "measured": N_("measured"), "assumed": N_("assumed")}
 _METRIC = N_(
@@ -109,13 +81,14 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
         estimate: of a run.
         measured: the figure that the run reported, if any.
     """
-    verdict, reason = VERDICTS[estimate.verdict]
-    sizes = {"peak": gib(estimate.peak), "range": _span(estimate.low, estimate.high)}
+    sizes = {"peak": gib(estimate.peak), "low": gib(estimate.low), "high": gib(estimate.high)}
     first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
     first += fill(
-        _("{verdict} {reason}"),
-        verdict=nodes.strong("", _(verdict)),
-        reason=_(reason).format(**sizes, capacity=gib(estimate.capacity or 0)),
+        _("{verdict}. {reason}"),
+        verdict=nodes.strong("", title(estimate.verdict)),
+        reason=_(REASONS[estimate.verdict]).format(
+            **sizes, range=_span(estimate.low, estimate.high), capacity=gib(estimate.capacity or 0)
+        ),
     )
     low, high = estimate.torch_peak_range
     metric = _METRIC_WITH_POOL if vllm_pool_in_torch_peak(estimate.settings) else _METRIC
@@ -257,7 +230,7 @@ def _saving_row(setting: Cell, saved: str, after: Saving | Estimate, phase: str,
         Cell.number(gib_number(after.peak)),
         Cell.of(_(phase)),
         Cell.number(added),
-        Cell.of(_(VERDICT_WORDS[after.verdict])),
+        Cell.of(label(after.verdict)),
     ]
 
 
@@ -301,7 +274,7 @@ def _length_cells(row: Longer) -> list[Cell]:
         Cell.number(short_number(int(row.sequences)) if row.sequences < 1e6 else _("any number")),
         Cell.number(gib_number(found.peak)),
         Cell.of(_(found.peak_phase.label)),
-        Cell.of(_(VERDICT_WORDS[found.verdict])),
+        Cell.of(label(found.verdict)),
     ]
 
 

@@ -11,44 +11,27 @@ from ..units import gib, short_number
 from .blocks import LEGEND_CLASS, code_block, details, in_a_row, legend, titled_item
 from .settings import flat_yaml
 from .table import Cell, table_group
+from .verdicts import LABELS, as_title
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..estimator.grid import FitCell
+    from ..estimator.grid import FitCell, FitKind
     from .blocks import verl_details
 
 TABLE_CLASS = "verl-fit"
-#: Each kind of cell: its word in the table, the title of its meaning, and the meaning.
-KINDS = {
-    "measured": (
-        N_("measured"),
-        N_("Measured"),
-        N_(
-            "a tested run of that size class, task and GPU is recorded for that number of GPUs, with "
-            "settings of its own."
-        ),
+#: The label of each kind of cell.
+KINDS: Mapping[str, str] = {"measured": N_("measured"), "computed": N_("computed"), **LABELS}
+_MEANINGS: Mapping[FitKind, str] = {
+    "measured": N_(
+        "a tested run of that size class, task and GPU is recorded for that number of GPUs, with "
+        "settings of its own."
     ),
-    "computed": (
-        N_("computed"),
-        N_("Computed"),
-        N_("fits at the upper end of the range of the estimate. The figure is the peak of a GPU."),
-    ),
-    "tight": (
-        N_("tight"),
-        N_("Tight"),
-        N_("the memory of the GPU lies in the range of the estimate: it may fit, or may not."),
-    ),
-    "does not fit": (
-        N_("does not fit"),
-        N_("Does not fit"),
-        N_("the GPU has less memory than the range of the estimate begins with."),
-    ),
-    "unknown": (
-        N_("unknown"),
-        N_("Unknown"),
-        N_("the settings leave no estimate for that number of GPUs."),
-    ),
+    "computed": N_("fits at the upper end of the range of the estimate. The figure is the peak of a GPU."),
+    "borderline": N_("the memory of the GPU is inside the range of the estimate."),
+    "depends-on-lengths": N_("fits with short sequences, not with sequences at their limits."),
+    "does-not-fit": N_("even the lower end of the range of the estimate is more than the memory of the GPU."),
+    "unknown": N_("the settings leave no estimate for that number of GPUs."),
 }
 FSDP = "FSDP"
 
@@ -79,14 +62,14 @@ def fit_rows(
 
 
 def _cell(cell: FitCell, link: Callable[[str, str], nodes.Element]) -> Cell:
-    classes = (f"verl-fit-{cell.kind.replace(' ', '-')}",)
-    kind = _(KINDS[cell.kind][0])
+    classes = (f"verl-fit-{cell.kind}",)
+    kind = _(KINDS[cell.kind])
     if cell.run:
         return Cell([], links=[link(cell.run, kind)], classes=classes)
     if cell.peak is None:
         return Cell([(kind, None)], classes=classes)
     # Of a run that does not fit, the layout is of no use.
-    bare = cell.layout == FSDP or cell.kind == "does not fit"
+    bare = cell.layout == FSDP or cell.kind == "does-not-fit"
     text = _("{kind}: {peak}") if bare else _("{kind}: {peak}, {layout}")
     return Cell([(text.format(kind=kind, peak=gib(cell.peak), layout=cell.layout), None)], classes=classes)
 
@@ -95,9 +78,9 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
     """Return the meaning of each word in the table, and how its figures were computed."""
     used = {cell.kind for size, cells in rows for cell in cells}
     words = nodes.bullet_list(classes=[LEGEND_CLASS])
-    for kind, (_word, title, meaning) in KINDS.items():
+    for kind, meaning in _MEANINGS.items():
         if kind in used:
-            words += titled_item(_(title), _(meaning))
+            words += titled_item(as_title(_(KINDS[kind])), _(meaning))
     with_megatron = any(cell.layout.startswith("Megatron") for size, cells in rows for cell in cells)
     below = _(
         "Computed with FSDP and the settings below; what is not set has the default of verl {version}, and "

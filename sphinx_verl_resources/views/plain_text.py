@@ -145,7 +145,7 @@ def _fits(plan: Plan, model: str, task: str) -> str:
         layout = layout_of(plan.estimate)
         also = f" With FSDP it takes {short_number(plan.with_fsdp)}." if plan.with_fsdp else ""
         return f"{model} with {task} fits on {gpus} with {layout}.{also}"
-    if plan.estimate.verdict == "tight":
+    if plan.estimate.verdict == "borderline":
         return f"{model} with {task} may fit on {gpus}, or may not: the upper end of the range is too large."
     return f"{model} with {task} does not fit on {gpus}."
 

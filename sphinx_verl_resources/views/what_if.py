@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..breakdown import Category
-from ..estimator.grid import VERDICTS
+from ..catalog.names import VERDICTS
 from ..estimator.phases import LABELS
 from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _, plural
 from .blocks import fill
 from .drawing import PAINTS
-from .estimate import VERDICTS as SENTENCES
 from .file_names import FORM_CLASS, GRID_CLASS, grid_path
 from .settings import flat_yaml
+from .verdicts import REASONS, title
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tupl
         "offered": cells.offered,
         "gpus": cells.gpus,
         "phases": [_(LABELS[name]) for name in cells.phases],
-        "verdicts": [[_(part) for part in SENTENCES[verdict]] for verdict in VERDICTS],
+        "verdicts": [[title(verdict), _(REASONS[verdict])] for verdict in VERDICTS],
         "reasons": cells.reasons,
         "cells": {
             "verdict": cells.verdicts,
@@ -120,7 +120,7 @@ def _words(settings: Mapping[str, Any]) -> dict[str, str]:
     return {
         "title": _("What if"),
         "gib": "{size} GiB",
-        "answer": _("{verdict} {reason}"),
+        "answer": _("{verdict}. {reason}"),
         "range": _("range {low} to {high}"),
         "peakPhase": _("Peak phase: {phase}."),
         "peakRow": _("{phase} (peak phase)"),

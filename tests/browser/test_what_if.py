@@ -15,6 +15,7 @@ from sphinx_verl_resources.estimator.planner import fitted
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.sphinx_ext.directives.sweeps import LENGTHS
 from sphinx_verl_resources.units import gib, gib_number
+from sphinx_verl_resources.views.verdicts import title
 
 FORM = """\
 .. verl-what-if::
@@ -44,7 +45,6 @@ STRICT = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:"
 }
-VERDICTS = {"fits": "Fits.", "tight": "Tight.", "does not fit": "Does not fit.", "unknown": "Not known."}
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +123,8 @@ def check(found, chosen):
     expected = estimated(chosen)
     assert found["chosen"] == chosen
     answer, peak_phase = found["answer"]
-    verdict = VERDICTS[expected.verdict]
-    span = f"{gib(expected.peak)} (range {gib_number(expected.low)} to {gib(expected.high)})"
-    assert answer.startswith(f"{verdict} At its peak, a GPU holds {span}")
+    span = f"{gib(expected.peak)} per GPU (range {gib_number(expected.low)} to {gib(expected.high)})"
+    assert answer.startswith(f"{title(expected.verdict)}. Peak {span}")
     assert gib(expected.capacity) in answer
     assert peak_phase == f"Peak phase: {LABELS[expected.peak_phase.name]}."
     peak_row = f"{expected.peak_phase.label} (peak phase)"
@@ -160,7 +159,7 @@ def test_what_is_shown_is_what_the_estimator_says(open_page):
         check(shown(page), chosen)
         verdicts.add(estimated(chosen).verdict)
     assert len(SAMPLE) > 10
-    assert verdicts == {"fits", "tight", "does not fit"}
+    assert verdicts == {"fits", "borderline", "does-not-fit"}
 
 
 def test_it_opens_with_a_usual_choice(open_page):

@@ -51,7 +51,9 @@ def test_cases_stand_beside_what_was_observed(cases, table_rows):
     assert two[8].startswith("contested [")
     assert two[7] == f"({one[7]})"
     assert (three[0], three[3], three[6]) == ("three, A talk.", "outcome", "out of memory")
-    assert re.fullmatch(r"(fits|tight|does not fit): (agrees|contradicts)", three[8])
+    assert re.fullmatch(
+        r"(fits|borderline|depends on the lengths|does not fit): (agrees|contradicts)", three[8]
+    )
     assert four[4] == four[7] == ""
     assert four[8].startswith("not scored [")
     soup = build.soup()
@@ -90,7 +92,10 @@ def test_the_summary_is_that_of_the_backtest(project, table_rows):
         [GROUPS[item.name].replace("'", "’"), str(item.cases), *map(share, (item.mean_error, item.median_error, item.worst_error, item.inside))]
         for item in found
     ]  # fmt: skip
-    assert "said not to fit or to be tight" in build.soup().select_one("p.verl-legend").get_text()
+    assert (
+        "do not fit according to the estimate, or are borderline"
+        in build.soup().select_one("p.verl-legend").get_text()
+    )
 
 
 def test_a_broken_case_is_said_on_the_page(cases, data, table_rows):

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from sphinx_verl_resources.units import gib, gib_number
+from sphinx_verl_resources.views.verdicts import title
 
 MODEL = (
     "verl-memory", ":model: Qwen/Qwen2.5-7B-Instruct", ":gpus: 8*H100", "",
@@ -21,11 +22,9 @@ def test_the_answer_names_both_figures_and_says_which_is_which(runs, estimated):
     assert build.warnings == []
     found, soup = estimated(), build.soup()
     first = soup.select_one("p.verl-answer").get_text()
-    assert f"a GPU holds {gib(found.peak)} (range {gib_number(found.low)} to {gib(found.high)})" in first
+    assert f"Peak {gib(found.peak)} per GPU (range {gib_number(found.low)} to {gib(found.high)})" in first
     assert gib(found.capacity) in first
-    assert first.startswith(
-        {"fits": "Fits.", "tight": "Tight.", "does not fit": "Does not fit."}[found.verdict]
-    )
+    assert first.startswith(f"{title(found.verdict)}. ")
     peak_phase, metric, host, measured = (item.get_text() for item in soup.select("ul.verl-answer li"))
     assert peak_phase.startswith(
         f"Peak phase: {found.peak_phase.label}. {found.suggestion.setting} relieves it most"

@@ -146,12 +146,12 @@ def test_words_are_those_of_the_language(project):
     locale.mkdir(parents=True)
     (locale / "sphinx_verl_resources.po").write_text(
         'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
-        'msgid "Fits."\nmsgstr "Passt."\n\nmsgid "Rollout"\nmsgstr "Ausrollen"\n',
+        'msgid "fits"\nmsgstr "passt"\n\nmsgid "Rollout"\nmsgstr "Ausrollen"\n',
         "utf-8",
     )
     build = project.page(SMALL).build(language="de", locale_dirs=["locale"])
     data = data_of(next(iter(grids(build).values())))[1]
-    assert data["verdicts"][0][0] == "Passt."
+    assert data["verdicts"][0][0] == "Passt"
     assert data["phases"][0] == "Ausrollen"
 
 

@@ -130,7 +130,7 @@ def test_a_case_that_does_not_fit(answers):
     code, (found,), err = answers([case(gpus={"count": 1, "type": "T4"})])
     assert code == 1
     assert not [line for line in err if "ERROR" in line]
-    assert (found["fits"], found["verdict"]) == (False, "does not fit")
+    assert (found["fits"], found["verdict"]) == (False, "does-not-fit")
     assert found["low_gib"] > found["capacity_gib"]
 
 

@@ -76,12 +76,12 @@ def test_no_run_that_fits_is_called_out_of_memory(scores):
         for score in scores
         if score.case.is_scored
         and score.case.outcome in {"fits", "measured"}
-        and score.verdict == "does not fit"
+        and score.verdict == "does-not-fit"
     ]
     assert contradicted == []
 
 
-def test_runs_out_of_memory_are_called_so_or_tight(scores):
+def test_runs_out_of_memory_are_called_so_or_borderline(scores):
     agreed, total = verdict_shares(scores)["oom"]
     assert total >= 12
     assert agreed / total >= 0.8

@@ -154,7 +154,7 @@ def test_unknown_models():
 
 def test_capacity():
     assert run(gpu=None)[0].verdict == "unknown"
-    assert run(shard=1, gpus=1)[0].verdict == "does not fit"
+    assert run(shard=1, gpus=1)[0].verdict == "does-not-fit"
     assert run(shard=64, gpus=64, tokens=512)[0].verdict == "fits"
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from ..names import Kind
+from ..names import Kind, Verdict
 from .base import Record
 from .registries import Accuracy, Gpu
 from .run import Run
@@ -13,9 +13,11 @@ from .run import Run
 class Computed(Record):
     """The estimate of a run. Memory is per GPU, on the GPU with the highest peak."""
 
-    verdict: Literal["fits", "tight", "does not fit", "unknown"] = Field(
-        description="fits: at the upper end of the range. does not fit: at neither end. tight: between them. "
-        "unknown: what the GPU offers is not known."
+    verdict: Verdict = Field(
+        description="fits: the upper end of the range is within the GPU's memory. borderline: the GPU's "
+        "memory is inside the range. depends-on-lengths: fits with short sequences, not with sequences at "
+        "their limits. does-not-fit: even the lower end is more than the GPU's memory. unknown: the GPU's "
+        "memory, or a setting that decides memory, was not read."
     )
     peak_gib: float = Field(ge=0, description="Computed peak in GiB (2^30 bytes).")
     low_gib: float = Field(ge=0, description="Lower end of its range in GiB.")
