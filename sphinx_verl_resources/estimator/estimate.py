@@ -116,6 +116,11 @@ class AnyEstimate:
             return "fits"
         return "does-not-fit" if self.low > self.capacity else "borderline"
 
+    @property
+    def fits_up_to_tokens(self) -> float | None:
+        """The largest mean length of sequences, in tokens, that fits; None if the lengths do not decide."""
+        return None
+
 
 @dataclass(frozen=True)
 class Estimate(AnyEstimate):
