@@ -14,7 +14,7 @@ from ..estimator.backtest import (
     boundaries,
     score,
     summaries,
-    verdict_shares,
+    verdict_counts,
 )
 from ..estimator.export import gib_value
 from ..views.plain_text import backtest_text
@@ -71,14 +71,13 @@ def _plain(
     scores: Sequence[Score], broken: Sequence[BrokenCase], limits: Sequence[Boundary]
 ) -> dict[str, Any]:
     """Return everything for programs; errors are shares, signed where they are those of one case."""
-    shares = verdict_shares(scores)
     return {
         "cases": [
             *map(_case, scores),
             *({"id": entry.id, "problem": entry.error.text, "scored": False} for entry in broken),
         ],
         "summary": [_summary(found) for found in summaries(scores)],
-        "verdicts": {outcome: {"agree": agree, "cases": of} for outcome, (agree, of) in shares.items()},
+        "verdicts": {verdict: found._asdict() for verdict, found in verdict_counts(scores).items()},
         "boundaries": [
             {
                 "name": limit.name,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..catalog.catalog import Registry
 from ..catalog.dataset import no_progress
 from ..catalog.models.registries import Accuracy
-from ..catalog.names import EASYR1, LOGGED, OTHER, TRAINING
+from ..catalog.names import EASYR1, LOGGED, OTHER, TRAINING, VERDICTS
 from ..diagnostics import NoAnswerError
 from ..i18n import N_
 from ..units import GIB
@@ -153,15 +154,29 @@ def _summary(group: str, scores: Sequence[Score]) -> Accuracy:
     )
 
 
-def verdict_shares(scores: Iterable[Score]) -> dict[str, tuple[int, int]]:
-    """Return by outcome, ``fits`` and ``oom``, the verdicts that do not contradict it and all verdicts."""
-    shares = {"fits": (0, 0), "oom": (0, 0)}
-    for item in scores:
-        outcome = "fits" if item.case.outcome == "measured" else item.case.outcome
-        if item.case.is_scored and item.agrees is not None and outcome:
-            agreed, total = shares[outcome]
-            shares[outcome] = agreed + item.agrees, total + 1
-    return shares
+class Outcomes(NamedTuple):
+    """The cases with one verdict, by what happened.
+
+    Attributes:
+        ran: cases that ran.
+        oom: cases that ran out of memory.
+    """
+
+    ran: int = 0
+    oom: int = 0
+
+
+def verdict_counts(scores: Iterable[Score]) -> dict[Verdict, Outcomes]:
+    """Return the scored runs of verl by verdict and outcome; one without an estimate is unknown.
+
+    Plain fine-tuning is left out: its cases take a small part of their GPU, so that every one of them fits.
+    """
+    found = Counter(
+        (item.verdict, item.case.outcome == "oom")
+        for item in scores
+        if item.case.is_scored and item.group != TRAINING
+    )
+    return {verdict: Outcomes(found[verdict, False], found[verdict, True]) for verdict in VERDICTS}
 
 
 # -- the record of accuracy

@@ -13,7 +13,7 @@ from ..catalog.names import EASYR1, LOGGED, OTHER, TRAINING
 from ..estimator.backtest import GROUPS
 from ..i18n import N_, _, plural
 from ..units import GIB, gib_number, percent, share, short_number
-from .blocks import in_a_row, legend, numbered_notes, recorded
+from .blocks import numbered_notes, recorded
 from .drawing import BAR, FONT, LINE, PAINTS, WIDTH, Drawing, flowing, path, text
 from .table import PATH_CLASS, Cell, column_table
 from .verdicts import label
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from ..catalog.models.case import Case
     from ..catalog.models.registries import Accuracy
-    from ..estimator.backtest import Score
+    from ..catalog.names import Verdict
+    from ..estimator.backtest import Outcomes, Score
 
 #: The outcomes of cases without a compared figure.
 _OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran")}
@@ -47,25 +48,13 @@ def summary_rows(summaries: Iterable[Accuracy]) -> nodes.tgroup:
     ])  # fmt: skip
 
 
-def verdict_sentence(shares: Mapping[str, tuple[int, int]]) -> nodes.paragraph:
-    """Say how many verdicts agree with the outcomes.
-
-    Args:
-        shares: by outcome, how many verdicts do not contradict it, of how many.
-    """
-    agreed, ran = shares["fits"]
-    foreseen, failed = shares["oom"]
-    parts = [_("Errors are absolute, relative to what was observed.")]
-    if ran:
-        text = _("Of {cases} cases that ran, {number} do not fit according to the estimate.")
-        parts.append(text.format(cases=ran, number=ran - agreed))
-    if failed:
-        text = _(
-            "Of {cases} cases that ran out of memory, {number} do not fit according to the estimate, or "
-            "are borderline."
-        )
-        parts.append(text.format(cases=failed, number=foreseen))
-    return legend(in_a_row(*parts))
+def verdict_rows(counts: Mapping[Verdict, Outcomes]) -> nodes.tgroup:
+    """Make one row per verdict, with the numbers of cases by outcome."""
+    return column_table(counts.items(), [
+        (_("Verdict"), lambda item: Cell.of(label(item[0]))),
+        (_("Ran (n)"), lambda item: Cell.number(short_number(item[1].ran))),
+        (_("Out of memory (n)"), lambda item: Cell.number(short_number(item[1].oom))),
+    ])  # fmt: skip
 
 
 def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> nodes.tgroup:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from ..estimator.backtest import GROUPS, summaries, verdict_shares
+from ..estimator.backtest import GROUPS, summaries, verdict_counts
 from ..estimator.planner import layout_of
 from ..units import MINUS, gib, gib_number, percent, share, short_number
 from .settings import overrides
@@ -24,9 +24,8 @@ _ESTIMATES = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Pha
 _PHASES = "Phase | GiB> | Largest part, GiB"
 _COMPONENTS = "Component | GiB> | Formula, in bytes | Evidence"
 _SCORES = "Case | Computed GiB> | Observed GiB> | Error> | Range> | Inside | Outcome | Verdict | Note"
+_VERDICTS = "Verdict | Ran> | Out of memory>"
 _GROUPS = "Group | Cases> | Mean error> | Median> | Worst> | Inside> | Half the range>"
-#: Labels of the outcomes that verdicts are compared with.
-_OUTCOMES = {"fits": "that ran", "oom": "that ran out of memory"}
 
 
 def plain_table(headings: str, rows: Iterable[Sequence[str]]) -> str:
@@ -173,17 +172,16 @@ def _relief(plan: Plan) -> Iterator[str]:
 
 
 def backtest_text(scores: Sequence[Score], limits: Sequence[Boundary]) -> str:
-    """Return the cases, the errors of each group, the verdicts, and the largest batches."""
+    """Return the cases, the errors of each group, verdicts against outcomes, and the largest batches."""
     parts = [plain_table(_SCORES, map(_score_row, scores))]
     found = summaries(scores)
     if found:
         parts.append(plain_table(_GROUPS, map(_summary, found)))
+    counts = verdict_counts(scores)
+    if any(map(any, counts.values())):
+        rows = ((verdict, str(found.ran), str(found.oom)) for verdict, found in counts.items())
+        parts.append(plain_table(_VERDICTS, rows))
     lines = [
-        f"Cases {_OUTCOMES[outcome]}: the verdict of {agreed} of {total} does not contradict it."
-        for outcome, (agreed, total) in verdict_shares(scores).items()
-        if total
-    ]
-    lines += [
         f"Largest batch of {limit.name}: {limit.recorded} ran, {limit.computed} computed "
         f"({percent(limit.deviation)}){', contested' if limit.case.contested else ''}."
         for limit in limits

@@ -11,8 +11,9 @@ from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Location
-from sphinx_verl_resources.estimator.backtest import GROUPS, score, summaries
+from sphinx_verl_resources.estimator.backtest import GROUPS, score, summaries, verdict_counts
 from sphinx_verl_resources.units import share
+from sphinx_verl_resources.views.verdicts import label
 
 CASE = {
     "id": "one", "source": {"repo": "o/r", "issue": 7}, "model": "Qwen/Qwen2.5-7B-Instruct",
@@ -83,7 +84,8 @@ def test_a_contested_case_is_not_counted(cases, data, table_rows):
 def test_the_summary_is_that_of_the_backtest(project, table_rows):
     snapshot = take_snapshot(bundled_directory(), [], Location("x"))
     facts = read_data([]).registries
-    found = summaries(score(entry.case, facts) for entry in load_cases(snapshot.cases).by_id.values())
+    scores = [score(entry.case, facts) for entry in load_cases(snapshot.cases).by_id.values()]
+    found = summaries(scores)
     build = project.page(".. verl-accuracy::\n").build()
     assert build.warnings == []
     headings, *rows = table_rows(build.soup(), "verl-accuracy")
@@ -92,10 +94,10 @@ def test_the_summary_is_that_of_the_backtest(project, table_rows):
         [GROUPS[item.name].replace("'", "’"), str(item.cases), *map(share, (item.mean_error, item.median_error, item.worst_error, item.inside))]
         for item in found
     ]  # fmt: skip
-    assert (
-        "do not fit according to the estimate, or are borderline"
-        in build.soup().select_one("p.verl-legend").get_text()
-    )
+    _, verdicts = build.soup().select("table.verl-accuracy")
+    assert [row.get_text(" ", strip=True) for row in verdicts.select("tbody tr")] == [
+        f"{label(verdict)} {item.ran} {item.oom}" for verdict, item in verdict_counts(scores).items()
+    ]
 
 
 def test_a_broken_case_is_said_on_the_page(cases, data, table_rows):

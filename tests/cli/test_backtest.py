@@ -66,10 +66,14 @@ def test_the_recorded_cases(scored):
         assert group["median_error"] == pytest.approx(statistics.median(errors), abs=0.0002)
         assert group["worst_error"] == pytest.approx(max(errors), abs=0.0002)
     assert sum(group["cases"] for group in found["summary"]) == len(compared)
-    for outcome, shares in found["verdicts"].items():
-        named = {"fits": {"fits", "measured"}, "oom": {"oom"}}[outcome]
-        told = [item["agrees"] for item in found["cases"] if item["scored"] and item["outcome"] in named]
-        assert shares == {"agree": told.count(True), "cases": told.count(True) + told.count(False)}
+    of_verl = [item for item in found["cases"] if item["scored"] and item["group"] != "training"]
+    assert found["verdicts"] == {
+        verdict: {
+            "ran": sum(item["verdict"] == verdict and item["outcome"] != "oom" for item in of_verl),
+            "oom": sum(item["verdict"] == verdict and item["outcome"] == "oom" for item in of_verl),
+        }
+        for verdict in ("fits", "borderline", "depends-on-lengths", "does-not-fit", "unknown")
+    }
 
 
 def test_a_case_beside_its_observation(scored):
@@ -96,10 +100,20 @@ def test_contested_cases_are_shown_and_do_not_count(scored, backtest):
     assert [item["scored"] for item in found["cases"]] == [True, False, False, True]
     assert [item["error"] is None for item in found["cases"]] == [False, False, False, True]
     assert found["summary"][0]["cases"] == 1
-    assert found["verdicts"]["fits"] == {"agree": 1, "cases": 2}
+    nobody = {"ran": 0, "oom": 0}
+    assert found["verdicts"] == {
+        "fits": {"ran": 1, "oom": 0},
+        "borderline": nobody,
+        "depends-on-lengths": nobody,
+        "does-not-fit": {"ran": 1, "oom": 0},
+        "unknown": nobody,
+    }
     lines = backtest(cases)[1].splitlines()
     assert [line.rsplit("  ", 1)[-1] for line in lines[3:6]] == ["contested", "not scored", "wrong verdict"]
-    assert "Cases that ran: the verdict of 1 of 2 does not contradict it." in lines
+    assert [line.split() for line in lines if line.startswith(("fits ", "does-not-fit "))] == [
+        ["fits", "1", "0"],
+        ["does-not-fit", "1", "0"],
+    ]
 
 
 def test_marks_of_the_record(scored, root):

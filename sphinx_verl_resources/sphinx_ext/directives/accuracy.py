@@ -10,20 +10,21 @@ from .base import ABOUT_TABLE, VerlDirective
 from .options import Option, choices, listed, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from docutils import nodes
 
-    from ...estimator.backtest import Score
+    from ...catalog.names import Verdict
+    from ...estimator.backtest import Outcomes, Score
 
 
 OPTIONS = (
     pieces(
         "``summary``: a row for each group of cases, with their number, the mean, median and worst error, "
-        "and the share of the observed values inside the range. ``plot``: computed against observed, drawn "
-        "in HTML and followed by a table of its cases unless ``cases`` is asked for. ``cases``: every case, "
-        "computed beside observed, with its source. A case that is contested or not scored is marked with "
-        "the reason and never counted.",
+        "and the share of the observed values inside the range; then the cases by verdict and outcome. "
+        "``plot``: computed against observed, drawn in HTML and followed by a table of its cases unless "
+        "``cases`` is asked for. ``cases``: every case, computed beside observed, with its source. A case "
+        "that is contested or not scored is marked with the reason and never counted.",
         ("summary", "plot", "cases"),
         ("summary",),
     ),
@@ -48,9 +49,10 @@ class VerlAccuracy(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the pieces asked for, in the order asked for."""
-        from ...estimator.backtest import verdict_shares
+        from ...estimator.backtest import verdict_counts
         from ...estimator.queries import Accuracies
         from ...views import accuracy as render
+        from ...views.blocks import legend
 
         shown: tuple[str, ...] = self.values["show"]
         about = self.given_about_table()
@@ -64,12 +66,23 @@ class VerlAccuracy(VerlDirective):
             if piece == "summary":
                 rows = render.summary_rows(summaries)
                 made.append(self.table(rows, _("How far computed values are from observed ones")))
-                made.append(render.verdict_sentence(verdict_shares(scores)))
+                made.append(legend(_("Errors are absolute, relative to what was observed.")))
+                made += self._verdicts(verdict_counts(scores))
             elif piece == "plot":
                 made += self._plot(render.plotted(scores), with_table="cases" not in shown)
             else:
                 made += self._cases(scores, _("Every case"))
         return made
+
+    def _verdicts(self, counts: Mapping[Verdict, Outcomes]) -> list[nodes.Node]:
+        from ...views.accuracy import verdict_rows
+        from ...views.blocks import legend
+
+        if not any(map(any, counts.values())):
+            return []
+        caption = _("Verdicts and outcomes of verl's runs")
+        text = _("Scored cases only; plain fine-tuning, which takes a small part of its GPU, is left out.")
+        return [self.table(verdict_rows(counts), caption, with_options=False), legend(text)]
 
     def _plot(self, scores: Sequence[Score], *, with_table: bool) -> list[nodes.Node]:
         from ...views.accuracy import accuracy_plot
