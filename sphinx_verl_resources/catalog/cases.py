@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Location, Severity
+from .contradictions import contradictions
 from .models.case import Case
 from .validation import empty, explained, got_instead, try_model, value_at
 from .yaml_data import read_yaml
@@ -14,7 +15,9 @@ from .yaml_data import read_yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from .catalog import Registry
     from .files import DataFile
+    from .models.registries import Gpu
     from .yaml_data import Document, Loc
 
 
@@ -72,11 +75,18 @@ class Cases:
         return tuple(entry for entry in self.entries if isinstance(entry, BrokenCase))
 
 
-def load_cases(files: Iterable[DataFile]) -> Cases:
+def load_cases(
+    files: Iterable[DataFile], gpus: Registry[Gpu] | None = None, *, recorded: bool = False
+) -> Cases:
     """Validate all files; never raises on what is in them.
 
     A case replaces one of the same id in an earlier file of another directory. Within a directory ids are
     unique.
+
+    Args:
+        files: the files.
+        gpus: the known GPUs, for the memory that no figure of the driver exceeds.
+        recorded: whether they belong to a data directory, in which every case has the address of its source.
     """
     problems: list[Diagnostic] = []
     entries: dict[str | tuple[str, int], CaseEntry | BrokenCase] = {}
@@ -93,6 +103,8 @@ def load_cases(files: Iterable[DataFile]) -> Cases:
             problems.append(document.diagnostic((), Code.wrong_type, f"expected a list, got {got}", hint))
         for index, item in enumerate(items):
             case, found = _read_case(item)
+            if case and (refused := _refused(item, case, gpus, recorded)):
+                case, found = None, [*found, *refused]
             earlier = entries.get(case.id) if case else None
             if case and isinstance(earlier, CaseEntry) and earlier.file.path.parent == file.path.parent:
                 message = f"the id {case.id!r} is already that of a case at {earlier.place('id')}"
@@ -126,6 +138,19 @@ def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:
         hint = "add measured: {gib: …, counter: …}"
         found.append(document.diagnostic(("outcome",), Code.missing_key, message, hint, Severity.WARNING))
     return None if document.problems else case, [*document.problems, *found]
+
+
+def _refused(document: Document, case: Case, gpus: Registry[Gpu] | None, recorded: bool) -> list[Diagnostic]:
+    """Return why a case with valid values is no observation to compare with."""
+    found = [
+        document.diagnostic(loc, Code.wrong_value, message, remedy)
+        for loc, message, remedy in contradictions(case, gpus)
+    ]
+    if recorded and not (case.source and case.source.address):
+        message = "the case has no address of its source"
+        hint = "add source: {repo: owner/name, path: …}, {repo: owner/name, issue: 12} or {url: https://…}"
+        found.append(document.diagnostic(("source",), Code.missing_key, message, hint))
+    return found
 
 
 def _without(data: Any, locs: Iterable[Loc]) -> Any:

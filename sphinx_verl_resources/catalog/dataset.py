@@ -96,7 +96,7 @@ class Dataset:
         """The observations that the estimator is tested on."""
         from .cases import load_cases
 
-        return load_cases(self.snapshot.cases)
+        return load_cases(self.snapshot.cases, self.gpus, recorded=True)
 
 
 class Query(Generic[Answer]):

@@ -153,7 +153,7 @@ def _run_file(file: DataFile, registries: Registries) -> tuple[list[Answer], lis
 
 
 def _cases(file: DataFile, registries: Registries) -> tuple[list[Answer], list[Diagnostic]]:
-    cases = load_cases([file])
+    cases = load_cases([file], registries.gpus)
     answers: list[Answer] = []
     problems = list(cases.diagnostics)
     for entry in progress(cases.entries, "cases"):

@@ -31,8 +31,6 @@ _OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran"
 #: The agreement of a verdict with the outcome.
 _AGREES = {True: N_("{verdict}: agrees"), False: N_("{verdict}: contradicts")}
 _INSIDE = {True: N_("yes"), False: N_("no"), None: ""}
-#: Characters of a source that has neither an address nor a repository.
-_LONGEST_SOURCE = 40
 
 
 def summary_rows(summaries: Iterable[Accuracy]) -> nodes.tgroup:
@@ -69,7 +67,7 @@ def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> 
         return Cell([(_inside(item), None)], marks=[marks[note]] if (note := reason(item)) else ())
 
     return column_table(scores, [
-        (_("Case and source"), lambda item: Cell(_case(item.case), classes=(PATH_CLASS,))),
+        (_("Case and source"), lambda item: _case(item.case)),
         (_("Model"), lambda item: Cell.of(item.case.model.rpartition("/")[2])),
         (_("GPUs"), lambda item: Cell.of(_gpus(item.case))),
         (_("Compared"), lambda item: Cell.of(_compared(item))),
@@ -145,14 +143,9 @@ def _inside(item: Score) -> str:
     return verdict if item.agrees is None else _(_AGREES[item.agrees]).format(verdict=verdict)
 
 
-def _case(case: Case) -> list[tuple[str, str | None]]:
-    """Return the id as a link to its source; a source without an address is named after it."""
-    source = case.source
-    if source is None or source.url:
-        return [(case.id, source.url if source else None)]
-    text = source.text
-    short = text if len(text) <= _LONGEST_SOURCE else f"{text[: _LONGEST_SOURCE - 1].rstrip()}…"
-    return [(case.id, None), (short, None)]
+def _case(case: Case) -> Cell:
+    """Return the id as a link to its source."""
+    return Cell([(case.id, case.source.address if case.source else None)], classes=(PATH_CLASS,))
 
 
 class Sign(NamedTuple):

@@ -28,7 +28,7 @@ def cases(own, data):
     found = [
         CASE,
         {**CASE, "id": "two", "contested": "Somebody else saw 20 GiB."},
-        {**CASE, "id": "three", "outcome": "oom", "measured": None, "source": "A talk."},
+        {**CASE, "id": "three", "outcome": "oom", "measured": None, "source": "https://example.org/talk"},
         {**CASE, "id": "four", "model": "nobody/knows", "not_scored": "Too little is known."},
     ]
     found = [{key: value for key, value in case.items() if value is not None} for case in found]
@@ -51,7 +51,7 @@ def test_cases_stand_beside_what_was_observed(cases, table_rows):
     assert one[8] in {"yes", "no"}
     assert two[8].startswith("contested [")
     assert two[7] == f"({one[7]})"
-    assert (three[0], three[3], three[6]) == ("three, A talk.", "outcome", "out of memory")
+    assert (three[0], three[3], three[6]) == ("three", "outcome", "out of memory")
     assert re.fullmatch(
         r"(fits|borderline|depends on the lengths|does not fit): (agrees|contradicts)", three[8]
     )

@@ -115,15 +115,18 @@ def test_places():
 
 def test_a_source_is_a_line_or_a_mapping():
     line = only("- {id: a, model: m, config: {}, source: 'owner/repo@v1.2:docs/page.md'}").source
-    assert (line.text, line.url) == ("owner/repo@v1.2:docs/page.md", None)
+    assert (line.where, line.address) == ("owner/repo@v1.2:docs/page.md", None)
+    page = only("- {id: a, model: m, config: {}, source: 'https://example.org/a?b=1'}").source
+    assert page.address == page.url == "https://example.org/a?b=1"
     commit = "0123456789" * 4
     mapping = only(
         f"- {{id: a, model: m, config: {{}}, source: {{repo: o/r, path: a/b.csv, commit: '{commit}', where: line 2}}}}"
     ).source
-    assert mapping.text == "o/r: a/b.csv at 012345678, line 2"
-    assert mapping.url == f"https://github.com/o/r/blob/{commit}/a/b.csv"
+    assert mapping.address == f"https://github.com/o/r/blob/{commit}/a/b.csv"
     issue = only("- {id: a, model: m, config: {}, source: {repo: o/r, issue: 12}}").source
-    assert (issue.text, issue.url) == ("o/r: #12", "https://github.com/o/r/issues/12")
+    assert issue.address == "https://github.com/o/r/issues/12"
+    file = only("- {id: a, model: m, config: {}, source: {repo: o/r, path: a.md}}").source
+    assert file.address == "https://github.com/o/r/blob/HEAD/a.md", "the one on the main branch"
 
 
 @pytest.mark.parametrize(
@@ -439,7 +442,6 @@ def test_bundled_cases_that_are_scored_name_what_an_estimate_needs(bundled):
 
 def test_the_contradictions_are_marked(bundled):
     assert {entry.case.id for entry in bundled.by_id.values() if entry.case.contested} == {
-        "easyr1-fork-6-vl3b-l20",
         "tuning-0.5b-lora-1h100",
         "tuning-32b-grpo-8h20-megatron",
         "tuning-32b-lora-4h100-bs45-x",

@@ -46,7 +46,8 @@ def test_a_card_is_used_by_a_case(checked):
     checked.write(
         "cases/a.yaml",
         "# yaml-language-server: $schema=../schema/cases.json\n"
-        "- {id: c, model: Qwen/Qwen2.5-7B, gpus: {count: 1, type: X100}, config: {data.train_batch_size: 1}}\n",
+        "- {id: c, source: https://example.org/log, model: Qwen/Qwen2.5-7B, gpus: {count: 1, type: X100}, "
+        "config: {data.train_batch_size: 1}}\n",
     )
     assert checked.codes() == []
 

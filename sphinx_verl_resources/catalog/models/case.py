@@ -19,7 +19,7 @@ from pydantic import (
 
 from ..names import MOST_GPUS
 from ..yaml_data import dotted_leaves
-from .base import Record, Text, optional, problem
+from .base import Record, Text, Url, optional, problem
 from .run import SettingValue
 
 #: Sentences of a source or about it. Unlike ``Prose`` they may hold what looks like an e-mail address: a
@@ -76,7 +76,9 @@ def _flat(settings: Any) -> Any:
 
 
 def _source(value: Any) -> Any:
-    return {"where": value} if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return {"url" if re.match("https?://", value) else "where": value}
 
 
 def _or_text(schema: dict[str, Any]) -> None:
@@ -97,25 +99,22 @@ class Source(Record):
     path: Text | None = optional("File in it.")
     commit: Text | None = optional("Commit, tag or branch.")
     issue: int | None = optional("Issue or pull request, instead of a file.", ge=1, le=10_000_000)
+    url: Url | None = optional("Address of a source that is in no repository of GitHub.")
     where: Words | None = optional("Place in the file or issue; without a repository, the whole source.")
 
     @property
-    def text(self) -> str:
-        """The source on one line, for example ``owner/name: docs/page.md at 1dda039b9, line 12``."""
-        what = f"#{self.issue}" if self.issue else self.path
-        place = ": ".join(part for part in (self.repo, what) if part)
-        if self.commit:
-            place += f" at {self.commit[:9] if re.fullmatch('[0-9a-f]{40}', self.commit) else self.commit}"
-        return ", ".join(part for part in (place, self.where) if part)
+    def address(self) -> str | None:
+        """The address as given, of the issue, or of the file; None where the source has none of them.
 
-    @property
-    def url(self) -> str | None:
-        """The address of the issue, or of the file in that commit; None where one of the parts is missing."""
-        if self.repo and self.issue:
+        Without a commit it is the file on the main branch.
+        """
+        if self.url or not re.fullmatch(r"[\w.-]+/[\w.-]+", self.repo or ""):
+            return self.url
+        if self.issue:
             return f"https://github.com/{self.repo}/issues/{self.issue}"
-        if self.repo and self.path and self.commit:
-            return f"https://github.com/{self.repo}/blob/{self.commit}/{self.path}"
-        return None
+        return (
+            f"https://github.com/{self.repo}/blob/{self.commit or 'HEAD'}/{self.path}" if self.path else None
+        )
 
 
 class CaseGpus(Record):
@@ -173,16 +172,16 @@ class Training(Record):
 class ObservedTokens(Record):
     """The tokens that the run processed in the logged step."""
 
-    prompt_length_mean: float | None = optional("Mean length of a prompt.", ge=0, le=1e12)
+    prompt_length_mean: float | None = optional("Mean length of a prompt.", gt=0, le=1e12)
     prompt_length_min: float | None = optional("Shortest prompt.", ge=0, le=1e12)
-    prompt_length_max: float | None = optional("Longest prompt.", ge=0, le=1e12)
-    response_length_mean: float | None = optional("Mean length of a response.", ge=0, le=1e12)
+    prompt_length_max: float | None = optional("Longest prompt.", gt=0, le=1e12)
+    response_length_mean: float | None = optional("Mean length of a response.", gt=0, le=1e12)
     response_length_min: float | None = optional("Shortest response.", ge=0, le=1e12)
-    response_length_max: float | None = optional("Longest response.", ge=0, le=1e12)
-    global_seqlen_mean: float | None = optional("Mean over the data-parallel ranks.", ge=0, le=1e12)
+    response_length_max: float | None = optional("Longest response.", gt=0, le=1e12)
+    global_seqlen_mean: float | None = optional("Mean over the data-parallel ranks.", gt=0, le=1e12)
     global_seqlen_min: float | None = optional("Of the rank with the fewest.", ge=0, le=1e12)
-    global_seqlen_max: float | None = optional("Of the rank with the most.", ge=0, le=1e12)
-    total_num_tokens: float | None = optional("Of all ranks.", ge=0, le=1e12)
+    global_seqlen_max: float | None = optional("Of the rank with the most.", gt=0, le=1e12)
+    total_num_tokens: float | None = optional("Of all ranks.", gt=0, le=1e12)
 
 
 class CaseMeasured(Record):

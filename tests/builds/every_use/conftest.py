@@ -120,7 +120,10 @@ specifications:
   - {name: 8B, parameters: 8000000000, hidden_size: 4096, layers: 32, attention_heads: 32, gpus: 8}
 """
 KEY = "  - {{name: {name}, group: scale, type: int, default: {default}, phases: [], effect: {effect}, status: active}}\n"
-CASE = "- {{id: {id}, model: own/Used-1B, config: {{trainer.nnodes: 1}}, gpus: {{count: 2, type: H100}}}}\n"
+CASE = (
+    "- {{id: {id}, source: https://example.org/log, model: own/Used-1B, config: {{trainer.nnodes: 1}}, "
+    "gpus: {{count: 2, type: H100}}}}\n"
+)
 #: What the data directory ``data`` holds at first; ``more`` holds ``gpus.yaml`` of another card.
 DATA = {
     "data/runs/a7.yaml": A7,

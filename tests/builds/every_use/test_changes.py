@@ -44,7 +44,10 @@ ACCURACY = (
     "accuracy:\n  - {{name: {}, cases: 2, mean_error: 0.1, median_error: 0.1, worst_error: 0.2, inside: 1.0, "
     "half_width: 0.3, low: 0.5, high: 1.9}}\n"
 )
-CASE = "- {{id: {}, model: own/Used-1B, gpus: {{count: {}, type: H100}}, config: {{trainer.nnodes: 1}}}}\n"
+CASE = (
+    "- {{id: {}, source: https://example.org/log, model: own/Used-1B, gpus: {{count: {}, type: H100}}, "
+    "config: {{trainer.nnodes: 1}}}}\n"
+)
 MODEL = "own/Used-1B"
 DTYPE = "actor_rollout_ref.actor.fsdp_config.model_dtype"
 SHOWN_KEY = "actor_rollout_ref.rollout.gpu_memory_utilization"
