@@ -50,6 +50,18 @@ class Kind(Enum):
         N_("Optimizer states of experts"),
         N_("Critic: optimizer states of experts"),
     )
+    MUON_STATES = (
+        "muon-states",
+        Category.OPTIMIZER,
+        N_("Optimizer states (Muon)"),
+        N_("Critic: optimizer states (Muon)"),
+    )
+    EXPERT_MUON_STATES = (
+        "muon-states-experts",
+        Category.OPTIMIZER,
+        N_("Optimizer states of experts (Muon)"),
+        N_("Critic: optimizer states of experts (Muon)"),
+    )
     STEP_BUFFER = (
         "step-buffer",
         Category.OPTIMIZER,

@@ -78,11 +78,39 @@ def sleeping_weights(shape: Shape, settings: Settings) -> Allocations:
     rollout = settings.rollout
     if rollout.separate or not rollout.frees_cache:
         return ()
-    adapters = bool(settings.actor.lora_rank) and not rollout.merge_lora
-    on_host = not adapters if rollout.engine == "sglang" else adapters
-    if not on_host and not behaviour(settings.version).sleep_keeps_weights:
+    on_host = _sglang_backs_up(settings) if rollout.engine == "sglang" else _sleeps_lightly(settings)
+    if not on_host:
         return ()
     return (engine_weights(shape, settings)._replace(kind=Kind.SLEEPING_WEIGHTS),)
+
+
+def _sglang_backs_up(settings: Settings) -> bool:
+    """Tell whether SGLang copies its weights to the host when it releases them.
+
+    Source: ``enable_weights_cpu_backup`` in verl/workers/rollout/sglang_rollout/async_sglang_server.py:374 at
+    1dda039b9. Below adapters the weights stay on the GPU.
+    """
+    rollout, traits, adapted = settings.rollout, behaviour(settings.version), settings.actor.lora_rank > 0
+    if adapted and not rollout.merge_lora:
+        return False
+    return traits.sglang_backup or (adapted and traits.sglang_backup_of_merged) or rollout.speculates
+
+
+def _sleeps_lightly(settings: Settings) -> bool:
+    """Tell whether vLLM sleeps at level 1, which keeps the weights in host memory; level 2 drops them.
+
+    Source: ``_resolve_sleep_level`` in verl/workers/rollout/vllm_rollout/vllm_async_server.py:1116 at
+    1dda039b9; before v0.7.1 ``vllm_rollout_spmd.py``.
+    """
+    rollout, traits = settings.rollout, behaviour(settings.version)
+    adapters = settings.actor.lora_rank > 0 and not rollout.merge_lora
+    return (
+        traits.sleep_keeps_weights
+        or (rollout.layered_summon and traits.layers_keep_weights)
+        or (adapters and traits.adapters_keep_weights)
+        or (settings.npu and traits.npu_keeps_weights)
+        or (rollout.speculates and traits.speculation_keeps_weights)
+    )
 
 
 def engine_weights(shape: Shape, settings: Settings) -> Allocation:

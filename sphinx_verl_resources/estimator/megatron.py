@@ -1,7 +1,7 @@
 """The memory of a role that is trained with Megatron, on one GPU of a pipeline stage.
 
-Source of the states: ``verl/utils/megatron_utils.py`` at 1dda039b9. Activations are those of the layers of
-transformers, divided as Megatron divides them; its fused kernels keep less. No measurement confirms them.
+Source of the states: ``verl/utils/megatron_utils.py`` and ``verl/utils/megatron/optimizer.py`` at 1dda039b9.
+Activations: see ``megatron_layers``. No measurement confirms them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from operator import ge
 from typing import TYPE_CHECKING, NamedTuple
 
 from .allocations import Kind, allocate
+from .megatron_layers import layer_bytes
 from .settings import micro_batches
 from .shape import adapter_parameters
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from ..breakdown import Evidence
     from .allocations import Allocations
+    from .megatron_settings import Megatron
     from .parameters import Counts
-    from .settings import Megatron, Role, Settings
+    from .settings import Role, Settings
     from .shape import Shape
 
 
@@ -31,6 +33,7 @@ class Stage(NamedTuple):
         number: counted from 0.
         layers: how many it has.
         dense: its parameters on one GPU, without experts.
+        outside: those of them that are not of layers: embedding, head and last norm.
         experts: its experts' parameters on one GPU.
         in_flight: micro-batches whose activations it keeps.
         last: it has the output head.
@@ -39,6 +42,7 @@ class Stage(NamedTuple):
     number: int
     layers: int
     dense: float
+    outside: float
     experts: float
     in_flight: int
     last: bool
@@ -53,7 +57,7 @@ class MegatronRole:
     Attributes:
         on_gpu: parameters on one GPU.
         weights: parameters in 16 bits.
-        gradients: the buffer for gradients in fp32.
+        gradients: the buffer for gradients.
         optimizer: main parameters and both moments, without those of a host optimizer.
     """
 
@@ -61,6 +65,7 @@ class MegatronRole:
         self.shape, self.settings, self.role, self.stage, self.critic = shape, settings, role, stage, critic
         megatron, gpus = role.megatron, settings.gpus
         self.stage_index, self.has_head = stage.number, stage.last
+        self._layer = layer_bytes(shape, megatron)
         # Context ranks share the states too.
         self._replicas = max(1, gpus // (megatron.tensor * megatron.pipeline))
         self._expert_replicas = max(1, gpus // (megatron.pipeline * megatron.expert * megatron.expert_tensor))
@@ -71,24 +76,26 @@ class MegatronRole:
             )
         self.on_gpu = stage.dense + stage.experts
         self.weights = self._states(Kind.WEIGHTS, self.on_gpu * (1 + adapters), 2)
-        self.gradients = self._states(Kind.GRADIENTS, self.on_gpu * self._trained, 4)
-        self.optimizer = self._optimizer()
-        self._kept_optimizer = () if megatron.optimizer_offload else self.optimizer
+        self.gradients = self._states(Kind.GRADIENTS, self.on_gpu * self._trained, megatron.gradient_bytes)
+        self._matrices = self._muon() if megatron.muon else ()
+        self.optimizer = self._matrices + self._adam()
+        # verl moves Adam's states only.
+        self._kept_optimizer = self._matrices if megatron.optimizer_offload else self.optimizer
         self.idle = (() if megatron.param_offload else self.weights + self.gradients) + self._kept_optimizer
 
     def inference(self, tokens: float) -> Allocations:
         """Return the states and the layer at work."""
-        return self._evaluating() + self._at_work(tokens, self.shape.forward)
+        return self._evaluating() + self._at_work(tokens, self._layer.forward)
 
     def update(self, tokens: float) -> tuple[Allocations, Allocations, Allocations]:
         """Return loss, backward pass and optimizer step."""
-        megatron, (working, kept) = self.role.megatron, self.shape.backward()
-        if megatron.recompute:
-            working *= min(megatron.recompute_layers, self.stage.layers)
-        else:  # the last layer is kept already
-            working -= kept
+        megatron, layer = self.role.megatron, self._layer
+        working = layer.dropped + layer.backward
+        if megatron.recompute:  # the first of the layers at work has its input among those that are kept
+            layers = min(megatron.recompute_layers, self.stage.layers)
+            working += layers * layer.saved - 2 * self.shape.hidden / self._sequence_shards
         states = self.weights + self.gradients + self.optimizer
-        saved = states + self._saved_activations(tokens, kept)
+        saved = states + self._saved_activations(tokens)
         return saved, saved + self._at_work(tokens, working), states
 
     def resident_reference(self) -> Allocations:
@@ -98,7 +105,7 @@ class MegatronRole:
     def reference_pass(self, tokens: float, resident: Allocations) -> Allocations:
         """Return the idle states, a loaded reference policy, and the layer at work."""
         reference = () if resident else self._reference()
-        return self.idle + reference + self._at_work(tokens, self.shape.forward)
+        return self.idle + reference + self._at_work(tokens, self._layer.forward)
 
     def weight_sync(self) -> Allocations:
         """Return the states and the largest tensor."""
@@ -112,13 +119,14 @@ class MegatronRole:
         """Return the states that Megatron offloads, and those of a host optimizer."""
         megatron = self.role.megatron
         states = self.weights if megatron.param_offload else ()
-        states += self.optimizer if megatron.optimizer_offload else ()
+        states += self._adam() if megatron.optimizer_offload else ()
         if megatron.cpu_optimizer:
             optimized = self.on_gpu
             if megatron.distributed_optimizer:
                 optimized = self.stage.dense / self._replicas + self.stage.experts / self._expert_replicas
             count = {"parameters of the rank": optimized * self._trained}
-            size = megatron.moment_bytes * megatron.cpu_optimizer
+            # Parameters, gradients and both moments in fp32 (Megatron-Core, HybridDeviceOptimizer).
+            size = 16 * megatron.cpu_optimizer
             states += self._allocate(Kind.HOST_OPTIMIZER, "exact", count, size)
         return states
 
@@ -149,40 +157,49 @@ class MegatronRole:
         gradients = () if self.role.megatron.param_offload else self.gradients
         return self.weights + gradients + self._kept_optimizer
 
-    def _optimizer(self) -> Allocations:
-        """Return the optimizer's states; the distributed one shares those of experts with fewer GPUs."""
+    def _adam(self) -> Allocations:
+        """Return the states of Adam; beside Muon it has what is not a matrix of a layer."""
         megatron, stage = self.role.megatron, self.stage
+        dense, experts = (stage.outside, 0.0) if megatron.muon else (stage.dense, stage.experts)
         size = megatron.moment_bytes * (1 - megatron.cpu_optimizer)
-        if not size:
-            return ()
-        if not megatron.distributed_optimizer:
-            return self._states(Kind.OPTIMIZER_STATES, self.on_gpu * self._trained, size)
-        shared = (
-            (Kind.OPTIMIZER_STATES, stage.dense, self._replicas),
-            (Kind.EXPERT_OPTIMIZER_STATES, stage.experts, self._expert_replicas),
-        )
+        if megatron.main_on_gpu:
+            size += 4 * megatron.cpu_optimizer
+        shares = (Kind.OPTIMIZER_STATES, Kind.EXPERT_OPTIMIZER_STATES)
+        return self._optimizer(shares, dense, experts, size)
+
+    def _muon(self) -> Allocations:
+        """Return the states of Muon: the main parameters of matrices and one moment, in fp32."""
+        shares = (Kind.MUON_STATES, Kind.EXPERT_MUON_STATES)
+        return self._optimizer(shares, self.stage.dense - self.stage.outside, self.stage.experts, 8)
+
+    def _optimizer(self, kinds: tuple[Kind, Kind], dense: float, experts: float, size: float) -> Allocations:
+        """Return an optimizer's states; a distributed one shares those of experts with fewer GPUs."""
+        megatron = self.role.megatron
+        shared = megatron.layer_wise if megatron.muon else megatron.distributed_optimizer
+        counts = [(kinds[0], dense, self._replicas), (kinds[1], experts, self._expert_replicas)]
+        if not shared:
+            counts = [(kinds[0], dense + experts, 1)]
         states: Allocations = ()
-        for kind, count, replicas in shared:
-            states += self._states(kind, count * self._trained, size, replicas) if count else ()
+        for kind, count, replicas in counts:
+            if count and size:
+                states += self._states(kind, count * self._trained, size, replicas)
         return states
 
-    def _saved_activations(self, tokens: float, kept: float) -> Allocations:
+    def _saved_activations(self, tokens: float) -> Allocations:
         """Return what forward passes save for the backward passes of the stage."""
         stage, megatron = self.stage, self.role.megatron
-        kind, each, width = Kind.ACTIVATIONS, None, {"bytes a layer keeps": kept}
-        layers = stage.layers
-        if megatron.recompute:
-            kind, each, width = Kind.LAYER_INPUTS, 2, {"hidden size": self.shape.hidden}
-            layers = -(-stage.layers // megatron.recompute_layers)
-        batches = {"layers": layers, "micro-batches in flight": stage.in_flight}
-        return self._allocate(
-            kind, "assumed", {"tokens": tokens, **width, **batches}, each, self._sequence_shards
-        )
+        batches = {"layers": stage.layers, "micro-batches in flight": stage.in_flight}
+        if not megatron.recompute:
+            kept = {"tokens": tokens, "bytes a layer keeps": self._layer.saved, **batches}
+            return self._allocate(Kind.ACTIVATIONS, "assumed", kept, None)
+        batches["layers"] = -(-stage.layers // megatron.recompute_layers)
+        inputs = {"tokens": tokens, "hidden size": self.shape.hidden, **batches}
+        return self._allocate(Kind.LAYER_INPUTS, "assumed", inputs, 2, self._sequence_shards)
 
     def _at_work(self, tokens: float, width: float) -> Allocations:
         """Return the activations of the layer at work."""
         variables = {"tokens": tokens, "bytes of a layer": width}
-        return self._allocate(Kind.WORKING_SET, "assumed", variables, None, self._sequence_shards)
+        return self._allocate(Kind.WORKING_SET, "assumed", variables, None)
 
     @property
     def _sequence_shards(self) -> int:
@@ -191,8 +208,6 @@ class MegatronRole:
 
 def megatron_roles(shape: Shape, settings: Settings, role: Role, *, critic: bool) -> tuple[MegatronRole, ...]:
     """Return the role on each stage that can be the fullest; a critic's head gives one number."""
-    if role.megatron.expert > 1:
-        shape = shape.unbalanced
     return tuple(
         MegatronRole(shape, settings, role, stage, critic=critic)
         for stage in stages(shape, role.megatron, micro_batches(settings, role), critic=critic)
@@ -220,6 +235,7 @@ def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> t
             number=number,
             layers=layers,
             dense=(dense + ends) / megatron.tensor,
+            outside=ends / megatron.tensor,
             experts=experts / (megatron.expert * megatron.expert_tensor),
             in_flight=max(1, min(megatron.pipeline - number, batches)),
             last=last,
@@ -250,7 +266,7 @@ def stage_sizes(layers: int, megatron: Megatron) -> list[int]:
     """Return the layers of each stage, shared out evenly with the rest to the first ones.
 
     >>> from dataclasses import replace
-    >>> from sphinx_verl_resources.estimator.settings import NO_MEGATRON
+    >>> from sphinx_verl_resources.estimator.megatron_settings import NO_MEGATRON
     >>> stage_sizes(61, replace(NO_MEGATRON, pipeline=12, last_layers=6))
     [5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 6]
     """

@@ -91,6 +91,7 @@ MEGATRON_SAVING: Mapping[str, Any] = {
             ("megatron.override_transformer_config.recompute_num_layers", 1),
             ("optim.override_optimizer_config.optimizer_cpu_offload", True),
             ("optim.override_optimizer_config.optimizer_offload_fraction", 1),
+            ("optim.override_optimizer_config.use_precision_aware_optimizer", True),
         )
     },
 }

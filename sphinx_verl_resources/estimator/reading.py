@@ -119,6 +119,12 @@ def _gpu_of(request: Request, registries: Registries) -> Gpu | None:
     return sized or registries.gpus.get(request.gpu)
 
 
+def is_npu(reader: Reader, registries: Registries) -> bool:
+    """Tell whether the run is on NPUs."""
+    gpu = _gpu_of(reader.request, registries)
+    return gpu is not None and gpu.vendor == "huawei"
+
+
 def has_critic(reader: Reader) -> bool:
     """Tell whether there is a critic: by its own key, the estimator of the advantage, or the task."""
     if reader.is_set("critic.enable"):
@@ -159,6 +165,11 @@ def unstated(reader: Reader) -> frozenset[str]:
 def unless_false(reader: Reader, key: str) -> bool:
     """Tell whether a switch is on that null leaves on."""
     return reader.any(key) is not False
+
+
+def all_on(reader: Reader, *keys: str) -> bool:
+    """Tell whether all switches are on."""
+    return all(reader.flags(*keys))
 
 
 def unless_on(reader: Reader, key: str) -> bool:
@@ -203,33 +214,6 @@ def pad_bucket(reader: Reader, size: str, *switches: str) -> int:
     return bucket if reader.flag(reader.first_set(*switches)) else 1
 
 
-def gradient_bytes(reader: Reader, data_type: str, precision_aware: str, in_fp32: str) -> int:
-    """Return the bytes of a gradient in Megatron's buffer (megatron/transformer_impl.py:456 at 1dda039b9)."""
-    if reader.is_set(in_fp32):
-        return 4 if reader.flag(in_fp32) else 2
-    return reader.data_type(data_type) if reader.flag(precision_aware) else 4
-
-
-def on_host(reader: Reader, offloads: str, fraction: str) -> float:
-    """Return the share of the optimizer states on the host; the default of Megatron's fraction is 0."""
-    if not reader.flag(offloads) or not reader.is_set(fraction):
-        return 0.0
-    return max(0.0, reader.number(fraction, -1, 1))
-
-
-def moment_bytes(reader: Reader, precision_aware: str, *moments: str) -> float:
-    """Return the bytes of a main parameter and both moments; their types are those of one optimizer only."""
-    if not reader.flag(precision_aware):
-        return 12.0
-    return 4.0 + sum(map(reader.data_type, moments))
-
-
-def recomputes(reader: Reader, granularity: str, method: str) -> bool:
-    """Tell whether Megatron recomputes layers in the backward pass."""
-    block = reader.choice(method, ("uniform", "block")) == "block"
-    return reader.choice(granularity, ("full", "selective")) == "full" and not block
-
-
 def lora_rank(reader: Reader, backend: Backend) -> int:
     """Return the actor's LoRA rank; Megatron has a key of its own for it."""
     rank = reader.whole(f"{MODEL}.lora_rank", 0)
@@ -261,6 +245,9 @@ def targets(reader: Reader, key: str) -> Targets:
 def optimizer(reader: Reader, prefix: str, backend: Backend, parameter_bytes: int) -> tuple[int, float]:
     """Return the parameter-sized buffers of the step, and the bytes of the states per parameter."""
     name = str(reader.any(f"{prefix}.optimizer") or "AdamW").lower()
+    if name == "muon" and backend != "megatron":
+        message = "PyTorch's Muon takes matrices only, not a whole model; Adam is computed"
+        reader.warning(f"{prefix}.optimizer", message, "choose AdamW, or Megatron as the strategy")
     fused = reader.flag(f"{prefix}.override_optimizer_config.fused")
     one_by_one = reader.any(f"{prefix}.override_optimizer_config.foreach") is False
     copies = 0 if fused or one_by_one or backend != "fsdp" else 1

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from ..catalog.models.registries import ConfigKey
     from ..diagnostics import Diagnostic
+    from .megatron_settings import Megatron
     from .registries import Registries
-    from .settings import Megatron, Role, Settings
+    from .settings import Role, Settings
     from .shape import Shape
     from .versions import Version
 
@@ -65,12 +66,13 @@ _PARTLY: Mapping[str, tuple[tuple[str, ...], str]] = {
         for role in (ACTOR, "critic")
         for key, values, instead in (
             ("strategy", BACKENDS, "computed as FSDP2"),
-            ("optim.optimizer", ADAMS, "computed as Adam"),
-            (f"{_TRANSFORMER}.recompute_granularity", ("full",), "computed as no recomputation"),
+            ("optim.optimizer", (*ADAMS, "muon"), "computed as Adam"),
+            (f"{_TRANSFORMER}.recompute_granularity", ("full", "selective"), "computed as no recomputation"),
             (f"{_TRANSFORMER}.recompute_method", ("uniform",), "computed as no recomputation"),
         )
     },
     "model_engine": (("none", "dp", "megatron"), "computed as FSDP2"),
+    f"{MODEL}.mtp.enable": (("none", "false"), "computed without the further layers"),
     "trainer.v1.trainer_mode": (("none", "sync", "separate_async"), "computed as sync"),
     f"{ROLLOUT}.name": (("none", "vllm", "sglang"), "computed as taking a share of the free memory"),
 }

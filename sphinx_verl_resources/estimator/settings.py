@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from ..units import GIB
 from . import reading, tokens
 from .constants import TYPICAL_LENGTH
+from .megatron_settings import NO_MEGATRON, Megatron
 from .reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Reader, read_fields, setting
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
-from .tokens import Lengths, MicroBatch, log_prob_micro_batch, tokens_of, update_micro_batch
+from .tokens import Lengths, MicroBatch, log_prob_micro_batch, padded_up, tokens_of, update_micro_batch
 
 if TYPE_CHECKING:
     from .parameters import Targets
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 #: The memory of an unnamed GPU, which only decides how much the rollout engine takes.
 USUAL_CAPACITY = 79.1 * GIB
-_TRANSFORMER = "{megatron}.override_transformer_config"
-_OPTIMIZER = "{role}.optim.override_optimizer_config"
 
 
 @dataclass(frozen=True)
@@ -50,64 +49,6 @@ class Fsdp:
     reshard: bool = setting(reading.unless_false, "{fsdp}.reshard_after_forward")
     defers_sync: bool = setting(reading.defers_sync, "{fsdp}.use_no_sync_for_gradient_accumulation")
     pad_bucket: int = setting(reading.pad_bucket, "{fsdp}.pad_to_length_bucket", "{fsdp}.pad_to_length")
-
-
-@dataclass(frozen=True)
-class Megatron:
-    """Megatron keys of a role.
-
-    Attributes:
-        tensor, pipeline, context, expert: parallel sizes.
-        expert_tensor: of the experts.
-        cpu_optimizer: share of the optimizer states that is kept and updated on the host.
-        moment_bytes: per parameter: main parameter and both moments.
-        granularity: of recomputation as set: ``full``, ``selective`` or None.
-        recompute: layers are recomputed in the backward pass.
-        first_layers, last_layers: layers of the first and last pipeline stage where they are set.
-        pad_bucket: as with FSDP.
-        gradient_bytes: per parameter of the buffer for gradients.
-    """
-
-    tensor: int = setting(Reader.whole, "{megatron}.tensor_model_parallel_size")
-    pipeline: int = setting(Reader.whole, "{megatron}.pipeline_model_parallel_size")
-    context: int = setting(Reader.whole, "{megatron}.context_parallel_size")
-    expert: int = setting(Reader.whole, "{megatron}.expert_model_parallel_size")
-    expert_tensor: int = setting(Reader.optional, "{megatron}.expert_tensor_parallel_size")
-    distributed_optimizer: bool = setting(Reader.flag, "{megatron}.use_distributed_optimizer")
-    param_offload: bool = setting(Reader.flag, "{megatron}.param_offload")
-    optimizer_offload: bool = setting(Reader.flag, "{megatron}.optimizer_offload")
-    cpu_optimizer: float = setting(
-        reading.on_host, f"{_OPTIMIZER}.optimizer_cpu_offload", f"{_OPTIMIZER}.optimizer_offload_fraction"
-    )
-    moment_bytes: float = setting(
-        reading.moment_bytes,
-        "{role}.optim.use_precision_aware_optimizer",
-        "{role}.optim.exp_avg_dtype",
-        "{role}.optim.exp_avg_sq_dtype",
-    )
-    granularity: str | None = setting(
-        Reader.choice, f"{_TRANSFORMER}.recompute_granularity", choices=("full", "selective")
-    )
-    recompute: bool = setting(
-        reading.recomputes, f"{_TRANSFORMER}.recompute_granularity", f"{_TRANSFORMER}.recompute_method"
-    )
-    recompute_layers: int = setting(Reader.whole, f"{_TRANSFORMER}.recompute_num_layers")
-    first_layers: int | None = setting(Reader.optional, f"{_TRANSFORMER}.num_layers_in_first_pipeline_stage")
-    last_layers: int | None = setting(Reader.optional, f"{_TRANSFORMER}.num_layers_in_last_pipeline_stage")
-    sequence_parallel: bool = setting(Reader.flag, "{megatron}.sequence_parallel")
-    pad_bucket: int = setting(
-        reading.pad_bucket, "{megatron}.pad_to_length_bucket", "{megatron}.pad_to_length"
-    )
-    gradient_bytes: int = setting(
-        reading.gradient_bytes,
-        "{role}.optim.main_grads_dtype",
-        "{role}.optim.use_precision_aware_optimizer",
-        "{megatron}.override_ddp_config.grad_reduce_in_fp32",
-    )
-
-
-#: For backends without these keys.
-NO_MEGATRON = Megatron(1, 1, 1, 1, 1, True, False, False, 0.0, 12.0, None, False, 1, None, None, True, 1, 4)
 
 
 @dataclass(frozen=True)
@@ -153,6 +94,7 @@ class Rollout:
         bucket: bytes of the bucket that weights travel through.
         element_bytes: of a weight.
         separate: it has GPUs of its own.
+        speculates: layers for the prediction of several tokens propose tokens.
     """
 
     engine: str = setting(reading.engine, "{rollout}.name")
@@ -172,6 +114,7 @@ class Rollout:
     )
     element_bytes: float = setting(reading.element_bytes, "{rollout}.dtype", "{rollout}.quantization")
     separate: bool = setting(reading.is_separate, "trainer.v1.trainer_mode")
+    speculates: bool = setting(reading.all_on, "{model}.mtp.enable", "{model}.mtp.enable_rollout")
 
 
 @dataclass(frozen=True)
@@ -181,6 +124,7 @@ class Settings:
     Attributes:
         capacity: bytes that the GPU offers to programs; those of an 80 GB GPU if it is not known.
         capacity_known: the GPU or its memory is named.
+        npu: it is Huawei's.
         sequences: of one step.
         unstated: settings that a source leaves open: ``padding``, ``length``, ``recompute``, ``offload``.
         reference: there is a reference policy that is not the actor itself.
@@ -199,6 +143,7 @@ class Settings:
     nodes: int
     capacity: float
     capacity_known: bool
+    npu: bool
     actor: Role
     critic: Role | None
     rollout: Rollout
@@ -256,6 +201,7 @@ def settings_of(reader: Reader, registries: Registries) -> Settings:
         nodes=nodes,
         capacity=capacity if capacity is not None else USUAL_CAPACITY,
         capacity_known=capacity is not None,
+        npu=reading.is_npu(reader, registries),
         actor=actor,
         critic=critic,
         rollout=read_fields(Rollout, reader),
@@ -358,26 +304,34 @@ def update_tokens(settings: Settings, role: Role) -> float:
     """Return the tokens on one GPU in the fullest micro-batch of an update."""
     most = max(1, min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus))
     divide = sequence_divisor(role)
-    return tokens_of(settings.lengths, role.micro_batch, most, divide, padded=not role.remove_padding)
+    found = tokens_of(settings.lengths, role.micro_batch, most, divide, padded=not role.remove_padding)
+    return padded_up(found, divide, _pad_bucket(role, role.fsdp))
 
 
 def old_tokens(settings: Settings) -> float:
     """Return the tokens on one GPU in the fullest micro-batch of the old log-prob pass."""
-    return _log_prob_tokens(settings, settings.old_micro_batch, settings.actor.fsdp.ulysses)
+    return _log_prob_tokens(settings, settings.old_micro_batch, settings.actor.fsdp)
 
 
 def reference_tokens(settings: Settings) -> float:
     """Return the tokens on one GPU in the fullest micro-batch of the reference pass."""
-    return _log_prob_tokens(settings, settings.reference_micro_batch, settings.reference_fsdp.ulysses)
+    return _log_prob_tokens(settings, settings.reference_micro_batch, settings.reference_fsdp)
 
 
-def _log_prob_tokens(settings: Settings, micro: MicroBatch, ulysses: int) -> float:
+def _log_prob_tokens(settings: Settings, micro: MicroBatch, fsdp: Fsdp) -> float:
     """Return the tokens of a log-prob pass, which runs over the whole step."""
-    actor, divide, ranks = settings.actor, ulysses, settings.gpus // ulysses
+    actor, divide, ranks = settings.actor, fsdp.ulysses, settings.gpus // fsdp.ulysses
     if actor.backend == "megatron":
         divide, ranks = sequence_divisor(actor), ranks_of(actor, settings.gpus)
     most = max(1, settings.sequences // max(1, ranks))
-    return tokens_of(settings.lengths, micro, most, divide, padded=not actor.remove_padding)
+    found = tokens_of(settings.lengths, micro, most, divide, padded=not actor.remove_padding)
+    return padded_up(found, divide, _pad_bucket(actor, fsdp))
+
+
+def _pad_bucket(role: Role, fsdp: Fsdp) -> int:
+    """Return the multiple that packed micro-batches are padded up to; others are not."""
+    bucket = role.megatron.pad_bucket if role.backend == "megatron" else fsdp.pad_bucket
+    return bucket if role.remove_padding else 1
 
 
 def micro_batches(settings: Settings, role: Role) -> int:

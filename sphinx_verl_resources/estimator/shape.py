@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .constants import EXPERT_IMBALANCE
 from .parameters import count_parameters, layer_kinds, lora_parameters, shared_width
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ..breakdown import Evidence
     from ..catalog.models.architecture import Architecture
@@ -71,11 +70,6 @@ class Shape:
             on_attention = adapted != "all-linear" and _ATTENTION.issuperset(adapted)
             prefix = "lora_attention_" if on_attention else "lora_"
         return self.widths[f"{prefix}working"], self.widths[f"{prefix}saved"]
-
-    @cached_property
-    def unbalanced(self) -> Shape:
-        """The shape where experts are on different GPUs, one of which gets more tokens than the mean."""
-        return shape_of(self.architecture, EXPERT_IMBALANCE.value)
 
 
 def shape_of(architecture: Architecture, imbalance: float = 1.0) -> Shape:
@@ -195,30 +189,45 @@ _TERM = re.compile(r"(\d+)([a-z])")
 
 
 def _widths(architecture: Architecture, imbalance: float) -> Mapping[str, float]:
-    """Return the bytes a token of the widest layer; shared experts are the MLP of a layer with experts."""
-    moe, dense = architecture.moe, QK_NORM if architecture.qk_norm else DENSE
+    """Return the bytes a token of the widest layer."""
+    dense = QK_NORM if architecture.qk_norm else DENSE
     if architecture.norms_per_layer >= 4:
         dense = FOUR_NORMS
-    sizes = _attention_sizes(architecture)
-    layers: list[tuple[Widths, dict[str, float]]] = []
-    if not all(kind.experts for kind, _ in layer_kinds(architecture)):
-        layers.append((dense, {**sizes, "f": architecture.intermediate_size or 0}))
-    if moe:
-        fullest = moe.experts_per_token * imbalance
-        of_experts = {
-            "f": shared_width(moe),
-            "x": fullest * architecture.hidden_size,
-            "e": fullest * moe.moe_intermediate_size,
-            "n": moe.num_experts,
-        }
-        layers.append((EXPERTS_QK_NORM if architecture.qk_norm else EXPERTS, {**sizes, **of_experts}))
+    experts = EXPERTS_QK_NORM if architecture.qk_norm else EXPERTS
+    layers = [
+        (experts if of_experts else dense, sizes)
+        for of_experts, sizes in layer_sizes(architecture, imbalance)
+    ]
     return {
-        name: max(_bytes(moment, sizes) for widths, sizes in layers for moment in widths[name].values())
+        name: max(bytes_of(moment, sizes) for widths, sizes in layers for moment in widths[name].values())
         for name in DENSE
     }
 
 
-def _bytes(moment: str, sizes: Mapping[str, float]) -> float:
+def layer_sizes(architecture: Architecture, imbalance: float) -> Iterator[tuple[bool, dict[str, float]]]:
+    """Yield the sizes of each kind of layer by ``SYMBOLS``, and whether it has experts.
+
+    Shared experts are the MLP of a layer with experts.
+    """
+    moe, sizes = architecture.moe, _attention_sizes(architecture)
+    if not all(kind.experts for kind, _ in layer_kinds(architecture)):
+        yield False, {**sizes, "f": architecture.intermediate_size or 0}
+    if moe:
+        fullest = moe.experts_per_token * imbalance
+        yield (
+            True,
+            {
+                **sizes,
+                "f": shared_width(moe),
+                "x": fullest * architecture.hidden_size,
+                "e": fullest * moe.moe_intermediate_size,
+                "n": moe.num_experts,
+            },
+        )
+
+
+def bytes_of(moment: str, sizes: Mapping[str, float]) -> float:
+    """Add up the terms of a moment, such as ``8h + 6f``."""
     return sum(int(factor) * sizes[symbol] for factor, symbol in _TERM.findall(moment))
 
 

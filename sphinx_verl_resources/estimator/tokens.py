@@ -147,6 +147,18 @@ def tokens_of(lengths: Lengths, micro: MicroBatch, most: int, divide: int, *, pa
     return fullest(lengths, min(micro.sequences or 1, most), padded=padded) / divide
 
 
+def padded_up(tokens: float, divide: int, bucket: int) -> float:
+    """Return the tokens on one GPU where those of the whole sequence are padded up to a multiple.
+
+    Source: ``_get_packed_pad_size`` in verl/workers/engine/fsdp/transformer_impl.py:647 and
+    ``preprocess_thd_engine`` in verl/models/mcore/util.py:403 at 1dda039b9.
+
+    >>> padded_up(1000, 2, 1024)
+    1024.0
+    """
+    return math.ceil(tokens * divide / bucket) * bucket / divide if bucket > 1 else tokens
+
+
 def fullest(lengths: Lengths, sequences: int, *, padded: bool) -> float:
     """Return the tokens of so many sequences in the fullest micro-batch.
 

@@ -70,7 +70,15 @@ class Behaviour:
             unless a switch says otherwise.
         fsdp2_streams: FSDP2 hands weights over tensor by tensor.
         sglang_stages: SGLang returns weights and KV cache one after the other without being asked to.
+        parameter_remainders: Megatron's precision-aware optimizer keeps half of each main parameter
+            (Megatron-Core 0.13).
         sleep_keeps_weights: the sleeping engine keeps its weights in host memory.
+        layers_keep_weights: so does an engine that takes its weights layer by layer.
+        adapters_keep_weights: so does an engine with adapters.
+        npu_keeps_weights: so does every engine on an NPU.
+        speculation_keeps_weights: so does an engine that predicts several tokens at once.
+        sglang_backup: SGLang copies weights that it releases to the host.
+        sglang_backup_of_merged: it does so where adapters are merged.
         critic_reads_own_keys: micro-batch sizes and the older Ulysses key of the critic have an effect.
         one_critic_budget: the critic's passes with and without gradients have one token budget.
         reference_bytes: per parameter of the reference policy on the host.
@@ -87,7 +95,14 @@ class Behaviour:
     unsharded_gradients: bool = _by_version((_FIRST, False), ((0, 9, 0), True), ((0, 10, 0), False))
     fsdp2_streams: bool = _since((0, 9, 0))
     sglang_stages: bool = _since((0, 8, 0))
+    parameter_remainders: bool = _since((0, 6, 0))
     sleep_keeps_weights: bool = _until((0, 6, 0))
+    layers_keep_weights: bool = _until((0, 7, 1))
+    adapters_keep_weights: bool = _since((0, 7, 1))
+    npu_keeps_weights: bool = _by_version((_FIRST, True), ((0, 7, 1), False), ((0, 8, 0), True))
+    speculation_keeps_weights: bool = _since((0, 9, 0))
+    sglang_backup: bool = _since((0, 9, 0))
+    sglang_backup_of_merged: bool = _since((0, 8, 0))
     critic_reads_own_keys: bool = _until((0, 8, 0))
     one_critic_budget: bool = _since((0, 9, 0))
     reference_bytes: int = _by_version((_FIRST, 2), ((0, 6, 0), 4))

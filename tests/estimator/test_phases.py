@@ -438,7 +438,11 @@ MEGATRON = {
 }
 
 
-def test_megatron_dense(ask, sizes, working):
+#: What a layer keeps under Megatron, on each of two GPUs: tokens and matrices are divided.
+KEPT = (8 * H + 4 * 3584 + 4 * 512 + 4 * 28 + 10 * F) / 2
+
+
+def test_megatron_dense(ask, sizes):
     found = ask(MEGATRON, gpus=16, version=OLD)
     # The last stage has half the layers, the head and the last norm, divided by TP 2; four replicas.
     last = (14 * U + HEAD + H) / 2
@@ -450,8 +454,9 @@ def test_megatron_dense(ask, sizes, working):
     )
     # Nothing is recomputed; the first stage has two micro-batches in flight, the last one the logits.
     backward = sizes(found, "update-backward")
-    assert backward["activations"] == pytest.approx(14 * SAVED * T * 2 / 2)
-    assert backward["working-set"] == pytest.approx((working - SAVED) * T / 2)
+    assert backward["activations"] == pytest.approx(14 * KEPT * T * 2)
+    # In the backward pass: the gradient of the output, and the gradients of both halves of the MLP.
+    assert backward["working-set"] == pytest.approx((2 * H + 4 * F) / 2 * T)
     recomputed = ask(
         {
             **MEGATRON,
@@ -463,7 +468,8 @@ def test_megatron_dense(ask, sizes, working):
         version=OLD,
     )
     assert sizes(recomputed, "update-backward")["layer-inputs"] == pytest.approx(2 * H * T / 2 * 14 * 2)
-    assert sizes(recomputed, "update-backward")["working-set"] == pytest.approx(working * T / 2)
+    # The layer's own input is among those of all layers.
+    assert sizes(recomputed, "update-backward")["working-set"] == pytest.approx((KEPT - H + H + 2 * F) * T)
     assert sizes(recomputed, "update-forward")["logits"] == pytest.approx(6 * T * V / 2)
 
 
@@ -471,7 +477,7 @@ def test_megatron_has_no_more_micro_batches_in_flight_than_there_are(ask, sizes)
     one = {**MEGATRON, "actor.use_dynamic_bsz": False, "actor.ppo_micro_batch_size_per_gpu": 64}
     one |= {"actor.ppo_mini_batch_size": 32}
     found = ask(one, gpus=16, version=OLD)  # 256 sequences for 4 ranks: one micro-batch
-    assert sizes(found, "update-backward")["activations"] == pytest.approx(14 * SAVED * 64 * 1024 / 2)
+    assert sizes(found, "update-backward")["activations"] == pytest.approx(14 * KEPT * 64 * 1024)
 
 
 def test_megatron_without_a_distributed_optimizer(ask, phase):
@@ -484,8 +490,11 @@ def test_megatron_with_an_optimizer_on_the_host(ask, sizes):
     key = "optim.override_optimizer_config"
     half = {**MEGATRON, f"{key}.optimizer_cpu_offload": True, f"{key}.optimizer_offload_fraction": 0.5}
     last = (14 * U + HEAD + H) / 2
-    assert sizes(ask(half, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * last / 4)
-    whole = {**MEGATRON, f"{key}.optimizer_cpu_offload": True, f"{key}.optimizer_offload_fraction": 1}
+    # The main parameters stay, unless the optimizer is precision-aware.
+    assert sizes(ask(half, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(8 * last / 4)
+    aware = {**half, f"{key}.use_precision_aware_optimizer": True}
+    assert sizes(ask(aware, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * last / 4)
+    whole = {**aware, f"{key}.optimizer_offload_fraction": 1}
     assert "optimizer-states" not in sizes(ask(whole, gpus=16), "optimizer-step")
     unsaid = {**MEGATRON, f"{key}.optimizer_cpu_offload": True}  # Megatron's own fraction is 0
     assert sizes(ask(unsaid, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(12 * last / 4)
@@ -499,7 +508,22 @@ def test_megatron_with_fewer_bytes_a_moment(ask, sizes):
         "optim.exp_avg_sq_dtype": "bf16",
     }
     last = (14 * U + HEAD + H) / 2
-    assert sizes(ask(settings, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(8 * last / 4)
+    # Two bytes of each main parameter are those of the weight.
+    assert sizes(ask(settings, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * last / 4)
+    found = sizes(ask(settings, gpus=16, version=(0, 5, 0)), "optimizer-step")
+    assert found["optimizer-states"] == pytest.approx(8 * last / 4)
+
+
+def test_megatron_with_gradients_in_16_bits(ask, sizes):
+    settings = {
+        **MEGATRON,
+        "optim.use_precision_aware_optimizer": True,
+        "optim.main_grads_dtype": "bf16",
+    }
+    last = (14 * U + HEAD + H) / 2
+    assert sizes(ask(settings, gpus=16), "optimizer-step")["gradients"] == pytest.approx(2 * last)
+    settings["megatron.override_ddp_config.grad_reduce_in_fp32"] = True
+    assert sizes(ask(settings, gpus=16), "optimizer-step")["gradients"] == pytest.approx(4 * last)
 
 
 def test_megatron_spreads_experts(ask, sizes, registries):

@@ -56,6 +56,8 @@ CONTEXTS = {
         ({**COMMON, "model.lora_rank": 32, "rollout.layered_summon": True}, {}),
         ({**COMMON, "actor.entropy_coeff": 0.01, "actor.entropy_from_logits_with_chunking": True}, {}),
         ({**COMMON, **TIGHT}, {}),
+        ({**COMMON, "model.mtp.enable": True}, {}),
+        ({**COMMON, "fsdp.pad_to_length": True, "ref.fsdp_config.pad_to_length": True}, SEEN),
         ({**COMMON, "algorithm.adv_estimator": "gae", "critic.enable": None}, {}),
         ({**COMMON, "critic.ppo_infer_max_token_len_per_gpu": 2048, "data.train_batch_size": 4096}, SEEN),
     ],
@@ -67,6 +69,10 @@ CONTEXTS = {
         ({**MEGATRON, "optim.use_precision_aware_optimizer": True}, {}),
         ({**MEGATRON, "optim.exp_avg_dtype": "bf16"}, {}),
         ({**MEGATRON, **TIGHT}, {}),
+        ({**MEGATRON, "model.mtp.enable": True}, {}),
+        ({**MEGATRON, "optim.optimizer": "muon"}, {}),
+        ({**MEGATRON, f"{RECOMPUTE}_granularity": "selective"}, {}),
+        ({**MEGATRON, "actor.use_dynamic_bsz": True, "megatron.pad_to_length": True}, SEEN),
         ({**MEGATRON, "actor.ppo_micro_batch_size_per_gpu": None, "actor.use_kl_loss": False}, {}),
         ({**MEGATRON, "model.lora.rank": 32, "megatron.param_offload": True}, {}),
         ({**MEGATRON, "critic.enable": None}, {}),
@@ -90,6 +96,7 @@ VALUES = {
     f"{A}.fsdp_config.fsdp_size": [2, 8],
     f"{A}.optim.override_optimizer_config": [{"offload": True}],
     f"{A}.megatron.expert_tensor_parallel_size": [1],
+    f"{A}.megatron.override_transformer_config.recompute_modules": [["moe_act"]],
     f"{R}.tensor_model_parallel_size": [4],
     f"{R}.quantization": ["fp8"],
     **{
@@ -113,6 +120,8 @@ NO_EFFECT = {
     "model_engine": ("the strategy counts where it is set", "fsdp2", "megatron"),
     f"{A}.ulysses_sequence_parallel_size": ("FSDP's", "megatron"),
     "actor_rollout_ref.ref.ulysses_sequence_parallel_size": ("FSDP's", "megatron"),
+    f"{A}.pad_to_length": ("FSDP's", "megatron"),
+    "actor_rollout_ref.ref.pad_to_length": ("FSDP's", "megatron"),
     f"{R}.layered_summon": ("Megatron has no units to gather", "megatron"),
     "critic.fsdp.offload_policy": ("as the actor's: FSDP2 only", "fsdp"),
     "critic.model.enable_gradient_checkpointing": ("as the actor's: Megatron ignores it", "megatron"),
@@ -121,16 +130,7 @@ NO_EFFECT = {
 #: Keys that are read into settings which no formula uses yet; whoever uses one takes it out of the list.
 UNUSED = (
     "trainer.balance_batch",
-    f"{A}.pad_to_length",
-    f"{A}.fsdp_config.pad_to_length",
-    f"{A}.fsdp_config.pad_to_length_bucket",
     f"{A}.fsdp_config.use_no_sync_for_gradient_accumulation",
-    f"{A}.megatron.pad_to_length",
-    f"{A}.megatron.pad_to_length_bucket",
-    f"{A}.optim.main_grads_dtype",
-    "actor_rollout_ref.ref.pad_to_length",
-    "actor_rollout_ref.ref.fsdp_config.pad_to_length",
-    "actor_rollout_ref.ref.fsdp_config.pad_to_length_bucket",
 )
 
 IMPOSSIBLE = ((["AdamW8bit"], "megatron"),)

@@ -65,12 +65,30 @@ def test_sleep_keeps_weights_on_the_host(ask):
         host = ask({**FULL, "rollout.name": "vllm", **settings}, version=version).host
         return {part.key: part.size for part in host.components}.get("sleeping-weights")
 
-    assert kept((0, 5, 0)) == pytest.approx(8 * 2 * P / 2)
+    whole = pytest.approx(8 * 2 * P / 2)
+    assert kept((0, 5, 0)) == whole
     assert kept((0, 6, 0)) is None
-    assert kept((0, 6, 0), **{"model.lora_rank": 8}) == pytest.approx(8 * 2 * P / 2)
-    assert kept(CURRENT, **{"model.lora_rank": 8, "model.lora.merge": True}) is None
-    assert kept(CURRENT, **{"rollout.name": "sglang"}) == pytest.approx(8 * 2 * P / 2)
-    assert kept(CURRENT, **{"rollout.name": "sglang", "model.lora_rank": 8}) is None
+    # Layer by layer until v0.7.0, adapters since v0.7.1.
+    lora = {"model.lora_rank": 8}
+    assert kept((0, 7, 0), **lora) is None
+    assert kept((0, 7, 0), **lora, **{"rollout.layered_summon": True}) == whole
+    assert kept((0, 7, 1), **lora) == whole
+    assert kept(CURRENT, **lora, **{"model.lora.merge": True}) is None
+    mtp = {"model.mtp.enable": True, "model.mtp.enable_rollout": True}
+    assert kept((0, 8, 0), **mtp) is None
+    assert kept((0, 9, 0), **mtp) == whole
+    sglang = {"rollout.name": "sglang"}
+    assert kept((0, 8, 0), **sglang) is None
+    assert kept((0, 8, 0), **sglang, **lora, **{"model.lora.merge": True}) == whole
+    assert kept((0, 8, 0), **sglang, **mtp) == whole
+    assert kept((0, 9, 0), **sglang) == whole
+    assert kept(CURRENT, **sglang, **lora) is None  # they stay on the GPU
+
+
+@pytest.mark.parametrize(("version", "kept"), [((0, 7, 0), True), ((0, 7, 1), False), ((0, 8, 0), True)])
+def test_an_npu_keeps_weights_on_the_host(ask, version, kept):
+    host = ask({**FULL, "rollout.name": "vllm"}, version=version, gpu="Ascend-A2").host
+    assert ("sleeping-weights" in {part.key for part in host.components}) is kept
 
 
 def test_graphs_by_default(change):
