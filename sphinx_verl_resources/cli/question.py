@@ -145,6 +145,7 @@ def read_question(
         gpu=gpu,
         version=options.verl_version,
         backend="megatron" if "megatron" in (given.config_name or "") else None,
+        unread=frozenset(given.unresolved.keys() - values.keys()),
     )
     problems = (*_still_open(given, own), *own.problems, *found)
     return Question(request, registries, {**given.places, **own.places}, place, problems)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..diagnostics import Code, did_you_mean
-from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, error_at, warning_at
+from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, ROOT, error_at, warning_at
 from .versions import behaviour
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .registries import Registries
     from .request import Backend, Request
 
+#: Defaults of the trainers with rollout engines on GPUs of their own, where they differ.
+_OF_POOLS = {"algorithm.rollout_correction.bypass_mode": True, f"{MODEL}.use_remove_padding": True}
 #: Larger numbers make no sense.
 _MOST = 10**12
 
@@ -29,15 +31,28 @@ class Reader:
         config: its settings under today's names.
         defaults, traits: of its version of verl.
         gpus: their number, and ``backend`` that of the actor, once they are read.
+        rollout_gpus: the GPUs that rollout engines are on, once they are read.
+        fully_async: the run is one of the fully asynchronous trainer.
+        has_rollout_pool: it is one of a trainer whose rollout engines have a pool of GPUs of their own.
         diagnostics: what is wrong, in the order in which it was met.
     """
 
     def __init__(self, request: Request, registries: Registries) -> None:
         self.request = request
         self.config = _as_verl(registries.in_todays_names(request.config))
+        self.fully_async = self.config.get("data.train_batch_size") == 0 or any(
+            key.startswith("async_training.") for key in self.config
+        )
+        self.has_rollout_pool = (
+            self.fully_async
+            or (self.is_set(f"{ROOT}.hybrid_engine") and self.config[f"{ROOT}.hybrid_engine"] is False)
+            or any(key.startswith("rollout.") for key in self.config)
+        )
         self.defaults = registries.defaults(request.version)
+        if self.has_rollout_pool:
+            self.defaults = {**self.defaults, **_OF_POOLS}
         self.traits = behaviour(request.version)
-        self.gpus = 1
+        self.gpus = self.rollout_gpus = 1
         self.backend: Backend = "fsdp"
         self.diagnostics: list[Diagnostic] = []
 
@@ -130,11 +145,12 @@ class Reader:
         """Return the bytes of a number of the data type."""
         return DATA_TYPES.get(self.choice(key, tuple(DATA_TYPES)) or "", otherwise)
 
-    def must_divide(self, key: str, size: int, product: str = "it") -> bool:
+    def must_divide(self, key: str, size: int, product: str = "it", gpus: int | None = None) -> bool:
         """Tell whether a size divides the GPUs; if not, note that."""
-        if not self.gpus % size:
+        gpus = gpus or self.gpus
+        if not gpus % size:
             return True
-        message = f"{product} is {size}, which does not divide the {self.gpus} GPUs"
+        message = f"{product} is {size}, which does not divide the {gpus} GPUs"
         self.error(key, message, "choose a divisor")
         return False
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, suggest_or
-from ..units import GB
-from .constants import DRIVER_RESERVE
 from .reader import OF_CRITIC
-from .registries import capacity_of
 from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT
 
 if TYPE_CHECKING:
-    from ..catalog.models.registries import Gpu
     from .parameters import Targets
     from .reader import Reader
-    from .registries import Registries
-    from .request import Backend, Request
+    from .request import Backend
 
 #: The rollout engines that are modelled.
 ENGINES = ("vllm", "sglang", "trtllm", "hf")
@@ -33,33 +27,10 @@ ESTIMATORS = (
 )  # fmt: skip
 BACKENDS = ("fsdp", "fsdp2", "megatron")
 #: Backends of verl that have no formulas here.
-_OTHER_BACKENDS = ("fsdp_turbo", "veomni", "torchtitan")
+_OTHER_BACKENDS = ("automodel", "fsdp_turbo", "torchtitan", "veomni")
 
 
 # -- the run as a whole
-
-
-def gpus_and_nodes(reader: Reader) -> tuple[int, int]:
-    """Return the number of GPUs and of nodes."""
-    keys = ("trainer.nnodes", "trainer.n_gpus_per_node")
-    nodes, each = map(reader.whole, keys)
-    gpus = reader.request.gpus
-    if gpus is None:
-        return nodes * each, nodes
-    if gpus < 1:
-        reader.error("gpus", f"expected at least one GPU, got {gpus}", "name their number, as in 8*H100")
-        return 1, 1
-    stated = [reader.is_set(key) for key in keys]
-    if nodes * each == gpus:
-        return gpus, nodes
-    if all(stated):
-        message = f"{nodes} × {each} GPUs contradict the {gpus} GPUs that are named; {gpus} is taken"
-        reader.warning("trainer.n_gpus_per_node", message, "correct one of the two")
-    elif stated[0] and not gpus % nodes:
-        return gpus, nodes
-    elif stated[1] and not gpus % each:
-        return gpus, gpus // each
-    return gpus, math.ceil(gpus / 8)
 
 
 def actor_backend(reader: Reader) -> Backend:
@@ -86,43 +57,10 @@ def strategy(reader: Reader, key: str) -> Backend | None:
 
 
 def _other_backend(reader: Reader, key: str) -> Backend:
-    """Warn that the backend is not modelled, and return the one that is nearest to most others."""
-    message = f"the training backend {str(reader.any(key))[:80]!r} is not modelled; FSDP2 is taken"
-    reader.warning(key, message, "the states are the same, the rest may differ")
+    """Warn that the backend is not modelled, and return one that stands in for it."""
+    message = f"the training backend {str(reader.any(key))[:80]!r} is not modelled: its memory is not known"
+    reader.warning(key, message, f"{', '.join(BACKENDS)} are modelled")
     return "fsdp2"
-
-
-def capacity(reader: Reader, registries: Registries) -> float | None:
-    """Return what the GPU offers; for a nominal size alone, the least that any GPU of that size offers."""
-    request = reader.request
-    gpu = _gpu_of(request, registries)
-    if gpu is not None:
-        return capacity_of(gpu)
-    if request.memory_gb is not None:
-        alike = [capacity_of(gpu) for gpu in registries.gpus if gpu.memory_gb == request.memory_gb]
-        return min(alike) if alike else max(0.0, request.memory_gb * GB - DRIVER_RESERVE.value)
-    if request.gpu is not None:
-        problem = registries.no_gpu(request.gpu, "add it to gpus.yaml, or give its memory")
-        reader.warning("gpus", problem.message, problem.remedy, problem.code)
-    elif not request.partial:
-        hint = "name it, as in 8*H100"
-        message = "no GPU is named: the verdict is unknown, and the rollout budget is that of an 80 GB GPU"
-        reader.warning("gpus", message, hint, Code.missing_key)
-    return None
-
-
-def _gpu_of(request: Request, registries: Registries) -> Gpu | None:
-    """Return the GPU by its name; one sold in several sizes, by name and size."""
-    if request.gpu is None:
-        return None
-    sized = registries.gpus.get(f"{request.gpu}-{request.memory_gb:g}GB") if request.memory_gb else None
-    return sized or registries.gpus.get(request.gpu)
-
-
-def is_npu(reader: Reader, registries: Registries) -> bool:
-    """Tell whether the run is on NPUs."""
-    gpu = _gpu_of(reader.request, registries)
-    return gpu is not None and gpu.vendor == "huawei"
 
 
 def has_critic(reader: Reader) -> bool:
@@ -314,9 +252,9 @@ def engine(reader: Reader, key: str) -> str:
 def rollout_tensor(reader: Reader, key: str) -> int:
     """Return the TP size; verl's default, 2, only where there are GPUs for it."""
     tensor = reader.whole(key)
-    if reader.gpus % tensor and not reader.is_set(key):
+    if reader.rollout_gpus % tensor and not reader.is_set(key):
         return 1
-    return tensor if reader.must_divide(key, tensor) else 1
+    return tensor if reader.must_divide(key, tensor, gpus=reader.rollout_gpus) else 1
 
 
 def stages_wake_up(reader: Reader, key: str, name: str) -> bool:
@@ -337,8 +275,3 @@ def element_bytes(reader: Reader, data_type: str, quantization: str) -> float:
     if reader.any(quantization) is not None:
         return 1.0
     return float(DATA_TYPES.get(name, 2) if isinstance(name, str) else 2)
-
-
-def is_separate(reader: Reader, key: str) -> bool:
-    """Tell whether the engine has GPUs of its own."""
-    return bool(reader.any(key) == "separate_async")

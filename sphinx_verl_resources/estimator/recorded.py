@@ -91,7 +91,7 @@ def request_of_run(run: Run, registries: Registries, *, needs_settings: bool = T
         )
     config = dict(run.settings)
     if has_own_rollout_gpus(run):
-        config.setdefault("trainer.v1.trainer_mode", "separate_async")
+        config.setdefault("actor_rollout_ref.hybrid_engine", False)
     tested = run.kind == "tested"
     request = Request(
         model=run.model,

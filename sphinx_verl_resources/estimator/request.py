@@ -50,6 +50,7 @@ class Request:
         task: the algorithm, where ``algorithm.adv_estimator`` is not set.
         framework: verl or the fork of it that ran.
         partial: the source quotes only some of the settings.
+        unread: settings whose values the source does not tell.
     """
 
     model: str
@@ -64,6 +65,7 @@ class Request:
     task: str | None = None
     framework: str = "verl"
     partial: bool = False
+    unread: frozenset[str] = frozenset()
 
     def having(self, settings: Mapping[str, Any]) -> Request:
         """Return the request with further settings on top of its own."""

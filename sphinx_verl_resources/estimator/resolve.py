@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ from ..diagnostics import Code, NoAnswerError
 from ..units import GIB
 from .engine import cache_tokens
 from .parameters import target_names, unknown_targets
+from .pools import TRAINER_GPUS
 from .reader import Reader
-from .reading import ADAMS, BACKENDS
+from .reading import ADAMS, BACKENDS, ENGINES
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, Request, error_at, warning_at
 from .settings import ranks_of, settings_of
 from .versions import CURRENT, LAST, behaviour, version_text
@@ -33,13 +35,20 @@ _HARMLESS = {
         train_files val_files val_batch_size filter truncation seed shuffle prompt_key reward_fn_key
         return_raw gen_batch_size image_key video_key custom_cls trust_remote_code tokenizer dataloader
         apply_chat_template tool_config_path return_full_prompt""",
-    "algorithm": "gamma lam kl norm filter_groups",
+    "algorithm": "gamma lam kl norm filter_groups rollout_correction.rollout_",
     "trainer": """
         logger project_name experiment_name save_freq test_freq total val critic_warmup default resume log
         rollout_data_dir device max del esi ray""",
-    "reward": "custom reward_manager",
-    "reward_model": "reward_manager",
-    "actor_rollout_ref": "hybrid_engine nccl_timeout",
+    "reward": "custom reward_kwargs reward_manager",
+    "reward_model": "reward_kwargs reward_manager",
+    "distillation": """
+        teacher_key distillation_loss.use_task distillation_loss.distillation distillation_loss.loss_max
+        distillation_loss.log_prob distillation_loss.use_policy distillation_loss.policy
+        distillation_loss.clip""",
+    "transfer_queue": "metrics",
+    "actor_rollout_ref": "nccl_timeout",
+    "rollout": "total test_freq",
+    "async_training": "staleness trigger partial_rollout dynamic_schedule concurrent_samples",
     ACTOR: "clip kl_loss loss policy_loss grad_clip shuffle profiler tis data_loader_seed",
     f"{ACTOR}.optim": "lr weight_decay warmup clip_grad total min_lr betas num_cycles",
     ROLLOUT: """
@@ -65,21 +74,32 @@ _PARTLY: Mapping[str, tuple[tuple[str, ...], str]] = {
         f"{role}.{key}": (("none", *values), instead)
         for role in (ACTOR, "critic")
         for key, values, instead in (
-            ("strategy", BACKENDS, "computed as FSDP2"),
             ("optim.optimizer", (*ADAMS, "muon"), "computed as Adam"),
             (f"{_TRANSFORMER}.recompute_granularity", ("full", "selective"), "computed as no recomputation"),
             (f"{_TRANSFORMER}.recompute_method", ("uniform",), "computed as no recomputation"),
         )
     },
-    "model_engine": (("none", "dp", "megatron"), "computed as FSDP2"),
     f"{MODEL}.mtp.enable": (("none", "false"), "computed without the further layers"),
     "trainer.v1.trainer_mode": (("none", "sync", "separate_async"), "computed as sync"),
     f"{ROLLOUT}.name": (("none", "vllm", "sglang"), "computed as taking a share of the free memory"),
 }
+#: Keys that decide memory, and their values that are modelled: with others, no figure means anything.
+_DECISIVE: Mapping[str, tuple[str, ...]] = {
+    f"{ACTOR}.strategy": ("none", *BACKENDS),
+    "critic.strategy": ("none", *BACKENDS),
+    "model_engine": ("none", "dp", "megatron"),
+    f"{ROLLOUT}.name": ("none", *ENGINES),
+    f"{ACTOR}.megatron.use_megatron_fsdp": ("none", "false"),
+    "critic.megatron.use_megatron_fsdp": ("none", "false"),
+}
 #: Ways to load the engine's weights that lead to the same peaks.
 _LOADING = frozenset({"auto", "dummy", "dummy_dtensor", "dummy_hf", "dummy_megatron", "hf", "safetensors"})
-#: Keys of older versions that change memory, and how.
-_OLD: Mapping[str, str] = {"reward_model.enable": "the reward model comes on top"}
+#: Switches of models beside the actor and the critic, and where these are.
+_OTHER_MODELS: Mapping[str, str] = {
+    "reward_model.enable": "the reward model comes on top",
+    "reward.reward_model.enable": "the reward model takes turns with other phases, or has GPUs of its own",
+    "distillation.enabled": "the teachers have GPUs of their own, and a top-k loss takes more in the update",
+}
 #: Keys that follow others: setting them to the same value changes nothing.
 _FOLLOWS: Mapping[str, str] = {
     f"{ROLLOUT}.prompt_length": "data.max_prompt_length",
@@ -105,6 +125,8 @@ def resolve(
         newest = version_text(CURRENT)
         message = f"{version_text(request.version)} is newer than the newest verl that is known, {newest}"
         reader.warning("version", message, "that one is taken")
+    if undecided := _undecided(reader, settings, registries):
+        settings = replace(settings, undecided=undecided)
     unread = _unread(reader, registries)
     for key in unread:
         if near := _nearest_key(key, registries):
@@ -114,6 +136,31 @@ def resolve(
         raise NoAnswerError(*reader.diagnostics)
     warnings = tuple(dict.fromkeys(reader.diagnostics))  # what is read twice is wrong once
     return shape, settings, warnings, unsupported_keys(reader, unread, settings, registries)
+
+
+def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tuple[str, ...]:
+    """Return the settings that decide memory and cannot be read or are not modelled, each with a reason."""
+    found = {}
+    for key, values in _DECISIVE.items():
+        value = reader.config.get(key)
+        if str(value).lower() not in values and _is_of_backend(key, settings):
+            found[key] = f"{str(value)[:80]!r} is not modelled"
+    for problem in reader.diagnostics:
+        if problem.code is Code.unresolved:
+            found[problem.place.key] = problem.message
+    if reader.request.unread:
+        modelled = modelled_keys(reader.request.version, registries) - {f"{MODEL}.path"}
+        unread = {registries.renamed.get(key, key) for key in reader.request.unread}
+        found |= dict.fromkeys(sorted(unread & modelled), "its value is not known")
+    if reader.request.gpus is not None:  # their number is known
+        found = {key: reason for key, reason in found.items() if key not in TRAINER_GPUS}
+    return tuple(f"{key}: {reason}" for key, reason in found.items())
+
+
+def _is_of_backend(key: str, settings: Settings) -> bool:
+    """Tell whether the role of a key exists, and is trained by the backend that reads the key."""
+    role = settings.critic if key.startswith("critic.") else settings.actor
+    return role is not None and (".megatron." not in key or role.backend == "megatron")
 
 
 def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
@@ -237,6 +284,8 @@ def modelled_keys(version: Version, registries: Registries) -> frozenset[str]:
     for backend, critic, use_v1 in (("fsdp", True, True), ("megatron", True, False), ("fsdp", None, True)):
         config = _KeyLog({f"{ACTOR}.strategy": backend, "critic.enable": critic, "trainer.use_v1": use_v1})
         config[f"{ACTOR}.entropy_coeff"] = 0
+        config["distillation.enabled"] = config["reward.reward_model.enable_resource_pool"] = True
+        config["data.train_batch_size"] = 0 if critic is None else 1024
         for role in (ACTOR, "critic"):
             config[f"{role}.optim.use_precision_aware_optimizer"] = True
             config[f"{role}.optim.override_optimizer_config.optimizer_cpu_offload"] = True
@@ -260,10 +309,16 @@ def unsupported_keys(
     A key that verl records as changing memory appears whenever it is set to anything but its default, unless
     the training backend does not read it.
     """
-    ignored = {}
+    ignored: dict[str, str | None] = {}
     for key, value in reader.config.items():
-        if key in unread:
+        if key in _OTHER_MODELS:
+            if value is True:
+                ignored[key] = f"not modelled; {_OTHER_MODELS[key]}"
+        elif key in unread:
             ignored[key] = _why_ignored(key, value, reader, settings, registries)
+        elif key in _DECISIVE and str(value).lower() not in _DECISIVE[key]:
+            if _is_of_backend(key, settings):
+                ignored[key] = f"{str(value)[:80]!r} is not modelled"
         elif key in _PARTLY and str(value).lower() not in _PARTLY[key][0]:
             ignored[key] = f"{str(value)[:80]!r} is not modelled; {_PARTLY[key][1]}"
     return tuple(f"{key}: {reason}" for key, reason in ignored.items() if reason)
@@ -273,9 +328,9 @@ def _why_ignored(
     key: str, value: Any, reader: Reader, settings: Settings, registries: Registries
 ) -> str | None:
     known = registries.known_key(key)
+    if known is None and key.startswith(f"{REFERENCE}."):  # its sections are those of the actor
+        known = registries.known_key(ACTOR + key.removeprefix(REFERENCE))
     if known is None:
-        if key in _OLD:
-            return f"not modelled; {_OLD[key]}" if value is not False else None
         return "not a key that is known to change memory"
     no_effect = known.status.startswith("no-op")
     if not (no_effect or _matters(known, settings)) or _is_usual(key, value, reader):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..units import GIB
-from . import reading, tokens
+from . import pools, reading, tokens
 from .constants import TYPICAL_LENGTH
 from .megatron_settings import NO_MEGATRON, Megatron
 from .reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Reader, read_fields, setting
@@ -93,7 +93,7 @@ class Rollout:
         stages_wake_up: weights and KV cache return one after the other.
         bucket: bytes of the bucket that weights travel through.
         element_bytes: of a weight.
-        separate: it has GPUs of its own.
+        separate: it is on none of the training GPUs.
         speculates: layers for the prediction of several tokens propose tokens.
     """
 
@@ -113,7 +113,12 @@ class Rollout:
         reading.bucket, "{rollout}.checkpoint_engine.update_weights_bucket_megabytes", "{rollout}.name"
     )
     element_bytes: float = setting(reading.element_bytes, "{rollout}.dtype", "{rollout}.quantization")
-    separate: bool = setting(reading.is_separate, "trainer.v1.trainer_mode")
+    separate: bool = setting(
+        pools.is_separate,
+        "trainer.v1.trainer_mode",
+        "async_training.use_trainer_do_validate",
+        "async_training.use_dynamic_resource_scheduling",
+    )
     speculates: bool = setting(reading.all_on, "{model}.mtp.enable", "{model}.mtp.enable_rollout")
 
 
@@ -127,6 +132,7 @@ class Settings:
         npu: it is Huawei's.
         sequences: of one step.
         unstated: settings that a source leaves open: ``padding``, ``length``, ``recompute``, ``offload``.
+        undecided: settings that decide memory and were not read, each with a reason: no figure holds.
         reference: there is a reference policy that is not the actor itself.
         reference_fsdp: its FSDP keys, with any backend of the actor.
         reference_bytes: per parameter of the reference policy in host memory.
@@ -155,7 +161,7 @@ class Settings:
     unstated: frozenset[str]
     entropy_free: bool
     counter_leaves_pool_out: bool
-    sequences: int = setting(tokens.product, "data.train_batch_size", "{rollout}.n")
+    sequences: int = setting(tokens.step_sequences, "data.train_batch_size", "{rollout}.n")
     balance_batch: bool = setting(Reader.flag, "trainer.balance_batch")
     reference_bytes: int = setting(reading.reference_bytes, "{reference}.fsdp_config.model_dtype")
     reference_offload: bool = setting(
@@ -177,13 +183,15 @@ class Settings:
         reading.compiles, "{actor}.use_torch_compile", "{fsdp}.use_torch_compile"
     )
     fused_kernels: bool = setting(Reader.flag, "{model}.use_fused_kernels")
+    undecided: tuple[str, ...] = ()
 
 
 def settings_of(reader: Reader, registries: Registries) -> Settings:
     """Return the settings; ``reader`` collects what is wrong with them."""
-    reader.gpus, nodes = reading.gpus_and_nodes(reader)
+    reader.gpus, nodes = pools.training_gpus(reader)
+    reader.rollout_gpus = pools.rollout_gpus(reader) or reader.gpus
     reader.backend = backend = reading.actor_backend(reader)
-    capacity = reading.capacity(reader, registries)
+    capacity = pools.capacity(reader, registries)
     actor = _role(reader, OF_ACTOR, backend)
     critic = None
     if reading.has_critic(reader):
@@ -201,7 +209,7 @@ def settings_of(reader: Reader, registries: Registries) -> Settings:
         nodes=nodes,
         capacity=capacity if capacity is not None else USUAL_CAPACITY,
         capacity_known=capacity is not None,
-        npu=reading.is_npu(reader, registries),
+        npu=pools.is_npu(reader, registries),
         actor=actor,
         critic=critic,
         rollout=read_fields(Rollout, reader),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .constants import LENGTH_SPREAD
 from .reader import OF_CRITIC
-from .request import ROLLOUT
+from .request import ACTOR, ROLLOUT
 
 if TYPE_CHECKING:
     from .reader import Reader, Sections
@@ -49,9 +49,18 @@ class Lengths:
 # -- read from the settings
 
 
-def product(reader: Reader, *keys: str) -> int:
-    """Return the product of whole numbers."""
-    return math.prod(map(reader.whole, keys))
+def step_sequences(reader: Reader, batch: str, repeats: str) -> int:
+    """Return the sequences of one step; the fully asynchronous trainer collects mini-batches for it.
+
+    Source: fully_async_policy/fully_async_trainer.py:159 at 1dda039b9.
+    """
+    if reader.fully_async:
+        prompts = reader.whole(f"{ACTOR}.ppo_mini_batch_size") * reader.whole(
+            "async_training.require_batches"
+        )
+    else:
+        prompts = reader.whole(batch)
+    return prompts * reader.whole(repeats)
 
 
 def mini_batch(reader: Reader, *keys: str) -> int:
@@ -66,7 +75,7 @@ def lengths(reader: Reader, *limits: str) -> Lengths:
     prompts, responses = seen.get("prompt_length_mean"), seen.get("response_length_mean")
     mean = None
     if seen.get("total_num_tokens"):
-        mean = seen["total_num_tokens"] / product(reader, "data.train_batch_size", f"{ROLLOUT}.n")
+        mean = seen["total_num_tokens"] / step_sequences(reader, "data.train_batch_size", f"{ROLLOUT}.n")
     if prompts is not None and responses is not None:
         # Where the two disagree, the counts belong to another number of sequences than the settings say.
         mean = prompts + responses

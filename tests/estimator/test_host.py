@@ -135,5 +135,5 @@ def test_the_fullest_stage_counts(host):
 
 
 def test_an_engine_with_gpus_of_its_own_sleeps_nowhere(host):
-    settings = {"model.lora_rank": 32, "trainer.v1.trainer_mode": "separate_async"}
+    settings = {"model.lora_rank": 32, "actor_rollout_ref.hybrid_engine": False}
     assert host(settings) == {}

@@ -345,7 +345,7 @@ def test_outside_of_tensors(ask, phase, sizes):
         ({"fsdp.ulysses_sequence_parallel_size": 2, "fsdp.fsdp_size": 2}, 2.5),
         ({"actor.strategy": "megatron", "megatron.tensor_model_parallel_size": 2}, 2.5),  # ETP follows TP
         ({"actor.strategy": "megatron", "megatron.pipeline_model_parallel_size": 2}, 2),
-        ({"trainer.v1.trainer_mode": "separate_async"}, 1),
+        ({"actor_rollout_ref.hybrid_engine": False}, 1),
     ],
 )
 def test_each_way_of_grouping_has_a_communicator(ask, sizes, settings, size):
@@ -638,7 +638,7 @@ def test_tensorrt_takes_its_share_for_the_cache_alone(ask, sizes, phase):
 
 
 def test_an_engine_with_gpus_of_its_own(ask, sizes):
-    found = ask({**FULL, "trainer.v1.trainer_mode": "separate_async"})
+    found = ask({**FULL, "actor_rollout_ref.hybrid_engine": False})
     assert "rollout" not in {phase.name for phase in found.phases}
     keys = {key for phase in found.phases for key in sizes(found, phase.name)}
     assert not {"rollout-pool", "rollout-weights", "cuda-graphs", "engine-context"} & keys

@@ -311,12 +311,47 @@ def test_backends(ask, settings, others, backend):
 
 
 @pytest.mark.parametrize("key", ["actor.strategy", "model_engine"])
-@pytest.mark.parametrize("name", ["veomni", "torchtitan"])
+@pytest.mark.parametrize("name", ["automodel", "fsdp_turbo", "torchtitan", "veomni"])
 def test_backends_of_verl_that_are_not_modelled(ask, key, name):
     found = ask({**MICRO, key: name})
-    assert found.settings.actor.backend == "fsdp2"
     assert name in found.warnings[0].message
     assert name in found.unsupported[0]
+    assert found.settings.undecided == found.unsupported
+
+
+MEGATRON = {**MICRO, "actor.strategy": "megatron"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "others", "undecided"),
+    [
+        (MICRO, {}, ()),
+        ({**MICRO, "critic.strategy": "veomni"}, {}, ()),  # there is no critic
+        ({**MICRO, "critic.strategy": "veomni", "critic.enable": True}, {}, ("critic.strategy",)),
+        ({**MICRO, "rollout.name": "lightllm"}, {}, ("actor_rollout_ref.rollout.name",)),
+        ({**MICRO, "rollout.name": "trtllm"}, {}, ()),
+        (
+            {**MEGATRON, "megatron.use_megatron_fsdp": True},
+            {},
+            ("actor_rollout_ref.actor.megatron.use_megatron_fsdp",),
+        ),
+        ({**MICRO, "megatron.use_megatron_fsdp": True, "actor.strategy": "fsdp"}, {}, ()),
+        ({**MICRO, "data.max_response_length": "${LENGTH}"}, {}, ("data.max_response_length",)),
+        ({**MICRO, "data.seed": "${SEED}"}, {}, ()),
+        ({**MICRO, "trainer.nnodes": "${NODES}"}, {"gpus": None}, ("trainer.nnodes",)),
+        ({**MICRO, "trainer.nnodes": "${NODES}"}, {"gpus": 8}, ()),
+        (MICRO, {"unread": {"data.max_prompt_length", "data.seed"}}, ("data.max_prompt_length",)),
+        (
+            MICRO,
+            {"unread": {"actor_rollout_ref.model.path", "critic.model.fsdp_config.fsdp_size"}},
+            ("critic.fsdp.fsdp_size",),
+        ),
+    ],
+)
+def test_settings_that_decide_memory_and_are_not_read(ask, settings, others, undecided):
+    found = ask(settings, **others).settings.undecided
+    assert tuple(text.partition(":")[0] for text in found) == undecided
+    assert all(len(text.partition(": ")[2]) > 10 for text in found)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,13 @@ CONTEXTS = {
         ({**COMMON, "actor.entropy_coeff": 0.01, "actor.entropy_from_logits_with_chunking": True}, {}),
         ({**COMMON, **TIGHT}, {}),
         ({**COMMON, "model.mtp.enable": True}, {}),
-        ({**COMMON, "fsdp.pad_to_length": True, "ref.fsdp_config.pad_to_length": True}, SEEN),
+        (
+            {
+                **COMMON,
+                **{f"{part}.pad_to_length": True for part in ("fsdp", "ref.fsdp_config", "critic.fsdp")},
+            },
+            SEEN,
+        ),
         ({**COMMON, "algorithm.adv_estimator": "gae", "critic.enable": None}, {}),
         ({**COMMON, "critic.ppo_infer_max_token_len_per_gpu": 2048, "data.train_batch_size": 4096}, SEEN),
     ],
@@ -65,14 +71,22 @@ CONTEXTS = {
         (MEGATRON, {}),
         (MEGATRON, SEEN),
         ({**MEGATRON, "actor.use_dynamic_bsz": True, "actor.entropy_coeff": 0.01}, {}),
-        ({**MEGATRON, f"{RECOMPUTE}_granularity": "full"}, {}),
+        ({**MEGATRON, f"{RECOMPUTE}_granularity": "full", f"critic.{RECOMPUTE}_granularity": "full"}, {}),
         ({**MEGATRON, "optim.use_precision_aware_optimizer": True}, {}),
         ({**MEGATRON, "optim.exp_avg_dtype": "bf16"}, {}),
         ({**MEGATRON, **TIGHT}, {}),
         ({**MEGATRON, "model.mtp.enable": True}, {}),
         ({**MEGATRON, "optim.optimizer": "muon"}, {}),
         ({**MEGATRON, f"{RECOMPUTE}_granularity": "selective"}, {}),
-        ({**MEGATRON, "actor.use_dynamic_bsz": True, "megatron.pad_to_length": True}, SEEN),
+        (
+            {
+                **MEGATRON,
+                "actor.use_dynamic_bsz": True,
+                "megatron.pad_to_length": True,
+                "critic.megatron.pad_to_length": True,
+            },
+            SEEN,
+        ),
         ({**MEGATRON, "actor.ppo_micro_batch_size_per_gpu": None, "actor.use_kl_loss": False}, {}),
         ({**MEGATRON, "model.lora.rank": 32, "megatron.param_offload": True}, {}),
         ({**MEGATRON, "critic.enable": None}, {}),
@@ -90,13 +104,20 @@ VALUES = {
     f"{R}.name": ["sglang", "trtllm", "hf"],
     f"{R}.dtype": ["float32"],
     f"{A}.optim.optimizer": ["AdamW8bit", "SGD", "muon"],
-    f"{A}.megatron.override_transformer_config.recompute_granularity": ["full", "selective"],
-    f"{A}.megatron.override_transformer_config.recompute_method": ["block"],
-    f"{A}.megatron.override_transformer_config.recompute_num_layers": [2],
+    **{
+        f"{role}.megatron.override_transformer_config.recompute_{name}": values
+        for role in (A, "critic")
+        for name, values in (
+            ("granularity", ["full", "selective"]),
+            ("method", ["block"]),
+            ("num_layers", [2]),
+        )
+    },
     f"{A}.fsdp_config.fsdp_size": [2, 8],
     f"{A}.optim.override_optimizer_config": [{"offload": True}],
     f"{A}.megatron.expert_tensor_parallel_size": [1],
     f"{A}.megatron.override_transformer_config.recompute_modules": [["moe_act"]],
+    "critic.megatron.expert_tensor_parallel_size": [1],
     f"{R}.tensor_model_parallel_size": [4],
     f"{R}.quantization": ["fp8"],
     **{
@@ -124,6 +145,17 @@ NO_EFFECT = {
     "actor_rollout_ref.ref.pad_to_length": ("FSDP's", "megatron"),
     f"{R}.layered_summon": ("Megatron has no units to gather", "megatron"),
     "critic.fsdp.offload_policy": ("as the actor's: FSDP2 only", "fsdp"),
+    **{
+        f"{pool}.{size}": ("counts GPUs that do not train", "fsdp", "fsdp2", "megatron")
+        for pool in (R, "rollout", "distillation")
+        for size in ("nnodes", "n_gpus_per_node")
+    },
+    "reward.reward_model.enable_resource_pool": (
+        "counts GPUs that do not train",
+        "fsdp",
+        "fsdp2",
+        "megatron",
+    ),
     "critic.model.enable_gradient_checkpointing": ("as the actor's: Megatron ignores it", "megatron"),
     "critic.model.enable_activation_offload": ("as the actor's: FSDP only", "megatron"),
 }
@@ -131,6 +163,7 @@ NO_EFFECT = {
 UNUSED = (
     "trainer.balance_batch",
     f"{A}.fsdp_config.use_no_sync_for_gradient_accumulation",
+    "critic.fsdp.use_no_sync_for_gradient_accumulation",
 )
 
 IMPOSSIBLE = ((["AdamW8bit"], "megatron"),)
@@ -232,6 +265,7 @@ def test_most_keys_are_looked_at():
     left_out = {key.name for key in KEYS.values() if key.phases or key.host_memory} - names
     without_effect = {name for name in left_out if KEYS[name].status.startswith("no-op") or name in NO_EFFECT}
     without_effect |= left_out.intersection(UNUSED)
+    without_effect |= {name for name in left_out if KEYS[name].backends and not backends_of(KEYS[name])}
     assert left_out == without_effect
     assert len(names) > 100
 
