@@ -69,12 +69,14 @@ ASSUMED_SUBJECTS = (
     "gpus",
 )
 
-#: The groups of cases whose errors are summed up; ranges rest on all but EasyR1's.
-CASE_GROUPS = TRAINING, LOGGED, EASYR1, OTHER = (
-    "training",  # plain fine-tuning, a single counter, known token counts
-    "verl-log",  # verl's own metric with FSDP, a dense text model and no critic
+#: The kinds of runs whose errors are recorded one by one.
+CASE_GROUPS = TRAINING, FSDP, FSDP_TODAY, MEGATRON, EASYR1, OTHER = (
+    "training",  # plain fine-tuning with FSDP, known token counts
+    "fsdp",  # verl with FSDP until v0.7.1: dense text models, no critic
+    "fsdp-today",  # the same from v0.8.0 on
+    "megatron",  # any training with Megatron
     "easyr1",  # logs of EasyR1, which do not say what they count
-    "other",  # everything else: Megatron, experts, vision, a critic, other engines
+    "other",  # everything else with FSDP: experts, vision, a critic
 )
 
 

@@ -7,15 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.cases import CaseEntry, load_cases, with_marks
-from ..estimator.backtest import (
-    GROUPS,
-    accuracy_of,
-    accuracy_text,
-    boundaries,
-    score,
-    summaries,
-    verdict_counts,
-)
+from ..estimator.accuracy import accuracy_of, accuracy_text, summaries
+from ..estimator.backtest import GROUPS, boundaries, score, verdict_counts
 from ..estimator.export import gib_value
 from ..views.plain_text import backtest_text
 from .command import Command, UsageError, add_result_options, progress, report
@@ -115,7 +108,7 @@ def _case(item: Score) -> dict[str, Any]:
 
 
 def _summary(found: Accuracy) -> dict[str, Any]:
-    figures = found.model_dump(exclude={"name", "low", "high"})
+    figures = found.model_dump(exclude={"name"})
     return {
         "group": found.name,
         "label": GROUPS[found.name],

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..breakdown import Category, Change, Component, Evidence, Formula
 from ..i18n import N_
-from .constants import HOST_BASE
+from .constants import EXACT, HOST_BASE, UNMODELLED, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from .constants import Constant
 
 
 class Kind(Enum):
@@ -34,6 +37,12 @@ class Kind(Enum):
         Category.GRADIENTS,
         N_("Undivided gradients"),
         N_("Critic: undivided gradients"),
+    )
+    ROOT_GRADIENT = (
+        "root-gradient",
+        Category.GRADIENTS,
+        N_("Gradient of embedding and head, in 16 and 32 bits"),
+        N_("Critic: gradient of embedding and head, in 16 and 32 bits"),
     )
     HEAD_GRADIENT = "head-gradient", Category.GRADIENTS, N_("Gradient of the head")
     FUSED_HEAD_GRADIENT = "fused-head-gradient", Category.GRADIENTS, N_("Gradient of the head, in the kernel")
@@ -75,6 +84,11 @@ class Kind(Enum):
         Category.GATHERED,
         N_("Embedding and head, gathered"),
         N_("Critic: embedding and head, gathered"),
+    )
+    REFERENCE_ROOT = (
+        "reference-root",
+        Category.GATHERED,
+        N_("Reference policy: embedding and head, gathered"),
     )
     GATHERED_LAYERS = (
         "gathered-layers",
@@ -120,12 +134,23 @@ class Kind(Enum):
 
     CUDA_CONTEXT = "context", Category.RUNTIME_OVERHEAD, N_("CUDA context")
     COMMUNICATORS = "communicators", Category.RUNTIME_OVERHEAD, N_("Communicators")
+    EXCHANGE_BUFFERS = "exchange-buffers", Category.RUNTIME_OVERHEAD, N_("Buffers of the exchange of tokens")
     ENGINE_CONTEXT = "engine-context", Category.RUNTIME_OVERHEAD, N_("CUDA context of the engine")
     FRAGMENTATION = "fragmentation", Category.RUNTIME_OVERHEAD, N_("Fragmentation")
     HOST_PROCESSES = "base", Category.RUNTIME_OVERHEAD, HOST_BASE.name
 
     def __init__(self, key: str, category: Category, label: str, critic_label: str = "") -> None:
         self.key, self.category, self.label, self.critic_label = key, category, label, critic_label
+
+
+_OUTSIDE = {Category.ROLLOUT_ENGINE, Category.RUNTIME_OVERHEAD}
+
+
+class Ends(NamedTuple):
+    """Both ends of a range, in bytes."""
+
+    low: float
+    high: float
 
 
 class Allocation(NamedTuple):
@@ -142,6 +167,7 @@ class Allocation(NamedTuple):
         sharers: how many share the result.
         name_of_sharers: ``GPUs``, or what else they are.
         critic: it is a critic's.
+        spread: how sure the size is.
     """
 
     kind: Kind
@@ -152,6 +178,7 @@ class Allocation(NamedTuple):
     sharers: float
     name_of_sharers: str
     critic: bool
+    spread: Spread
 
     @property
     def key(self) -> str:
@@ -167,8 +194,40 @@ class Allocation(NamedTuple):
         formula = Formula(tuple(self.variables.items()), constants, changes)
         return Component(self.key, label, self.kind.category, formula, self.evidence)
 
+    def ends(self, widening: float) -> Ends:
+        """Return both ends of the size; a widening of 2 doubles their distances from it.
+
+        What lies outside the training process is not widened: engines keep to their budget, and cases whose
+        training differs from what is computed say nothing about contexts and communicators.
+
+        >>> allocate(Kind.LOGITS, "assumed", {"tokens": 1000}, 10, spread=Spread(0.75, 1.5)).ends(2)
+        Ends(low=5000.0, high=20000.0)
+        """
+        if self.kind.category in _OUTSIDE:
+            widening = 1
+        low = self.size * (1 - (1 - self.spread.low) * widening)
+        return Ends(max(0.0, low), self.size * (1 + (self.spread.high - 1) * widening))
+
 
 Allocations = tuple[Allocation, ...]
+
+
+class Update(NamedTuple):
+    """The moments of an update, without the tensors as wide as the vocabulary.
+
+    Attributes:
+        loss: all layers have been computed.
+        at_head: the backward pass of the output head.
+        backward: the widest other moment of the backward pass.
+        step: of the optimizer.
+    """
+
+    loss: Allocations
+    at_head: Allocations
+    backward: Allocations
+    step: Allocations
+
+
 _SIZE: Callable[[Allocation], float] = attrgetter("size")
 
 
@@ -180,6 +239,7 @@ def allocate(
     sharers: float = 1,
     name_of_sharers: str = "GPUs",
     critic: bool = False,
+    spread: Spread = EXACT,
 ) -> Allocation:
     """Multiply the variables and the bytes of each, and divide by those that share the result.
 
@@ -194,9 +254,53 @@ def allocate(
     if sharers != 1:
         size *= 1 / sharers
     # Twice as fast as the constructor.
-    return Allocation._make((kind, evidence, size, variables, each, sharers, name_of_sharers, critic))
+    return Allocation._make((kind, evidence, size, variables, each, sharers, name_of_sharers, critic, spread))
+
+
+def of_constant(kind: Kind, constant: Constant, variables: Mapping[str, float], sharers: float = 1) -> Allocation:
+    """Multiply the variables with a constant, whose evidence and range the allocation has.
+
+    >>> from sphinx_verl_resources.estimator.constants import LAST_NORM
+    >>> of_constant(Kind.LAST_HIDDEN, LAST_NORM, {"tokens": 1000, "hidden size": 10}).size
+    80000.0
+    """
+    return allocate(
+        kind, constant.evidence, variables, constant.value, sharers, "TP", spread=constant.spread
+    )
 
 
 def size_of(allocations: Allocations) -> float:
     """Add up the bytes of allocations."""
     return sum(map(_SIZE, allocations))
+
+
+def ends_of(allocations: Allocations, widening: float, counted: float) -> Ends:
+    """Return both ends of the sum of allocations.
+
+    What is wrong with one allocation of a category is wrong with all of them, so within a category the
+    distances add up. Categories are independent of each other, so their distances add up as squares, as does
+    that of what no allocation stands for.
+
+    Args:
+        allocations: on one GPU at one moment.
+        widening: factor on all distances.
+        counted: bytes of the training process, of which ``UNMODELLED`` is a share.
+
+    >>> logits = allocate(Kind.LOGITS, "assumed", {"tokens": 30}, 1, spread=Spread(0.9, 1.1))
+    >>> graphs = allocate(Kind.CUDA_GRAPHS, "assumed", {"graphs": 40}, spread=Spread(0.9, 1.1))
+    >>> weights = allocate(Kind.WEIGHTS, "exact", {"parameters": 15}, 2)
+    >>> ends_of((weights, logits, graphs), 1, 0)
+    Ends(low=95.0, high=105.0)
+    """
+    total = 0.0
+    below: dict[Category, float] = {}
+    above: dict[Category, float] = {}
+    for item in allocations:
+        total += item.size
+        if item.spread is not EXACT:
+            low, high = item.ends(widening)
+            category = item.kind.category
+            below[category] = below.get(category, 0.0) + item.size - low
+            above[category] = above.get(category, 0.0) + high - item.size
+    rest = UNMODELLED.value * counted * widening
+    return Ends(total - math.hypot(rest, *below.values()), total + math.hypot(rest, *above.values()))

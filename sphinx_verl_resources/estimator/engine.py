@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from .allocations import Kind, allocate
-from .constants import CONTEXT, CUDA_GRAPHS, POOL_OFFSET
+from .constants import CONTEXT, CUDA_GRAPHS, ENGINE_BUDGET, POOL_OFFSET, Spread
 from .versions import behaviour
 
 if TYPE_CHECKING:
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 EngineState = Literal["awake", "asleep", "taking weights"]
 
 #: Outside the engine's budget, and never freed.
-_GRAPHS = (allocate(Kind.CUDA_GRAPHS, CUDA_GRAPHS.evidence, {"CUDA graphs": CUDA_GRAPHS.value}),)
+_GRAPHS = (
+    allocate(
+        Kind.CUDA_GRAPHS, CUDA_GRAPHS.evidence, {"CUDA graphs": CUDA_GRAPHS.value}, spread=CUDA_GRAPHS.spread
+    ),
+)
 
 
 def engine_allocations(state: EngineState, shape: Shape, settings: Settings, before: float) -> Allocations:
@@ -43,13 +47,22 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
         # SGLang keeps the base model below the adapters.
         keeps_base = rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora
         return weights if keeps_base else graphs
-    # While it takes weights, the KV cache may be awake too; the weights are sent in a bucket.
-    held = weights
+    # While it takes weights, the KV cache may be awake too.
     if rollout.separate:
-        held = ()
-    elif traits.cache_awake_in_sync or not rollout.stages_wake_up or not rollout.frees_cache:
-        held = _awake(shape, settings, 0.0)
-    return (*held, allocate(Kind.BUCKET, "exact", {"bucket": rollout.bucket})) if rollout.bucket else held
+        return ()
+    if traits.cache_awake_in_sync or not rollout.stages_wake_up or not rollout.frees_cache:
+        return _awake(shape, settings, 0.0)
+    return weights
+
+
+def bucket(settings: Settings) -> Allocations:
+    """Return the bucket that weights are sent in: the training process allocates it.
+
+    Source: ``verl/workers/rollout/vllm_rollout/bucketed_weight_transfer.py:176`` at 1dda039b9; for SGLang,
+    whose bucket holds gathered tensors, ``verl/workers/rollout/sglang_rollout/utils.py``.
+    """
+    size = settings.rollout.bucket
+    return (allocate(Kind.BUCKET, "exact", {"bucket": size}),) if size else ()
 
 
 def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
@@ -58,18 +71,21 @@ def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
     An engine whose budget is smaller than its weights does not start; it is shown with what it would need.
     """
     rollout, capacity = settings.rollout, settings.capacity
-    weights, graphs = engine_weights(shape, settings), () if rollout.eager else _GRAPHS
+    weights = engine_weights(shape, settings)
+    inside = rollout.engine == "vllm" and behaviour(settings.version).graphs_in_budget
+    graphs = () if rollout.eager or inside else _GRAPHS
     utilization = {"utilization": rollout.utilization}
     if rollout.engine == "trtllm":  # its share is that of the KV cache alone
         free = {"free memory": max(0.0, capacity - before - weights.size)}
-        return (weights, allocate(Kind.ROLLOUT_CACHE, "assumed", {**free, **utilization}), *graphs)
+        cache = allocate(Kind.ROLLOUT_CACHE, "assumed", {**free, **utilization}, spread=ENGINE_BUDGET.spread)
+        return (weights, cache, *graphs)
     if rollout.engine == "vllm" and not behaviour(settings.version).engine_takes_free_memory:
         whole = {"memory of the GPU": capacity}
         evidence: Evidence = "exact" if settings.capacity_known else "assumed"
-        pool = allocate(Kind.ROLLOUT_POOL, evidence, {**whole, **utilization})
+        pool = allocate(Kind.ROLLOUT_POOL, evidence, {**whole, **utilization}, spread=ENGINE_BUDGET.spread)
     else:
         free = {"free memory": max(0.0, capacity - before)}
-        pool = allocate(Kind.ROLLOUT_POOL, "assumed", {**free, **utilization})
+        pool = allocate(Kind.ROLLOUT_POOL, "assumed", {**free, **utilization}, spread=ENGINE_BUDGET.spread)
     return (pool if pool.size >= weights.size else weights), *graphs
 
 
@@ -122,11 +138,16 @@ def engine_weights(shape: Shape, settings: Settings) -> Allocation:
     )
 
 
-def vllm_pool_in_torch_peak(settings: Settings) -> float:
-    """Return the bytes of vLLM's pool that PyTorch's counter includes, asleep or not."""
+def vllm_pool_in_torch_peak(settings: Settings) -> Allocations:
+    """Return vLLM's pool as far as PyTorch's counter includes it, asleep or not."""
     if settings.counter_leaves_pool_out or settings.rollout.engine != "vllm":
-        return 0.0
-    return max(0.0, settings.capacity * settings.rollout.utilization - POOL_OFFSET.value)
+        return ()
+    budget = settings.capacity * settings.rollout.utilization
+    pool = max(0.0, budget - POOL_OFFSET.value)
+    if not pool:
+        return ()
+    spread = Spread(max(0.0, budget - POOL_OFFSET.high) / pool, (budget - POOL_OFFSET.low) / pool)
+    return (allocate(Kind.ROLLOUT_POOL, POOL_OFFSET.evidence, {"pool": pool}, spread=spread),)
 
 
 def cache_tokens(shape: Shape, settings: Settings) -> float:

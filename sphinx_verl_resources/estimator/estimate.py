@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..breakdown import Breakdown, Change
-from ..catalog.names import LOGGED, OTHER
+from ..catalog.names import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
 from ..diagnostics import Code, NoAnswerError
-from .allocations import Kind, allocate, size_of
-from .constants import HOST_BASE
+from .allocations import Ends, Kind, allocate, size_of
+from .constants import HOST_BASE, TYPICAL_LENGTH
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
 from .phases import phases_of, roles_of
 from .resolve import resolve
-from .settings import least
+from .settings import least, most
 from .suggestions import suggestions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..catalog.names import Verdict
     from ..diagnostics import Diagnostic
     from .allocations import Allocations
@@ -30,17 +33,12 @@ if TYPE_CHECKING:
     from .versions import Version
 
 
-class Range(NamedTuple):
-    """Factors from a computed value to the lower and to the upper end of its range."""
-
-    low: float
-    high: float
-
-
-def range_of(kind: str, registries: Registries) -> Range:
-    """Return the range of a kind of runs; from nothing to twice the value where none is recorded."""
+def widening_of(kind: str, registries: Registries) -> float:
+    """Return how much wider ranges are for a kind of runs; where no case is recorded, as for the worst kind."""
     found = registries.accuracy.get(kind)
-    return Range((found and found.low) or 0.0, (found and found.high) or 2.0)
+    if found and found.widening is not None:
+        return found.widening
+    return max((entry.widening or 1.0 for entry in registries.accuracy), default=2.0)
 
 
 class AnyEstimate:
@@ -49,7 +47,8 @@ class AnyEstimate:
     Attributes:
         shape: of the model.
         phases: in the order in which they take turns.
-        range: of measured values around computed ones.
+        kind: of the run, one of ``CASE_GROUPS``.
+        widening: how much wider the ranges of uncertain allocations are for this kind of runs.
         capacity: bytes that the GPU offers to programs; None if it is not known.
         warnings: about the request.
         unsupported: settings that the estimate ignores, each with a reason.
@@ -57,7 +56,8 @@ class AnyEstimate:
 
     shape: Shape
     phases: tuple[Phase, ...]
-    range: Range
+    kind: str
+    widening: float
     capacity: float | None
     warnings: tuple[Diagnostic, ...] = ()
     unsupported: tuple[str, ...] = ()
@@ -77,6 +77,31 @@ class AnyEstimate:
         """The one setting that lowers the peak most."""
         return None
 
+    @property
+    def fits_up_to_tokens(self) -> float | None:
+        """The largest mean length of a sequence, prompt and response, that fits; None if it does not matter."""
+        return None
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Settings that decide memory and were not read: no figure holds for them."""
+        return ()
+
+    @property
+    def varies(self) -> bool:
+        """True where lengths vary around a known mean and nothing else is unknown."""
+        return False
+
+    @property
+    def least(self) -> tuple[Phase, ...]:
+        """The phases with everything unknown at its most favourable value."""
+        return self.phases
+
+    @property
+    def most(self) -> tuple[Phase, ...]:
+        """The phases with everything unknown at its least favourable value."""
+        return self.phases
+
     @cached_property
     def peak_phase(self) -> Phase:
         """The phase that sets the peak."""
@@ -89,13 +114,39 @@ class AnyEstimate:
 
     @property
     def low(self) -> float:
-        """The lower end of the peak: tensors alone, without contexts, communicators and fragments."""
-        return self.range.low * max(phase.allocated for phase in self.phases)
+        """The lower end of the peak."""
+        return self.peak_range.low
 
     @property
     def high(self) -> float:
         """The upper end of the peak."""
-        return self.range.high * self.peak
+        return self.peak_range.high
+
+    @cached_property
+    def peak_range(self) -> Ends:
+        """Both ends of the peak."""
+        return self.peak_ends(self.widening)
+
+    def peak_ends(self, widening: float) -> Ends:
+        """Return both ends of the peak with another widening."""
+        return self._ends(lambda phase: phase.ends(widening), lambda phase: phase.total)
+
+    def _ends(self, ends: Callable[[Phase], Ends], size: Callable[[Phase], float]) -> Ends:
+        """Return both ends of the largest phase, from those of each phase and its size.
+
+        What is unknown is a bound: the least is as small as the low end of the least, the most as large as the
+        high end of the most. How far lengths vary around a known mean is one more cause beside the others.
+        """
+        if not self.varies:
+            return Ends(
+                max(ends(phase).low for phase in self.least), max(ends(phase).high for phase in self.most)
+            )
+        found = []
+        for phase, least, most in zip(self.phases, self.least, self.most, strict=True):
+            middle, (low, high) = size(phase), ends(phase)
+            below, above = middle - size(least), size(most) - middle
+            found.append((middle - math.hypot(middle - low, below), middle + math.hypot(high - middle, above)))
+        return Ends(max(low for low, _ in found), max(high for _, high in found))
 
     @property
     def torch_peak(self) -> float:
@@ -103,23 +154,33 @@ class AnyEstimate:
         return max(phase.counted for phase in self.phases)
 
     @property
-    def torch_peak_range(self) -> tuple[float, float]:
+    def torch_peak_range(self) -> Ends:
         """Both ends of the range of ``torch_peak``."""
-        return self.range.low * self.torch_peak, self.range.high * self.torch_peak
+        return self.torch_peak_ends(self.widening)
+
+    def torch_peak_ends(self, widening: float) -> Ends:
+        """Return both ends of ``torch_peak`` with another widening."""
+        besides = self.counted_besides
+        whole = size_of(besides)
+        return self._ends(
+            lambda phase: phase.counted_ends(widening, besides), lambda phase: whole + phase.counted
+        )
+
+    @property
+    def counted_besides(self) -> Allocations:
+        """What PyTorch counts in each phase besides the training process's own memory."""
+        return ()
 
     @property
     def verdict(self) -> Verdict:
-        """Compare both ends of the range with the capacity; "borderline" if it is between them."""
-        if self.capacity is None:
+        """Compare both ends of the range with the capacity."""
+        if self.capacity is None or self.undecided:
             return "unknown"
         if self.high <= self.capacity:
             return "fits"
-        return "does-not-fit" if self.low > self.capacity else "borderline"
-
-    @property
-    def fits_up_to_tokens(self) -> float | None:
-        """The largest mean length of sequences, in tokens, that fits; None if the lengths do not decide."""
-        return None
+        if self.low > self.capacity:
+            return "does-not-fit"
+        return "borderline" if self.fits_up_to_tokens is None else "depends-on-lengths"
 
 
 @dataclass(frozen=True)
@@ -129,7 +190,8 @@ class Estimate(AnyEstimate):
     Attributes:
         shape: of the model.
         settings: verl's, resolved.
-        range: of measured values around computed ones.
+        kind: of the run, one of ``CASE_GROUPS``.
+        widening: how much wider ranges are for this kind of runs.
         warnings: about the request.
         unsupported: settings that the estimate ignores, each with a reason.
         elsewhere: the estimate of the same run on another GPU, whose training process is the same.
@@ -137,7 +199,8 @@ class Estimate(AnyEstimate):
 
     shape: Shape
     settings: Settings
-    range: Range
+    kind: str
+    widening: float
     warnings: tuple[Diagnostic, ...] = ()
     unsupported: tuple[str, ...] = ()
     elsewhere: Estimate | None = field(default=None, repr=False, compare=False)
@@ -159,22 +222,50 @@ class Estimate(AnyEstimate):
             return tuple(phase.on_gpu_of(self.shape, self.settings) for phase in self.elsewhere.phases)
         return phases_of(self.shape, self.settings)
 
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Settings that decide memory and were not read: no figure holds for them."""
+        return self.settings.undecided
+
+    @property
+    def varies(self) -> bool:
+        """True where lengths vary around a known mean and nothing else is unknown."""
+        return self.settings.lengths.known and least(self.settings).actor == self.settings.actor
+
     @cached_property
-    def _least(self) -> tuple[Phase, ...]:
-        """The phases with every unknown setting at its most favourable value."""
+    def least(self) -> tuple[Phase, ...]:  # type: ignore[override]
+        """The phases with everything unknown at its most favourable value."""
         settings = least(self.settings)
         if settings == self.settings:
             return self.phases
         if self.elsewhere:
-            return tuple(phase.on_gpu_of(self.shape, settings) for phase in self.elsewhere._least)
+            return tuple(phase.on_gpu_of(self.shape, settings) for phase in self.elsewhere.least)
         return phases_of(self.shape, settings)
 
     @cached_property
-    def low(self) -> float:
-        """The lower end of the peak: tensors alone, every unknown setting at its most favourable value."""
-        scaled = self.range.low * max(phase.allocated for phase in self._least)
-        # Never below the exact tensors nor above the peak, even if observations contradict each other.
-        return min(self.peak, max(scaled, *(phase.exact for phase in self._least)))
+    def most(self) -> tuple[Phase, ...]:  # type: ignore[override]
+        """The phases with everything unknown at its least favourable value."""
+        settings = most(self.settings)
+        if settings == self.settings:
+            return self.phases
+        if self.elsewhere:
+            return tuple(phase.on_gpu_of(self.shape, settings) for phase in self.elsewhere.most)
+        return phases_of(self.shape, settings)
+
+    @cached_property
+    def fits_up_to_tokens(self) -> float | None:  # type: ignore[override]
+        """The largest mean length of a sequence that fits, where lengths are unknown and decide."""
+        lengths = self.settings.lengths
+        if lengths.known or self.capacity is None or self.high <= self.capacity:
+            return None
+
+        def fits(mean: float) -> bool:
+            settings = most(replace(self.settings, lengths=replace(lengths, mean=mean, known=True)))
+            phases = phases_of(self.shape, settings)
+            return max(phase.ends(self.widening).high for phase in phases) <= settings.capacity
+
+        shortest = math.ceil(lengths.longest * TYPICAL_LENGTH.value)
+        return largest_that_fits(shortest, int(lengths.longest), fits) if fits(shortest) else None
 
     @cached_property
     def torch_peak(self) -> float:
@@ -183,13 +274,12 @@ class Estimate(AnyEstimate):
         PyTorch counts the training process. With the rollout engine in it (vLLM before v0.7.1) the pool of
         the sleeping engine counts too, though its memory is free: the figure can exceed the GPU's memory.
         """
-        return vllm_pool_in_torch_peak(self.settings) + super().torch_peak
+        return size_of(self.counted_besides) + super().torch_peak
 
-    @property
-    def torch_peak_range(self) -> tuple[float, float]:
-        """Both ends of the range of ``torch_peak``."""
-        least_peak = vllm_pool_in_torch_peak(self.settings) + max(phase.counted for phase in self._least)
-        return min(self.torch_peak, self.range.low * least_peak), self.range.high * self.torch_peak
+    @cached_property
+    def counted_besides(self) -> Allocations:  # type: ignore[override]
+        """The pool of a rollout engine in the training process."""
+        return vllm_pool_in_torch_peak(self.settings)
 
     @property
     def is_complete(self) -> bool:
@@ -240,8 +330,8 @@ def estimate(request: Request, registries: Registries) -> Estimate:
     'rollout'
     """
     shape, settings, warnings, unsupported = resolve(request, registries)
-    measured = range_of(LOGGED if _is_like_the_logs(shape, settings) else OTHER, registries)
-    return Estimate(shape, settings, measured, warnings, unsupported)
+    kind = kind_of(shape, settings)
+    return Estimate(shape, settings, kind, widening_of(kind, registries), warnings, unsupported)
 
 
 def attempt(request: Request, registries: Registries) -> Estimate | NoAnswerError:
@@ -252,17 +342,28 @@ def attempt(request: Request, registries: Registries) -> Estimate | NoAnswerErro
         return error
 
 
-def _is_like_the_logs(shape: Shape, settings: Settings) -> bool:
+def kind_of(shape: Shape, settings: Settings) -> str:
+    """Return the kind of a run, by which errors are recorded: its backend, and the time of its verl."""
     architecture = shape.architecture
-    return (
-        settings.actor.backend == "fsdp"
-        and settings.critic is None
-        and settings.rollout.engine == "vllm"
-        and settings.nodes == 1
-        and not architecture.moe
-        and not architecture.vision
-        and not architecture.linear_attention
-    )
+    if settings.entropy_free:
+        return EASYR1
+    if settings.actor.backend == "megatron":
+        return MEGATRON
+    if architecture.moe or architecture.vision or architecture.linear_attention or settings.critic:
+        return OTHER
+    return FSDP if settings.version < (0, 8, 0) else FSDP_TODAY
+
+
+def largest_that_fits(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """Find by halving the largest number from ``low``, which fits, to ``high``.
+
+    >>> largest_that_fits(0, 100, lambda size: size <= 42)
+    42
+    """
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
 
 
 def host_memory(shape: Shape, settings: Settings) -> Breakdown:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .allocations import Kind, allocate, size_of
+from .allocations import Kind, Update, allocate, size_of
+from .constants import EXACT, GATHERED_LAYER
 from .settings import micro_batches, update_tokens
 from .shape import adapter_parameters
 from .versions import behaviour
@@ -14,14 +15,23 @@ if TYPE_CHECKING:
 
     from ..breakdown import Evidence
     from .allocations import Allocations
-    from .settings import Role, Settings
+    from .constants import Spread
+    from .settings import Fsdp, Role, Settings
     from .shape import Shape
+
+
+#: Bytes a parameter of a layer that is gathered while it works, with FSDP and FSDP2: in a forward pass the layer,
+#: with FSDP2 in two buffers; in a backward pass the next one too, and with FSDP2 the gradient of the last one.
+_FORWARD, _BACKWARD = (2, 4), (4, 8)
 
 
 class FsdpRole:
     """The actor or the critic, trained with FSDP or FSDP2.
 
-    The methods that fulfil ``phases.TrainedRole`` are described there. Sizes are bytes per GPU.
+    The methods that fulfil ``phases.TrainedRole`` are described there. Sizes are bytes per GPU. What is gathered
+    when is traced with PyTorch's own FSDP (``make oracle``). FSDP's root holds embedding, head and last norm,
+    and stays gathered from the first forward to the end of the backward pass. FSDP2, as verl wraps it, gathers
+    the embedding and an untied head on their own, and nothing is left at the loss.
 
     Attributes:
         parameters: of the model; a critic has a value head instead of the output head.
@@ -29,9 +39,8 @@ class FsdpRole:
         weights: the sharded parameters, adapters included.
         gradients: the sharded gradients, which exist during an update only.
         optimizer: the states of Adam.
-        root: embedding, head and last norm, whole from the first forward to the end of the backward pass.
+        root: what is gathered beside layers while they work.
         whole_layers: all layers where they stay gathered after the forward pass, otherwise none.
-        layer: the gathered layer at work, or all layers where they stay gathered.
     """
 
     stage_index = 0
@@ -39,7 +48,7 @@ class FsdpRole:
 
     def __init__(self, shape: Shape, settings: Settings, role: Role, *, critic: bool = False) -> None:
         self.shape, self.settings, self.role, self.critic = shape, settings, role, critic
-        fsdp = role.fsdp
+        fsdp, self._second = role.fsdp, role.backend == "fsdp2"
         self.parameters = shape.critic_parameters if critic else shape.parameters
         self.trained, count = self.parameters, {"parameters": self.parameters}
         self._trained_count = count
@@ -53,64 +62,73 @@ class FsdpRole:
             self._sharded(Kind.OPTIMIZER_STATES, self._trained_count, role.moments),
         )
         # FSDP2's offload policy: the states never come to the GPU as a whole.
-        self._on_host = fsdp.offload_policy and role.backend == "fsdp2"
+        self._on_host = fsdp.offload_policy and self._second
         self.weights, self.gradients, self.optimizer = ((), (), ()) if self._on_host else self._states
         self._kept_optimizer = () if fsdp.optimizer_offload else self.optimizer
         self.idle = (() if fsdp.param_offload else self.weights) + self._kept_optimizer
-        self.root: Allocations = ()
-        self.layer: Allocations = ()
+        self._gathers = fsdp.shard > 1 or self._on_host  # otherwise one GPU has everything
+        self.root = self._root() if self._gathers else ()
         self.whole_layers: Allocations = ()
-        if fsdp.shard > 1 or self._on_host:  # otherwise one GPU has everything
-            self.root, self.layer = self._gathered()
-            if not fsdp.reshard:
-                layers = {"parameters of layers": shape.parameters - shape.counts.root}
-                self.layer = self.whole_layers = self._allocate(Kind.GATHERED_LAYERS, "exact", layers, 2)
+        if self._gathers and not fsdp.reshard:
+            layers = {"parameters of layers": shape.parameters - shape.counts.root}
+            self.whole_layers = self._allocate(Kind.GATHERED_LAYERS, "exact", layers, 2)
         # Those of all layers but two wait on the host.
         self._offloads_activations = role.activation_offload and shape.layers >= 3
 
-    def inference(self, tokens: float) -> Allocations:
-        """Return states, gathered parameters, and the layer at work."""
+    def inference(self, tokens: float) -> tuple[Allocations, Allocations]:
+        """Return the moments of the widest layer and of the head."""
+        states = self.weights + self._kept_optimizer
         at_work = self._at_work(tokens, self.shape.forward)
-        return self.weights + self._kept_optimizer + self.root + self.layer + at_work
+        return states + self.root + self._layer(_FORWARD[self._second]) + at_work, states + self._at_loss
 
-    def update(self, tokens: float) -> tuple[Allocations, Allocations, Allocations]:
-        """Return loss, backward pass and optimizer step; offloaded states are loaded for all of them."""
+    def update(self, tokens: float) -> Update:
+        """Return the moments of an update; offloaded states are loaded for all of them."""
         role, shape = self.role, self.shape
         states = self.weights + self.optimizer
         accumulated = self._accumulated_gradients() if micro_batches(self.settings, role) > 1 else ()
         working, kept = shape.backward(role.targets if role.lora_rank else None)
         layers = 2 if self._offloads_activations else shape.layers
         saved = self._saved_activations(tokens, kept, layers)
-        loss = states + accumulated + self.root + self.whole_layers + saved
+        loss = states + accumulated + self._at_loss + saved
         # Saved activations go while the gradients come.
         remaining = saved if role.checkpointing else self._saved_activations(tokens, kept, layers - 1)
         halfway = accumulated + remaining if accumulated else max(remaining, self.gradients, key=size_of)
-        head: Allocations = ()
-        if not self.critic and not role.lora_rank:  # undivided in 16 bits until the embedding's is there too
-            head = self._allocate(Kind.HEAD_GRADIENT, "measured", {"parameters of the head": shape.head}, 2)
         at_work = self._at_work(tokens, max(working, kept))
-        backward = states + halfway + self.root + self.layer + head + at_work
+        copies = _FORWARD[self._second] if role.lora_rank else _BACKWARD[self._second]
+        of_layers = states + halfway + self.root + self._waiting_gradient() + self._layer(copies) + at_work
+        at_the_end = states + max(accumulated, self.gradients, key=size_of) + self._last_gradient()
         step = states + self.gradients
         if role.step_copies:  # torch's multi-tensor Adam
             step += self._sharded(Kind.STEP_BUFFER, self._trained_count, role.fsdp.parameter_bytes)
-        return loss, backward, step
+        at_head = states + accumulated + saved + self._head_at_work()
+        return Update(loss, at_head, max(of_layers, at_the_end, key=size_of), step)
+
+    @property
+    def waiting(self) -> Allocations:
+        """The idle allocations, and a root that the pass without gradients has left gathered."""
+        return self.idle + (self.root if self._keeps_root(self.role.fsdp) else ())
 
     def resident_reference(self) -> Allocations:
-        """Return the reference policy in versions that do not offload it."""
-        if not behaviour(self.settings.version).reference_resident:
-            return ()
-        shard = self.settings.reference_fsdp.shard
-        return self._allocate(Kind.REFERENCE, "measured", {"parameters": self.parameters}, 2, shard)
+        """Return the reference policy in versions that do not offload it, or the root that its pass leaves."""
+        fsdp = self.settings.reference_fsdp
+        if behaviour(self.settings.version).reference_resident:
+            return self._allocate(Kind.REFERENCE, "measured", {"parameters": self.parameters}, 2, fsdp.shard)
+        if fsdp.shard > 1 and self._keeps_root(fsdp):
+            root = {"parameters outside layers": self.shape.counts.root}
+            return self._allocate(Kind.REFERENCE_ROOT, "exact", root, 2)
+        return ()
 
-    def reference_pass(self, tokens: float, resident: Allocations) -> Allocations:
-        """Return the idle states, gathered parameters, and the layer at work."""
+    def reference_pass(self, tokens: float, resident: Allocations) -> tuple[Allocations, Allocations]:
+        """Return the moments of the widest layer and of the head."""
         # The layers of a reference policy on the host come to the GPU one by one.
-        root, layer = (self.root, self.layer) if resident else self._gathered()
-        return self.idle + root + layer + self._at_work(tokens, self.shape.forward)
+        root = () if resident else self._root()
+        layer = self._layer(_FORWARD[self._second]) or self._gathered_layer(_FORWARD[self._second])
+        at_work = self._at_work(tokens, self.shape.forward)
+        return self.waiting + root + layer + at_work, self.waiting + (() if self._second else root)
 
-    def weight_sync(self) -> Allocations:
+    def weight_sync(self, bucket: Allocations) -> Allocations:
         """Return the weights, their copies on the way to the rollout engine, and the optimizer."""
-        return self._handed_over() + self._kept_optimizer
+        return self._handed_over(bucket) + self._kept_optimizer
 
     def offloaded(self) -> Allocations:
         """Return offloaded states, all of them under FSDP2's offload policy, and layer inputs."""
@@ -140,29 +158,91 @@ class FsdpRole:
         variables: Mapping[str, float],
         each: float | None,
         shard: int = 1,
+        spread: Spread = EXACT,
     ) -> Allocations:
-        return (allocate(kind, evidence, variables, each, shard, critic=self.critic),)
+        return (allocate(kind, evidence, variables, each, shard, critic=self.critic, spread=spread),)
 
     def _sharded(self, kind: Kind, count: Mapping[str, float], each: float) -> Allocations:
         return self._allocate(kind, "exact", count, each, self.role.fsdp.shard)
 
     def _accumulated_gradients(self) -> Allocations:
-        """Return the gradients of earlier micro-batches, divided among the GPUs or not."""
-        if not behaviour(self.settings.version).unsharded_gradients:
+        """Return the gradients of earlier micro-batches, divided among the GPUs or not.
+
+        FSDP keeps them in the type of the computation, FSDP2 in that of the reduction.
+        """
+        if not self.role.fsdp.defers_sync or self.role.fsdp.shard == 1:
             return self.gradients
         each = 2 if self.role.backend == "fsdp" else 4
-        return self._allocate(Kind.UNDIVIDED_GRADIENTS, "assumed", {"trained parameters": self.trained}, each)
+        return self._allocate(Kind.UNDIVIDED_GRADIENTS, "exact", {"trained parameters": self.trained}, each)
 
-    def _gathered(self) -> tuple[Allocations, Allocations]:
-        """Return root and layer, gathered. FSDP1 was measured; FSDP2 is assumed to gather the same."""
-        counts, without_head = self.shape.counts, self.shape.parameters - self.parameters
-        evidence: Evidence = "measured" if self.role.backend == "fsdp" else "assumed"
-        root = {"parameters outside layers": counts.root - without_head}
-        layer = {"parameters of a layer": counts.largest_layer}
-        return (
-            self._allocate(Kind.GATHERED_ROOT, evidence, root, 2),
-            self._allocate(Kind.GATHERED_LAYER, evidence, layer, 2),
-        )
+    @property
+    def _at_loss(self) -> Allocations:
+        """Return what is gathered at the loss."""
+        return self.whole_layers + (() if self._second and not self.whole_layers else self.root)
+
+    def _waiting_gradient(self) -> Allocations:
+        """Return the gradient of a head in the root, which waits for that of the embedding."""
+        if self.critic or self.role.lora_rank or self._head_is_unit or not self._gathers:
+            return ()
+        return self._allocate(Kind.HEAD_GRADIENT, "exact", {"parameters of the head": self.shape.head}, 2)
+
+    def _head_at_work(self) -> Allocations:
+        """Return what is gathered and made in the backward pass of the head, without the logits."""
+        if self.role.lora_rank or self.critic or not self._gathers:
+            return self._at_loss
+        if not self._head_is_unit:
+            return self._at_loss + self._waiting_gradient() + self._layer(_BACKWARD[False])
+        head = self._allocate(Kind.HEAD_GRADIENT, "exact", {"parameters of the head": self.shape.head}, 6)
+        return head + self._layer(_FORWARD[False])
+
+    def _last_gradient(self) -> Allocations:
+        """Return the gradient of the root, the last to be divided, in 16 bits and a copy in 32 bits.
+
+        With FSDP2 it is that of the embedding. Parameters in 16 bits have their share in 32 bits for a moment.
+        """
+        if self.role.lora_rank or not self._gathers:
+            return ()
+        fsdp = self.role.fsdp
+        each: float = 6 if fsdp.parameter_bytes == 4 else 6 + 4 / fsdp.shard
+        if self._second:
+            embedding = {"parameters of the embedding": self.shape.counts.embedding}
+            return self._allocate(Kind.ROOT_GRADIENT, "exact", embedding, each)
+        return self._allocate(Kind.ROOT_GRADIENT, "exact", {"parameters outside layers": self._root_size}, each)
+
+    @property
+    def _head_is_unit(self) -> bool:
+        """Tell whether the head is gathered on its own: with FSDP2, unless it is tied or verl is old."""
+        wraps_head = self._second and behaviour(self.settings.version).wraps_head
+        return bool(wraps_head and self.shape.counts.lm_head)
+
+    def _keeps_root(self, fsdp: Fsdp) -> bool:
+        """Tell whether FSDP leaves the root gathered after a pass without gradients.
+
+        Source: ``EngineEvalModeCtx`` in verl/workers/engine/fsdp/transformer_impl.py:1092 at 1dda039b9.
+        """
+        leaves_root = behaviour(self.settings.version).leaves_root and self.role.backend == "fsdp"
+        return leaves_root and not fsdp.reshards_root
+
+    @property
+    def _root_size(self) -> int:
+        return self.shape.counts.root - (self.shape.parameters - self.parameters)
+
+    def _root(self) -> Allocations:
+        """Return what is gathered beside layers while they work: FSDP's root, with FSDP2 a tied head."""
+        if self._head_is_unit or (self._second and self.critic):
+            return ()
+        size = self.shape.head if self._second else self._root_size
+        return self._allocate(Kind.GATHERED_ROOT, "exact", {"parameters outside layers": size}, 2)
+
+    def _layer(self, each: float) -> Allocations:
+        """Return the layer at work, gathered, or all layers where they stay gathered."""
+        if not self._gathers:
+            return ()
+        return self.whole_layers or self._gathered_layer(each)
+
+    def _gathered_layer(self, each: float) -> Allocations:
+        layer = {"parameters of a layer": self.shape.counts.largest_layer}
+        return self._allocate(Kind.GATHERED_LAYER, "measured", layer, each, spread=GATHERED_LAYER.spread)
 
     def _saved_activations(self, tokens: float, kept: float, layers: int) -> Allocations:
         """Return what the forward pass saves for the backward pass of some layers."""
@@ -171,28 +251,35 @@ class FsdpRole:
             inputs = {"tokens": tokens, "hidden size": self.shape.hidden, symbol: layers}
             return self._allocate(Kind.LAYER_INPUTS, "exact", inputs, 2)
         saved = {"tokens": tokens, "bytes a layer keeps": kept, symbol: layers}
-        return self._allocate(Kind.ACTIVATIONS, self.shape.evidence, saved, None)
+        return self._allocate(Kind.ACTIVATIONS, self.shape.evidence, saved, None, spread=self.shape.spread)
 
     def _at_work(self, tokens: float, width: float) -> Allocations:
         variables = {"tokens": tokens, "bytes of a layer": width}
-        return self._allocate(Kind.WORKING_SET, self.shape.evidence, variables, None)
+        return self._allocate(Kind.WORKING_SET, self.shape.evidence, variables, None, spread=self.shape.spread)
 
-    def _handed_over(self) -> Allocations:
+    def _handed_over(self, bucket: Allocations) -> Allocations:
+        """Return the weights and what hands them over: the larger of gathering and sending them.
+
+        Source: ``get_per_tensor_param`` in verl/workers/engine/fsdp/transformer_impl.py:976 at 1dda039b9.
+        """
         shape, settings, role = self.shape, self.settings, self.role
         size = role.fsdp.parameter_bytes
         largest = {"vocabulary × hidden": shape.vocabulary * shape.hidden}
         tensor = self._allocate(Kind.LARGEST_TENSOR, "exact", largest, size)
         if role.lora_rank and settings.rollout.layered_summon and not settings.rollout.merge_lora:
             layer = {"parameters of a layer": shape.counts.largest_layer}
-            return self.weights + self._allocate(Kind.SUMMONED_LAYER, "exact", layer, size)
+            return self.weights + self._allocate(Kind.SUMMONED_LAYER, "exact", layer, size) + bucket
         if role.backend == "fsdp2":
             streams = behaviour(settings.version).fsdp2_streams and not role.lora_rank
-            return tensor if streams and role.fsdp.param_offload else self.weights + tensor
+            return (() if streams and role.fsdp.param_offload else self.weights) + tensor + bucket
         if role.lora_rank:
             whole = {"parameters": shape.parameters}
-            return self.weights + self._allocate(Kind.SUMMONED_MODEL, "exact", whole, size)
-        if settings.gpus == 1:  # the state dict is assumed to refer to the parameters themselves
-            return self.weights + tensor
+            return self.weights + self._allocate(Kind.SUMMONED_MODEL, "exact", whole, size) + bucket
         whole = {"parameters": self.parameters}
-        copy = self._allocate(Kind.STATE_DICT, "assumed", whole, size, role.fsdp.shard)
-        return self.weights + copy + tensor
+        copy = self._allocate(Kind.STATE_DICT, "exact", whole, size, role.fsdp.shard)
+        sending = copy + tensor + bucket + (() if role.fsdp.param_offload else self.weights)
+        if role.fsdp.shard == 1 or behaviour(settings.version).gathers_before_sync:
+            return sending
+        root = {"parameters outside layers": self._root_size}
+        gathering = self.weights + copy + tensor + self._allocate(Kind.GATHERED_ROOT, "exact", root, size)
+        return max(gathering, sending, key=size_of)

@@ -10,7 +10,8 @@ from functools import lru_cache
 from operator import ge
 from typing import TYPE_CHECKING, NamedTuple
 
-from .allocations import Kind, allocate
+from .allocations import Kind, Update, allocate
+from .constants import EXACT, MEGATRON_WIDTHS, UNUSUAL_WIDTHS
 from .megatron_layers import layer_bytes
 from .settings import micro_batches
 from .shape import adapter_parameters
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .allocations import Allocations
     from .megatron_settings import Megatron
     from .parameters import Counts
+    from .constants import Spread
     from .settings import Role, Settings
     from .shape import Shape
 
@@ -83,12 +85,18 @@ class MegatronRole:
         self._kept_optimizer = self._matrices if megatron.optimizer_offload else self.optimizer
         self.idle = (() if megatron.param_offload else self.weights + self.gradients) + self._kept_optimizer
 
-    def inference(self, tokens: float) -> Allocations:
-        """Return the states and the layer at work."""
-        return self._evaluating() + self._at_work(tokens, self._layer.forward)
+    @property
+    def waiting(self) -> Allocations:
+        """The idle allocations: nothing is gathered."""
+        return self.idle
 
-    def update(self, tokens: float) -> tuple[Allocations, Allocations, Allocations]:
-        """Return loss, backward pass and optimizer step."""
+    def inference(self, tokens: float) -> tuple[Allocations, Allocations]:
+        """Return the moments of the widest layer and of the head."""
+        states = self._evaluating()
+        return states + self._at_work(tokens, self._layer.forward), states
+
+    def update(self, tokens: float) -> Update:
+        """Return the moments of an update."""
         megatron, layer = self.role.megatron, self._layer
         working = layer.dropped + layer.backward
         if megatron.recompute:  # the first of the layers at work has its input among those that are kept
@@ -96,24 +104,24 @@ class MegatronRole:
             working += layers * layer.saved - 2 * self.shape.hidden / self._sequence_shards
         states = self.weights + self.gradients + self.optimizer
         saved = states + self._saved_activations(tokens)
-        return saved, saved + self._at_work(tokens, working), states
+        return Update(saved, saved, saved + self._at_work(tokens, working), states)
 
     def resident_reference(self) -> Allocations:
         """Return the reference policy unless it is offloaded."""
         return () if self.settings.reference_offload else self._reference()
 
-    def reference_pass(self, tokens: float, resident: Allocations) -> Allocations:
-        """Return the idle states, a loaded reference policy, and the layer at work."""
-        reference = () if resident else self._reference()
-        return self.idle + reference + self._at_work(tokens, self._layer.forward)
+    def reference_pass(self, tokens: float, resident: Allocations) -> tuple[Allocations, Allocations]:
+        """Return the moments of the widest layer and of the head, with a loaded reference policy."""
+        states = self.idle + (() if resident else self._reference())
+        return states + self._at_work(tokens, self._layer.forward), states
 
-    def weight_sync(self) -> Allocations:
-        """Return the states and the largest tensor."""
+    def weight_sync(self, bucket: Allocations) -> Allocations:
+        """Return the states, the largest tensor and the bucket."""
         # Adapters alone are sent without the frozen weights.
         adapters = self.role.lora_rank and not self.settings.rollout.merge_lora
         largest = {"vocabulary × hidden": self.shape.vocabulary * self.shape.hidden}
         states = self.idle if adapters else self._evaluating()
-        return states + self._allocate(Kind.LARGEST_TENSOR, "exact", largest, 2)
+        return states + self._allocate(Kind.LARGEST_TENSOR, "exact", largest, 2) + bucket
 
     def offloaded(self) -> Allocations:
         """Return the states that Megatron offloads, and those of a host optimizer."""
@@ -142,8 +150,11 @@ class MegatronRole:
         each: float | None,
         sharers: int = 1,
         name_of_sharers: str = "TP",
+        spread: Spread = EXACT,
     ) -> Allocations:
-        return (allocate(kind, evidence, variables, each, sharers, name_of_sharers, critic=self.critic),)
+        return (
+            allocate(kind, evidence, variables, each, sharers, name_of_sharers, critic=self.critic, spread=spread),
+        )
 
     def _states(self, kind: Kind, count: float, each: float, replicas: int = 1) -> Allocations:
         count_on_gpu = {"parameters on the GPU": count}
@@ -191,15 +202,20 @@ class MegatronRole:
         batches = {"layers": stage.layers, "micro-batches in flight": stage.in_flight}
         if not megatron.recompute:
             kept = {"tokens": tokens, "bytes a layer keeps": self._layer.saved, **batches}
-            return self._allocate(Kind.ACTIVATIONS, "assumed", kept, None)
+            return self._allocate(Kind.ACTIVATIONS, "assumed", kept, None, spread=self._spread)
         batches["layers"] = -(-stage.layers // megatron.recompute_layers)
         inputs = {"tokens": tokens, "hidden size": self.shape.hidden, **batches}
-        return self._allocate(Kind.LAYER_INPUTS, "assumed", inputs, 2, self._sequence_shards)
+        return self._allocate(Kind.LAYER_INPUTS, "exact", inputs, 2, self._sequence_shards)
 
     def _at_work(self, tokens: float, width: float) -> Allocations:
         """Return the activations of the layer at work."""
         variables = {"tokens": tokens, "bytes of a layer": width}
-        return self._allocate(Kind.WORKING_SET, "assumed", variables, None)
+        return self._allocate(Kind.WORKING_SET, "assumed", variables, None, spread=self._spread)
+
+    @property
+    def _spread(self) -> Spread:
+        """How sure the bytes of a layer are."""
+        return (UNUSUAL_WIDTHS if self.shape.architecture.moe else MEGATRON_WIDTHS).spread
 
     @property
     def _sequence_shards(self) -> int:

@@ -1,38 +1,21 @@
 """The phases of one step of verl: the allocations on the fullest GPU in each.
 
-They take turns, so the peak is the largest of them and not their sum. Roles count their own memory; the
-vocabulary-wide outputs of a micro-batch (logits, their gradient, entropy) are counted here. Source of what
-is resident when: verl at 1dda039b9 and the releases before it, see ``versions``.
+They take turns, so the peak is the largest of them and not their sum. Source of what is resident when: verl at
+1dda039b9 and the releases before it, see ``versions``.
 """
 
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..breakdown import Breakdown, Category
 from ..i18n import N_
-from .allocations import Kind, allocate, size_of
-from .constants import (
-    COMMUNICATOR,
-    CONTEXT,
-    ENTROPY,
-    FRAGMENTATION,
-    FUSED_KERNEL_TOKENS,
-    LAST_NORM,
-    LOGITS_COPY,
-    LOGITS_EAGER,
-    LOGITS_ENTROPY,
-    LOGITS_ENTROPY_RECOMPUTED,
-    LOGITS_OLD,
-    LOGITS_OLD_EAGER,
-    LOGITS_PLAIN,
-    LOGITS_REFERENCE,
-    NEXT_COMMUNICATOR,
-    SECOND_CONTEXT,
-)
-from .engine import engine_allocations
+from .allocations import Kind, allocate, ends_of, of_constant, size_of
+from .constants import ALL_TO_ALL, COMMUNICATOR, CONTEXT, FRAGMENTATION, SECOND_CONTEXT
+from .engine import bucket, engine_allocations
 from .fsdp import FsdpRole
+from .logits import logits, logits_gradient
 from .megatron import megatron_roles
 from .settings import old_tokens, reference_tokens, update_tokens
 from .versions import behaviour
@@ -40,9 +23,7 @@ from .versions import behaviour
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..breakdown import Evidence
-    from .allocations import Allocation, Allocations
-    from .constants import Constant
+    from .allocations import Allocations, Ends, Update
     from .engine import EngineState
     from .settings import Role, Settings
     from .shape import Shape
@@ -95,7 +76,9 @@ class Phase(NamedTuple):
     def allocations(self) -> Allocations:
         """Everything; the memory that PyTorch's allocator cannot use comes last."""
         lost = {"allocated": self.counted, "share": FRAGMENTATION.value}
-        fragments = allocate(Kind.FRAGMENTATION, FRAGMENTATION.evidence, lost)
+        fragments = allocate(
+            Kind.FRAGMENTATION, FRAGMENTATION.evidence, lost, spread=FRAGMENTATION.spread
+        )
         return (*self.trainer, *self.engine, *self.runtime_overhead, fragments)
 
     @property
@@ -111,10 +94,13 @@ class Phase(NamedTuple):
             sizes[allocation.kind.category] += allocation.size
         return sizes
 
-    @property
-    def exact(self) -> float:
-        """Bytes of the tensors that follow from counts and sizes alone."""
-        return size_of(tuple(item for item in self.trainer + self.engine if item.evidence == "exact"))
+    def ends(self, widening: float) -> Ends:
+        """Return both ends of ``total``."""
+        return ends_of(self.allocations, widening, self.counted)
+
+    def counted_ends(self, widening: float, besides: Allocations) -> Ends:
+        """Return both ends of ``counted`` and of what PyTorch counts besides."""
+        return ends_of(besides + self.trainer, widening, self.counted)
 
     def on_gpu_of(self, shape: Shape, settings: Settings) -> Phase:
         """Return this phase of the same run on another GPU, whose memory the rollout engine shares in."""
@@ -154,20 +140,24 @@ class TrainedRole(Protocol):
     def idle(self) -> Allocations:
         """The allocations that stay on the GPU while other roles work, from the first update on."""
 
-    def inference(self, tokens: float) -> Allocations:
-        """Return the allocations in a pass without gradients."""
+    @property
+    def waiting(self) -> Allocations:
+        """The allocations that stay on the GPU between a pass without gradients and the update."""
 
-    def update(self, tokens: float) -> tuple[Allocations, Allocations, Allocations]:
-        """Return the allocations at the loss, in the backward pass and in the optimizer step."""
+    def inference(self, tokens: float) -> tuple[Allocations, Allocations]:
+        """Return the allocations in a pass without gradients: at its widest layer, and at the head."""
+
+    def update(self, tokens: float) -> Update:
+        """Return the allocations of an update."""
 
     def resident_reference(self) -> Allocations:
         """Return what the reference policy keeps on the GPU all the time."""
 
-    def reference_pass(self, tokens: float, resident: Allocations) -> Allocations:
-        """Return the allocations in a pass of the reference policy, without ``resident_reference``."""
+    def reference_pass(self, tokens: float, resident: Allocations) -> tuple[Allocations, Allocations]:
+        """Return the same of the reference policy, without what is ``resident`` of it."""
 
-    def weight_sync(self) -> Allocations:
-        """Return the allocations while the weights are sent to the rollout engine."""
+    def weight_sync(self, bucket: Allocations) -> Allocations:
+        """Return the allocations while the weights are sent to the rollout engine in a bucket."""
 
     def offloaded(self) -> Allocations:
         """Return the states and activations of this GPU that are in host memory at some time."""
@@ -220,119 +210,76 @@ def _trainer_phases(
         yield "rollout", actor.idle + others, "awake"
     if settings.old_log_prob:
         tokens = old_tokens(settings)
-        logits = _logits("old", shape, settings, tokens) if actor.has_head else ()
-        yield "old-log-prob", actor.inference(tokens) + logits + others, "asleep"
+        of_vocabulary = logits("old", shape, settings, tokens) if actor.has_head else ()
+        yield "old-log-prob", _wider(*actor.inference(tokens), of_vocabulary) + others, "asleep"
     if settings.reference:
         tokens = reference_tokens(settings)
-        logits = _logits("reference", shape, settings, tokens) if actor.has_head else ()
-        yield "ref-log-prob", actor.reference_pass(tokens, reference) + logits + others, "asleep"
+        of_vocabulary = logits("reference", shape, settings, tokens) if actor.has_head else ()
+        passing = _wider(*actor.reference_pass(tokens, reference), of_vocabulary)
+        yield "ref-log-prob", passing + others, "asleep"
     if critic and settings.critic:
-        beside_critic = actor.idle + reference
+        beside_critic = actor.waiting + reference
         tokens = update_tokens(settings, settings.critic)
-        yield "critic-values", critic.inference(tokens) + beside_critic, "asleep"
-        loss, backward, step = critic.update(tokens)
-        yield "critic-forward", loss + beside_critic, "asleep"
-        yield "critic-backward", backward + beside_critic, "asleep"
-        yield "critic-optimizer-step", step + beside_critic, "asleep"
+        yield "critic-values", _wider(*critic.inference(tokens), ()) + beside_critic, "asleep"
+        update = critic.update(tokens)
+        yield "critic-forward", update.loss + beside_critic, "asleep"
+        yield "critic-backward", update.backward + beside_critic, "asleep"
+        yield "critic-optimizer-step", update.step + beside_critic, "asleep"
     tokens = update_tokens(settings, settings.actor)
-    logits = _logits("update", shape, settings, tokens) if actor.has_head else ()
-    loss, backward, step = actor.update(tokens)
-    yield "update-forward", loss + logits + others, "asleep"
-    yield "update-backward", backward + others, "asleep"
-    yield "optimizer-step", step + others, "asleep"
-    yield "weight-sync", actor.weight_sync() + others, "taking weights"
+    of_vocabulary = logits("update", shape, settings, tokens) if actor.has_head else ()
+    gradient = logits_gradient(shape, settings, tokens) if actor.has_head else ()
+    update = actor.update(tokens)
+    yield "update-forward", update.loss + of_vocabulary + others, "asleep"
+    yield "update-backward", max(update.backward, update.at_head + gradient, key=size_of) + others, "asleep"
+    yield "optimizer-step", update.step + others, "asleep"
+    yield "weight-sync", actor.weight_sync(bucket(settings)) + others, "taking weights"
 
 
-Pass = Literal["old", "reference", "update"]
-
-#: Bytes a token and vocabulary entry in a pass, by how the entropy is computed.
-_PER_LOGIT: Mapping[Pass, Mapping[str, Constant]] = {
-    "old": {
-        "none": LOGITS_REFERENCE,
-        "chunked": LOGITS_REFERENCE,
-        "compiled": LOGITS_OLD,
-        "eager": LOGITS_OLD_EAGER,
-    },
-    "reference": {"none": LOGITS_REFERENCE},
-    "update": {
-        "none": LOGITS_PLAIN,
-        "recomputed": LOGITS_ENTROPY_RECOMPUTED,
-        "chunked": LOGITS_PLAIN,
-        "compiled": LOGITS_ENTROPY,
-        "eager": LOGITS_EAGER,
-    },
-}
+def _wider(at_layer: Allocations, at_head: Allocations, of_vocabulary: Allocations) -> Allocations:
+    """Return the larger moment of a pass without gradients; the logits come when the layers are done."""
+    return max(at_layer, at_head + of_vocabulary, key=size_of)
 
 
-def _entropy(name: Pass, settings: Settings) -> str:
-    """Return how a pass computes the entropy."""
-    computed = settings.computes_entropy if name == "update" else name == "old" and not settings.entropy_free
-    if not computed:
-        return "none"
-    if settings.entropy_recomputed and name == "update":
-        return "recomputed"
-    if settings.entropy_chunk:
-        return "chunked"
-    return "compiled" if settings.compiled_entropy else "eager"
-
-
-def _logits(name: Pass, shape: Shape, settings: Settings, tokens: float) -> Allocations:
-    """Return the vocabulary-wide outputs of a pass, and in an update the last hidden states."""
-    megatron = settings.actor.backend == "megatron"
-    sharers = settings.actor.megatron.tensor if megatron else 1
-
-    def of_vocabulary(kind: Kind, evidence: Evidence, symbol: str, rows: float, each: float) -> Allocation:
-        variables = {symbol: rows, "vocabulary": shape.vocabulary}
-        return allocate(kind, evidence, variables, each, sharers, "TP")
-
-    found: Allocations
-    if settings.fused_kernels:  # they store three chunks in fp32, and never all logits
-        rows = FUSED_KERNEL_TOKENS.value
-        found = (of_vocabulary(Kind.LOGITS_CHUNK, "assumed", "tokens of a chunk", rows, 12),)
-        if name == "update":  # their backward pass makes the gradient of the whole head
-            head = {"parameters of the head": shape.head}
-            found += (allocate(Kind.FUSED_HEAD_GRADIENT, "assumed", head, 2, sharers, "TP"),)
-    else:
-        entropy = _entropy(name, settings)
-        constant = _PER_LOGIT[name][entropy]
-        copied = behaviour(settings.version).second_logits_copy and constant is not LOGITS_PLAIN
-        if megatron and entropy == "none":  # Megatron divides in place, and clones for the entropy only
-            copied = False
-        each = constant.value + (LOGITS_COPY.value if copied else 0)
-        evidence = "assumed" if copied else constant.evidence
-        found = (of_vocabulary(Kind.LOGITS, evidence, "tokens", tokens, each),)
-        if entropy == "chunked":
-            rows = min(float(settings.entropy_chunk), tokens)
-            found += (of_vocabulary(Kind.ENTROPY_CHUNK, "assumed", "tokens of a chunk", rows, ENTROPY.value),)
-    if name == "update":
-        hidden = {"tokens": tokens, "hidden size": shape.hidden}
-        found += (allocate(Kind.LAST_HIDDEN, "measured", hidden, LAST_NORM.value),)
-    return found
-
-
-_CONTEXT = allocate(Kind.CUDA_CONTEXT, CONTEXT.evidence, {"context": CONTEXT.value})
-_ENGINE_CONTEXT = allocate(Kind.ENGINE_CONTEXT, SECOND_CONTEXT.evidence, {"context": SECOND_CONTEXT.value})
+CUDA_CONTEXT = allocate(Kind.CUDA_CONTEXT, CONTEXT.evidence, {"context": CONTEXT.value}, spread=CONTEXT.spread)
+_ENGINE_CONTEXT = allocate(
+    Kind.ENGINE_CONTEXT, SECOND_CONTEXT.evidence, {"context": SECOND_CONTEXT.value}, spread=SECOND_CONTEXT.spread
+)
 
 
 def runtime_overhead(settings: Settings) -> Allocations:
     """Return the contexts and communicators, which are the same in every phase."""
-    overhead: Allocations = (_CONTEXT,)
+    overhead: Allocations = (CUDA_CONTEXT,)
     if not behaviour(settings.version).engine_in_process and not settings.rollout.separate:
         overhead += (_ENGINE_CONTEXT,)
     if settings.gpus > 1:
-        size = COMMUNICATOR.value + NEXT_COMMUNICATOR.value * _further_groups(settings)
-        overhead += (allocate(Kind.COMMUNICATORS, COMMUNICATOR.evidence, {"buffers": size}),)
+        actor = settings.actor
+        sizes = (_megatron_groups if actor.backend == "megatron" else _fsdp_groups)(settings, actor)
+        groups = sum(size > 1 for size in sizes)
+        overhead += (of_constant(Kind.COMMUNICATORS, COMMUNICATOR, {"groups": groups}),)
+        exchanging = actor.megatron.expert if actor.backend == "megatron" else actor.fsdp.ulysses
+        partners = min(exchanging, settings.gpus // settings.nodes) - 1
+        if partners > 0:
+            overhead += (of_constant(Kind.EXCHANGE_BUFFERS, ALL_TO_ALL, {"partners": partners}),)
     return overhead
 
 
-def _further_groups(settings: Settings) -> int:
-    """Count the ways in which GPUs are grouped besides the group of all; each has a communicator."""
-    actor, rollout = settings.actor, settings.rollout
-    groups = [rollout.tensor > 1 and not rollout.separate]
-    if actor.backend == "megatron":
-        megatron = actor.megatron
-        sizes = (megatron.tensor, megatron.pipeline, megatron.context)
-        groups += [size > 1 for size in (*sizes, megatron.expert, megatron.expert_tensor)]
-    else:
-        groups += [actor.fsdp.ulysses > 1, actor.fsdp.shard < settings.gpus]
-    return sum(groups)
+def _fsdp_groups(settings: Settings, actor: Role) -> tuple[int, ...]:
+    """Return the sizes of the groups that communicate: all GPUs, those of FSDP's mesh, and others."""
+    gpus, fsdp, rollout = settings.gpus, actor.fsdp, settings.rollout
+    in_process = behaviour(settings.version).engine_in_process and not rollout.separate
+    return gpus, fsdp.shard, gpus // fsdp.shard, fsdp.ulysses, rollout.tensor if in_process else 1
+
+
+def _megatron_groups(settings: Settings, actor: Role) -> tuple[int, ...]:
+    """Return the sizes of the groups that communicate; Megatron makes them with and without context ranks.
+
+    Source: ``initialize_model_parallel`` in megatron/core/parallel_state.py.
+    """
+    megatron, gpus = actor.megatron, settings.gpus
+    tensor, pipeline, context = megatron.tensor, megatron.pipeline, megatron.context
+    replicas = max(1, gpus // (tensor * pipeline * context))
+    sizes = (gpus, tensor, replicas, replicas * context, tensor * pipeline, pipeline, context)
+    if megatron.expert == 1:
+        return sizes
+    experts = megatron.expert * megatron.expert_tensor
+    return *sizes, megatron.expert, experts, max(1, gpus // (experts * pipeline))

@@ -7,13 +7,13 @@ from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, NoAnswerError, did_you_mean
-from .estimate import Estimate, attempt, estimate
+from .estimate import Estimate, attempt, estimate, largest_that_fits
 from .registries import capacity_of
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .settings import USUAL_CAPACITY, sequence_divisor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from .registries import Registries
     from .request import Request
@@ -336,15 +336,3 @@ def largest_micro_batch(request: Request, registries: Registries) -> tuple[int |
     low = sizes[fitting[-1]]
     high = sizes[fitting[-1] + 1] - 1 if fitting[-1] + 1 < len(sizes) else low
     return largest_that_fits(low, high, fits), unit
-
-
-def largest_that_fits(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Find by halving the largest number from ``low``, which fits, to ``high``.
-
-    >>> largest_that_fits(0, 100, lambda size: size <= 42)
-    42
-    """
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low

@@ -38,7 +38,7 @@ def _basis(estimate: Estimate | None) -> Any:
     if estimate is None:
         return None
     architecture = estimate.shape.architecture.model_dump(mode="json", exclude=_DESCRIPTIVE)
-    inputs = (estimate.settings, estimate.range, estimate.warnings, estimate.unsupported)
+    inputs = (estimate.settings, estimate.widening, estimate.warnings, estimate.unsupported)
     return [architecture, *map(plain, inputs)]
 
 
@@ -300,11 +300,11 @@ class Accuracies(EstimatorQuery["tuple[tuple[Score, ...], tuple[Accuracy, ...]]"
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
         """Return scores in the order of the groups, then of the files, and the summaries."""
-        from .backtest import group_of, score, summaries
+        from .accuracy import summaries
+        from .backtest import score
 
-        cases = [entry.case for entry in data.cases.by_id.values()]
-        chosen = [case for group in self.groups for case in cases if group_of(case) == group]
-        scores = tuple(score(case, data.registries) for case in chosen)
+        every = [score(entry.case, data.registries) for entry in data.cases.by_id.values()]
+        scores = tuple(item for group in self.groups for item in every if item.group == group)
         return scores, summaries(scores)
 
     def fingerprint(self, answer: tuple[tuple[Score, ...], tuple[Accuracy, ...]]) -> str:

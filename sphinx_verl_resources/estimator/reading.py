@@ -122,6 +122,11 @@ def shard_size(reader: Reader, key: str) -> int:
     return shard if reader.must_divide(key, shard) else reader.gpus
 
 
+def is_divided(reader: Reader, key: str) -> bool:
+    """Tell whether a size above 1 is set; the default of -1, for all GPUs, is none."""
+    return (reader.optional(key, -1) or -1) > 1
+
+
 def ulysses_size(reader: Reader, key: str, older: str) -> int:
     """Return the Ulysses size; the older key counts above 1, for the critic only before v0.8.0."""
     if older.startswith(REFERENCE):

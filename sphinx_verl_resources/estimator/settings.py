@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..units import GIB
 from . import pools, reading, tokens
-from .constants import TYPICAL_LENGTH
+from .constants import LENGTH_SPREAD, TYPICAL_LENGTH
 from .megatron_settings import NO_MEGATRON, Megatron
 from .reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Reader, read_fields, setting
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
@@ -32,6 +32,7 @@ class Fsdp:
     Attributes:
         shard: GPUs that one copy of the states is divided among.
         ulysses: GPUs that a sequence is divided among.
+        reshards_root: a pass without gradients does not leave the root gathered.
         parameter_bytes: per stored parameter, gradient and moment.
         defers_sync: gradients are divided among the GPUs after the last micro-batch only.
         pad_bucket: the tokens of a packed micro-batch, of all GPUs that share a sequence together, are padded
@@ -39,6 +40,7 @@ class Fsdp:
     """
 
     shard: int = setting(reading.shard_size, "{fsdp}.fsdp_size")
+    reshards_root: bool = setting(reading.is_divided, "{fsdp}.fsdp_size")
     ulysses: int = setting(
         reading.ulysses_size, "{fsdp}.ulysses_sequence_parallel_size", "{role}.ulysses_sequence_parallel_size"
     )
@@ -275,8 +277,8 @@ def least(settings: Settings) -> Settings:
     Unknown lengths are the shortest of real data; a key that a source does not quote may have been set.
     """
     lengths, actor, open_ = settings.lengths, settings.actor, settings.unstated
-    if not lengths.known:
-        lengths = replace(lengths, mean=lengths.longest * TYPICAL_LENGTH.value, known=True)
+    mean = lengths.mean if lengths.known else lengths.longest * TYPICAL_LENGTH.value
+    lengths = replace(lengths, mean=mean, variation=LENGTH_SPREAD.low)
     if "recompute" in open_ and actor.backend == "megatron":
         actor = replace(actor, megatron=replace(actor.megatron, recompute=True))
     if "offload" in open_:
@@ -286,6 +288,14 @@ def least(settings: Settings) -> Settings:
     if "padding" in open_:
         actor = replace(actor, remove_padding=True)
     return replace(settings, lengths=lengths, actor=actor)
+
+
+def most(settings: Settings) -> Settings:
+    """Return the settings at the high end of the range; unknown lengths are at their limits already."""
+    lengths = settings.lengths
+    if not lengths.known:
+        return settings
+    return replace(settings, lengths=replace(lengths, variation=LENGTH_SPREAD.high))
 
 
 # -- what follows from settings

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from .constants import UNUSUAL_WIDTHS, WIDTHS
 from .parameters import count_parameters, layer_kinds, lora_parameters, shared_width
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from ..breakdown import Evidence
     from ..catalog.models.architecture import Architecture
+    from .constants import Spread
     from .parameters import Counts, Targets
 
 #: The matrices of attention, as PEFT names them.
@@ -53,6 +55,11 @@ class Shape:
     vocabulary: int
     widths: Mapping[str, float]
     evidence: Evidence
+
+    @cached_property
+    def spread(self) -> Spread:
+        """How sure the widths are."""
+        return (WIDTHS if self.evidence == "measured" else UNUSUAL_WIDTHS).spread
 
     @property
     def forward(self) -> float:

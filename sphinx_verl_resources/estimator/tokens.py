@@ -38,12 +38,14 @@ class Lengths:
         longest: of the longest sequence.
         limit: the configured limit of prompt and response; padding fills up to it.
         known: mean and longest are observed.
+        variation: of the fullest micro-batch, see ``LENGTH_SPREAD``.
     """
 
     mean: float
     longest: float
     limit: float
     known: bool
+    variation: float = LENGTH_SPREAD.value
 
 
 # -- read from the settings
@@ -133,8 +135,11 @@ def tokens_of(lengths: Lengths, micro: MicroBatch, most: int, divide: int, *, pa
     """Return the tokens on one GPU in the fullest micro-batch.
 
     A fixed size counts sequences. Their lengths vary, and vary more between small micro-batches: the fullest
-    holds 1 + spread ÷ √sequences times the mean. A dynamic size counts tokens; it is at least the longest
-    sequence and at most everything there is.
+    holds 1 + variation ÷ √sequences times the mean. A dynamic size is a budget of tokens: verl makes as few
+    micro-batches as it allows and fills them evenly. Where the sequences of a mini-batch vary around a
+    multiple of the budget, some micro-batch is full. Each holds at least one sequence.
+
+    Source: ``rearrange_micro_batches`` in verl/utils/seqlen_balancing.py:308 at 1dda039b9.
 
     Args:
         lengths: of the sequences.
@@ -146,14 +151,19 @@ def tokens_of(lengths: Lengths, micro: MicroBatch, most: int, divide: int, *, pa
     >>> from sphinx_verl_resources.estimator.tokens import Lengths, MicroBatch
     >>> tokens_of(Lengths(512, 512, 512, False), MicroBatch(8, False, 0), 64, 2, padded=False)
     2048.0
-    >>> tokens_of(Lengths(512, 512, 512, False), MicroBatch(None, True, 4096), 64, 1, padded=False)
-    4096.0
+    >>> tokens_of(Lengths(512, 512, 512, True), MicroBatch(None, True, 5000), 64, 1, padded=False)
+    4681.142857142857
     """
-    limit = lengths.limit if padded else lengths.longest
-    if micro.dynamic:
-        everything = fullest(lengths, most, padded=padded)
-        return min(max(float(micro.tokens), limit / divide), everything / divide)
-    return fullest(lengths, min(micro.sequences or 1, most), padded=padded) / divide
+    if not micro.dynamic:
+        return fullest(lengths, min(micro.sequences or 1, most), padded=padded) / divide
+    budget = max(float(micro.tokens), (lengths.limit if padded else lengths.longest) / divide)
+    everything = fullest(lengths, most, padded=padded) / divide
+    least = most * (lengths.limit if padded else lengths.mean) / divide if lengths.known else 0.0
+    micro_batches = math.ceil(everything / budget)
+    varies = lengths.variation >= LENGTH_SPREAD.value
+    if varies and micro_batches > 1 and least <= (micro_batches - 1) * budget:
+        return budget
+    return everything / micro_batches
 
 
 def padded_up(tokens: float, divide: int, bucket: int) -> float:
@@ -177,5 +187,5 @@ def fullest(lengths: Lengths, sequences: int, *, padded: bool) -> float:
     """
     if padded:
         return sequences * lengths.limit
-    mean = lengths.mean * (1 + LENGTH_SPREAD.value / math.sqrt(sequences))
+    mean = lengths.mean * (1 + lengths.variation / math.sqrt(sequences))
     return sequences * min(mean, lengths.longest)

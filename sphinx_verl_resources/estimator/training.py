@@ -6,25 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..catalog.names import TRAINING
-from .allocations import Kind, allocate, size_of
+from .allocations import Kind, allocate, of_constant, size_of
 from .constants import (
     COMMUNICATOR,
     COMPILED,
-    CONTEXT,
     LOGITS_CHUNKED_LOSS,
     LOGITS_FUSED_LOSS,
     LOGITS_TORCH_LOSS,
     LORA_INPUTS,
     LOSS_HIDDEN,
 )
-from .estimate import AnyEstimate, range_of
-from .phases import phase_of
+from .estimate import AnyEstimate, widening_of
+from .phases import CUDA_CONTEXT, phase_of
 from .registries import capacity_of
 from .shape import adapter_parameters
 
 if TYPE_CHECKING:
     from .allocations import Allocations
-    from .estimate import Range
     from .parameters import Targets
     from .phases import Phase
     from .registries import Registries
@@ -72,7 +70,8 @@ class TrainingEstimate(AnyEstimate):
 
     shape: Shape
     phases: tuple[Phase, ...]
-    range: Range
+    kind: str
+    widening: float
     capacity: float | None
 
 
@@ -90,7 +89,8 @@ def estimate_training(training: Training, registries: Registries) -> TrainingEst
     shape = registries.known_shape(training.model, "add it to architectures.yaml")
     gpu = registries.gpus.get(training.gpu) if training.gpu else None
     capacity = capacity_of(gpu) if gpu else None
-    return TrainingEstimate(shape, training_phases(shape, training), range_of(TRAINING, registries), capacity)
+    widening = widening_of(TRAINING, registries)
+    return TrainingEstimate(shape, training_phases(shape, training), TRAINING, widening, capacity)
 
 
 def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
@@ -118,14 +118,20 @@ def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
     saved, remaining, working = _activations(shape, training)
     # Saved activations go while the gradients come.
     halfway = max(remaining, gradients, key=size_of)
+    of_layers = root + layer + head + halfway + working
+    at_the_end: Allocations = gradients
+    if root and head:  # the root's gradient is the last to be divided, see ``fsdp``
+        each = 6 if size == 4 else 6 + 4 / shard
+        of_root = {"parameters outside layers": shape.counts.root}
+        at_the_end += (allocate(Kind.ROOT_GRADIENT, "exact", of_root, each),)
     trainer = {
         "update-forward": root + saved + _loss(shape, training),
-        "update-backward": root + layer + head + halfway + working,
+        "update-backward": max(of_layers, at_the_end, key=size_of),
         "optimizer-step": step,
     }
-    overhead: Allocations = (allocate(Kind.CUDA_CONTEXT, "measured", {"context": CONTEXT.value}),)
+    overhead: Allocations = (CUDA_CONTEXT,)
     if training.gpus > 1:
-        overhead += (allocate(Kind.COMMUNICATORS, "measured", {"buffers": COMMUNICATOR.value}),)
+        overhead += (of_constant(Kind.COMMUNICATORS, COMMUNICATOR, {"groups": 2}),)
     return tuple(phase_of(name, resident + own, "asleep", (), overhead) for name, own in trainer.items())
 
 
@@ -145,7 +151,8 @@ def _activations(shape: Shape, training: Training) -> tuple[Allocations, Allocat
         working, saved = working - 8 * shape.hidden, saved - 8 * shape.hidden
     if "compile" in training.kernels:
         saved *= COMPILED.value
-    at_work = (allocate(Kind.WORKING_SET, "exact", {**tokens, "bytes of a layer": max(working, saved)}),)
+    variables = {**tokens, "bytes of a layer": max(working, saved)}
+    at_work = (allocate(Kind.WORKING_SET, shape.evidence, variables, spread=shape.spread),)
     if training.recompute:
         variables = {**tokens, "hidden size": shape.hidden, "layers": shape.layers}
         inputs = (allocate(Kind.LAYER_INPUTS, "exact", variables, 2),)
@@ -153,7 +160,7 @@ def _activations(shape: Shape, training: Training) -> tuple[Allocations, Allocat
 
     def of_layers(count: int) -> Allocations:
         variables = {**tokens, "bytes a layer keeps": saved, "layers": count}
-        return (allocate(Kind.ACTIVATIONS, "exact", variables),)
+        return (allocate(Kind.ACTIVATIONS, shape.evidence, variables, spread=shape.spread),)
 
     return of_layers(shape.layers), of_layers(shape.layers - 1), at_work
 
@@ -164,6 +171,6 @@ def _loss(shape: Shape, training: Training) -> Allocations:
         return ()
     tokens, logits = {"tokens": training.tokens}, _LOSSES.get(training.loss, LOGITS_TORCH_LOSS)
     return (
-        allocate(Kind.LOGITS, logits.evidence, {**tokens, "vocabulary": shape.vocabulary}, logits.value),
-        allocate(Kind.LAST_HIDDEN, "measured", {**tokens, "hidden size": shape.hidden}, LOSS_HIDDEN.value),
+        of_constant(Kind.LOGITS, logits, {**tokens, "vocabulary": shape.vocabulary}),
+        of_constant(Kind.LAST_HIDDEN, LOSS_HIDDEN, {**tokens, "hidden size": shape.hidden}),
     )

@@ -64,7 +64,11 @@ class Behaviour:
         cache_awake_in_sync: the KV cache is there while weights are synchronised.
         engine_in_process: vLLM runs in the training process, whose counters then include its pool.
         engine_takes_free_memory: vLLM's share is one of the memory that is free when it starts.
+        gathers_before_sync: FSDP's copy of the weights is complete before the rollout engine wakes up.
+        graphs_in_budget: vLLM counts its CUDA graphs in its budget.
         reference_resident: the reference policy stays on the GPU.
+        leaves_root: FSDP leaves the root gathered after a pass without gradients.
+        wraps_head: FSDP2 gathers an untied head on its own.
         second_logits_copy: logits are divided by the temperature out of place.
         unsharded_gradients: with several micro-batches, whole gradients stay on every GPU until the last,
             unless a switch says otherwise.
@@ -90,7 +94,11 @@ class Behaviour:
     cache_awake_in_sync: bool = _until((0, 4, 0))
     engine_in_process: bool = _until((0, 7, 1))
     engine_takes_free_memory: bool = _until((0, 3, 0))
+    gathers_before_sync: bool = _until((0, 7, 1))
+    graphs_in_budget: bool = _since((0, 9, 0))  # vLLM 0.21; the image of v0.9.0 has 0.24
     reference_resident: bool = _until((0, 3, 0))
+    leaves_root: bool = _since((0, 8, 0))
+    wraps_head: bool = _since((0, 8, 0))
     second_logits_copy: bool = _since((0, 9, 0))
     unsharded_gradients: bool = _by_version((_FIRST, False), ((0, 9, 0), True), ((0, 10, 0), False))
     fsdp2_streams: bool = _since((0, 9, 0))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from docutils import nodes
 
 from ..breakdown import Category
-from ..catalog.names import EASYR1, LOGGED, OTHER, TRAINING
+from ..catalog.names import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER, TRAINING
 from ..estimator.backtest import GROUPS
 from ..i18n import N_, _, plural
 from ..units import GIB, gib_number, percent, share, short_number
@@ -100,7 +100,7 @@ def _compared(item: Score) -> str:
         return _("outcome")
     if item.figure == "peak":
         return _("peak of the GPU")
-    return _("verl's metric") if item.group == LOGGED else _("PyTorch's counter")
+    return _("PyTorch's counter")
 
 
 def _computed(item: Score) -> tuple[str, str]:
@@ -170,7 +170,9 @@ class Sign(NamedTuple):
 _LINE = 'stroke="{}" stroke-width="8" stroke-linecap='
 SIGNS = {
     TRAINING: Sign(PAINTS[Category.WEIGHTS].colour, f'{_LINE}"round"', "h0"),
-    LOGGED: Sign(PAINTS[Category.GRADIENTS].colour, f'{_LINE}"square"', "h0"),
+    FSDP: Sign(PAINTS[Category.GRADIENTS].colour, f'{_LINE}"square"', "h0"),
+    FSDP_TODAY: Sign(PAINTS[Category.GATHERED].colour, 'fill="{}"', "m-6-6h12v12h-12z"),
+    MEGATRON: Sign(PAINTS[Category.LOGITS].colour, 'fill="{}"', "m0 7-7-12h14z"),
     EASYR1: Sign(PAINTS[Category.OPTIMIZER].colour, 'fill="{}"', "m0-7 7 12h-14z"),
     OTHER: Sign(PAINTS[Category.ACTIVATIONS].colour, 'fill="{}"', "m0-7 6 7-6 7-6-7z"),
 }

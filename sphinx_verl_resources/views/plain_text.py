@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from ..estimator.backtest import GROUPS, summaries, verdict_counts
+from ..estimator.accuracy import summaries
+from ..estimator.backtest import GROUPS, verdict_counts
 from ..estimator.planner import layout_of
 from ..units import MINUS, gib, gib_number, percent, share, short_number
 from .settings import overrides

@@ -116,10 +116,14 @@ class Accuracy(NamedRecord):
     mean_error: float = Field(ge=0, description="Mean of the absolute relative errors; 0.05 is 5 %.")
     median_error: float = Field(ge=0, description="Their median.")
     worst_error: float = Field(ge=0, description="The largest of them.")
-    inside: float = Field(ge=0, le=1, description="Share of the measured values inside their range.")
+    out_of_fold: float = Field(
+        ge=0, description="Mean error with what was fitted to cases fitted to those of other sources only."
+    )
+    inside: float = Field(ge=0, le=1, description="Share of the measured values inside the ranges that other sources give.")
     half_width: float = Field(ge=0, description="Median half width of a range over the computed value.")
-    low: float | None = optional("Factor from a computed value to the lower end of its range.", gt=0, le=1)
-    high: float | None = optional("Factor to the upper end.", ge=1)
+    widening: float | None = optional(
+        "Factor on the distances from computed values to the ends of their ranges.", gt=0
+    )
 
 
 class AccuracyFile(Record):

@@ -1,0 +1,175 @@
+"""The record of accuracy: how far off the estimator is for each kind of runs, and the ranges that follow.
+
+Whatever is fitted to cases is judged on cases of other sources: a source is left out, the rest are fitted, and
+the errors of the source left out are counted.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..catalog.catalog import Registry
+from ..catalog.dataset import no_progress
+from ..catalog.models.registries import Accuracy
+from ..catalog.names import CASE_GROUPS, FSDP, FSDP_TODAY, MEGATRON
+from .allocations import Ends
+from .backtest import score
+from .constants import LOGITS_IN_LOGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..catalog.dataset import Progress
+    from ..catalog.models.case import Case
+    from .backtest import Score
+    from .registries import Registries
+
+#: The share of measured values that a range is to hold.
+COVERAGE = 0.9
+#: The values that ``LOGITS_IN_LOGS`` is chosen from: what is traced, and more.
+CANDIDATES = (8, 9, 10, 11, 12)
+#: With fewer cases of other sources, those of the kinds below decide the width of a range.
+_FEWEST, _OF_VERL = 4, (FSDP, FSDP_TODAY, MEGATRON)
+#: No range is wider or narrower than this.
+_WIDEST, _NARROWEST = 8.0, 0.25
+
+
+def summaries(scores: Iterable[Score]) -> tuple[Accuracy, ...]:
+    """Return the errors of each kind that has any; cases that are contested or not scored do not count."""
+    compared = [item for item in scores if item.case.is_scored and item.deviation is not None]
+    needed = {item.case.id: needed_widening(item) for item in compared}
+    kinds = {kind: [item for item in compared if item.group == kind] for kind in CASE_GROUPS}
+    return tuple(_summary(kind, own, compared, needed) for kind, own in kinds.items() if own)
+
+
+def _summary(
+    kind: str, own: Sequence[Score], everything: Sequence[Score], needed: dict[str, float]
+) -> Accuracy:
+    errors = [abs(item.deviation or 0) for item in own]
+    widening = _widening(own, everything, needed)
+    others = {source: _others(own, source) for source in {source_of(item.case) for item in own}}
+    of_others = {
+        source: _widening(found, _others(everything, source), needed) for source, found in others.items()
+    }
+    inside = [needed[item.case.id] <= of_others[source_of(item.case)] for item in own]
+    widths = [(high - low) / 2 / (item.computed or 1) for item in own for low, high in [_ends(item, widening)]]
+    return Accuracy(
+        name=kind,
+        cases=len(own),
+        mean_error=statistics.fmean(errors),
+        median_error=statistics.median(errors),
+        worst_error=max(errors),
+        out_of_fold=_out_of_fold(own),
+        inside=sum(inside) / len(own),
+        half_width=statistics.median(widths),
+        widening=widening,
+    )
+
+
+def source_of(case: Case) -> str:
+    """Name the source of a case: cases from the same document or directory of logs are not independent."""
+    source = case.source
+    if source is None:
+        return case.id
+    return " ".join(str(part) for part in (source.repo, source.issue or source.path or source.where) if part)
+
+
+def _others(scores: Iterable[Score], source: str) -> list[Score]:
+    return [item for item in scores if source_of(item.case) != source]
+
+
+def needed_widening(item: Score) -> float:
+    """Return the smallest widening with which the range of a case holds what was observed."""
+    low, high = 0.0, _WIDEST
+    for _ in range(20):
+        middle = (low + high) / 2
+        ends = _ends(item, middle)
+        low, high = (low, middle) if ends.low <= (item.observed or 0) <= ends.high else (middle, high)
+    return high
+
+
+def _ends(item: Score, widening: float) -> Ends:
+    """Return the range of the compared figure with a widening."""
+    found = item.estimate
+    if found is None:
+        return Ends(0.0, math.inf)
+    return found.torch_peak_ends(widening) if item.figure == "counter" else found.peak_ends(widening)
+
+
+def _widening(own: Sequence[Score], everything: Sequence[Score], needed: dict[str, float]) -> float:
+    """Return the smallest widening with which 90 % of the ranges hold what was observed."""
+    cases = own if len(own) >= _FEWEST else [item for item in everything if item.group in _OF_VERL]
+    ordered = sorted(needed[item.case.id] for item in cases)
+    found = ordered[math.ceil(COVERAGE * len(ordered)) - 1] if ordered else 1.0
+    return math.ceil(max(_NARROWEST, found) * 1000) / 1000
+
+
+def _out_of_fold(scores: Sequence[Score]) -> float:
+    """Return the mean error with ``LOGITS_IN_LOGS`` fitted to the logs of other sources."""
+    errors = []
+    for source in dict.fromkeys(source_of(item.case) for item in scores):
+        best = fitted(_others(scores, source))
+        errors += [error_with(best, item) for item in scores if source_of(item.case) == source]
+    return statistics.fmean(errors)
+
+
+def fitted(scores: Sequence[Score]) -> float:
+    """Return the candidate for ``LOGITS_IN_LOGS`` with the smallest mean error."""
+    return min(CANDIDATES, key=lambda each: math.fsum(error_with(each, item) for item in scores))
+
+
+def error_with(each: float, item: Score) -> float:
+    """Return the error of a log with other bytes per logit in its update."""
+    found = item.estimate
+    if found is None or not item.observed or not item.computed:
+        return 0.0
+    factor = each / LOGITS_IN_LOGS.value - 1
+    changed = [
+        phase.counted + factor * sum(part.size for part in phase.trainer if part.spread is LOGITS_IN_LOGS.spread)
+        for phase in found.phases
+    ]
+    computed = item.computed + max(changed) - max(phase.counted for phase in found.phases)
+    return abs(computed / item.observed - 1)
+
+
+def accuracy_of(
+    cases: Sequence[Case],
+    registries: Registries,
+    progress: Progress = no_progress,
+) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
+    """Score every case with the ranges that the cases themselves give, and return the record of accuracy.
+
+    Args:
+        cases: the observations.
+        registries: the registries; their record of accuracy is not used.
+        progress: shows how many cases are done.
+    """
+    found = tuple(map(_rounded, summaries(score(case, registries) for case in progress(cases, "cases"))))
+    refitted = replace(registries, accuracy=Registry(found))
+    return tuple(score(case, refitted) for case in progress(cases, "cases")), found
+
+
+def _rounded(found: Accuracy) -> Accuracy:
+    figures = {name: round(value, 3) + 0.0 for name, value in found if type(value) is float}
+    return found.model_copy(update=figures)
+
+
+_HEAD = """\
+# yaml-language-server: $schema=schema/accuracy.json
+# What the cases in cases/ say about the estimator, and how wide the ranges are that it prints because of them.
+# Written by `make accuracy`; a test fails when the estimator does worse than this.
+accuracy:
+"""
+
+
+def accuracy_text(entries: Iterable[Accuracy]) -> str:
+    """Return the text of ``accuracy.yaml``, the same on every run."""
+    lines = []
+    for entry in entries:
+        values = {name: value for name, value in entry if value is not None}
+        first, *others = (f"{name}: {value}" for name, value in values.items())
+        lines += [f"  - {first}", *(f"    {line}" for line in others)]
+    return _HEAD + "\n".join(lines) + "\n"
