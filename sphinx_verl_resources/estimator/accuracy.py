@@ -1,7 +1,7 @@
 """The record of accuracy: how far off the estimator is for each kind of runs, and the ranges that follow.
 
-Whatever is fitted to cases is judged on cases of other sources: a source is left out, the rest are fitted, and
-the errors of the source left out are counted.
+Whatever is fitted to cases is judged on cases of other sources: a source is left out, the rest are fitted,
+and the errors of the source left out are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..catalog.catalog import Registry
 from ..catalog.dataset import no_progress
 from ..catalog.models.registries import Accuracy
 from ..catalog.names import CASE_GROUPS, FSDP, FSDP_TODAY, MEGATRON
-from .allocations import Ends
+from .allocations import Ends, size_of
 from .backtest import score
 from .constants import LOGITS_IN_LOGS
 
@@ -55,7 +55,7 @@ def _summary(
         source: _widening(found, _others(everything, source), needed) for source, found in others.items()
     }
     inside = [needed[item.case.id] <= of_others[source_of(item.case)] for item in own]
-    widths = [(high - low) / 2 / (item.computed or 1) for item in own for low, high in [_ends(item, widening)]]
+    widths = [_half_width(item, widening) for item in own]
     return Accuracy(
         name=kind,
         cases=len(own),
@@ -99,6 +99,11 @@ def _ends(item: Score, widening: float) -> Ends:
     return found.torch_peak_ends(widening) if item.figure == "counter" else found.peak_ends(widening)
 
 
+def _half_width(item: Score, widening: float) -> float:
+    low, high = _ends(item, widening)
+    return (high - low) / 2 / (item.computed or 1)
+
+
 def _widening(own: Sequence[Score], everything: Sequence[Score], needed: dict[str, float]) -> float:
     """Return the smallest widening with which 90 % of the ranges hold what was observed."""
     cases = own if len(own) >= _FEWEST else [item for item in everything if item.group in _OF_VERL]
@@ -126,9 +131,9 @@ def error_with(each: float, item: Score) -> float:
     found = item.estimate
     if found is None or not item.observed or not item.computed:
         return 0.0
-    factor = each / LOGITS_IN_LOGS.value - 1
+    factor, fitted_here = each / LOGITS_IN_LOGS.value - 1, LOGITS_IN_LOGS.spread
     changed = [
-        phase.counted + factor * sum(part.size for part in phase.trainer if part.spread is LOGITS_IN_LOGS.spread)
+        phase.counted + factor * size_of(tuple(part for part in phase.trainer if part.spread is fitted_here))
         for phase in found.phases
     ]
     computed = item.computed + max(changed) - max(phase.counted for phase in found.phases)
@@ -159,8 +164,8 @@ def _rounded(found: Accuracy) -> Accuracy:
 
 _HEAD = """\
 # yaml-language-server: $schema=schema/accuracy.json
-# What the cases in cases/ say about the estimator, and how wide the ranges are that it prints because of them.
-# Written by `make accuracy`; a test fails when the estimator does worse than this.
+# What the cases in cases/ say about the estimator, and how wide its ranges are because of them. Written by
+# `make accuracy`; a test fails when the estimator does worse than this.
 accuracy:
 """
 

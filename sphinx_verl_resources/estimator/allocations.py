@@ -257,16 +257,16 @@ def allocate(
     return Allocation._make((kind, evidence, size, variables, each, sharers, name_of_sharers, critic, spread))
 
 
-def of_constant(kind: Kind, constant: Constant, variables: Mapping[str, float], sharers: float = 1) -> Allocation:
+def of_constant(
+    kind: Kind, constant: Constant, variables: Mapping[str, float], sharers: float = 1
+) -> Allocation:
     """Multiply the variables with a constant, whose evidence and range the allocation has.
 
     >>> from sphinx_verl_resources.estimator.constants import LAST_NORM
     >>> of_constant(Kind.LAST_HIDDEN, LAST_NORM, {"tokens": 1000, "hidden size": 10}).size
     80000.0
     """
-    return allocate(
-        kind, constant.evidence, variables, constant.value, sharers, "TP", spread=constant.spread
-    )
+    return allocate(kind, constant.evidence, variables, constant.value, sharers, "TP", spread=constant.spread)
 
 
 def size_of(allocations: Allocations) -> float:

@@ -75,8 +75,8 @@ LOGITS_TRACED = Constant(
     1.25,
     "times",
     "measured",
-    f"{_TRACED}; without flash-attention's cross-entropy, or where torch.compile does not fuse everything, one more "
-    "copy in 16 bits",
+    f"{_TRACED}; without flash-attention's cross-entropy, or where torch.compile does not fuse everything, "
+    "one more copy in 16 bits",
 )
 LOGITS_IN_LOGS = Constant(
     "logits and entropy, update, until v0.7.1, of a log",
@@ -85,8 +85,8 @@ LOGITS_IN_LOGS = Constant(
     11,
     _PER_LOGIT,
     "measured",
-    "fitted to seven logs, each judged by the others (see the accuracy). Traced, 8: the rest stands for steps with "
-    "longer sequences than the one whose lengths are known, since PyTorch's counter is never reset",
+    "fitted to seven logs, each judged by the others (see the accuracy). Traced, 8: the rest stands for "
+    "steps with longer sequences than the one whose lengths are known, since PyTorch's counter is never reset",
 )
 LOGITS_FUSED_LOSS = Constant(
     "logits, fused cross-entropy in fp32",
@@ -228,8 +228,8 @@ POOL_OFFSET = Constant(
     8 * GIB,
     "bytes",
     "assumed",
-    "vLLM leaves room for what it measures outside PyTorch, 1 to 2 GiB, and for the activations and the sampler "
-    "of its largest batch, 1 to 6 GiB",
+    "vLLM leaves room for what it measures outside PyTorch, 1 to 2 GiB, and for the activations and the "
+    "sampler of its largest batch, 1 to 6 GiB",
 )
 ENGINE_BUDGET = Constant(
     "memory of the awake rollout engine over its budget",
@@ -238,8 +238,8 @@ ENGINE_BUDGET = Constant(
     1.01,
     "times",
     "assumed",
-    "vLLM and SGLang fill their budget with the KV cache; what they set aside for activations and the sampler, "
-    "up to 5 GiB, is not always in use",
+    "vLLM and SGLang fill their budget with the KV cache; what they set aside for activations and the "
+    "sampler, up to 5 GiB, is not always in use",
 )
 CUDA_GRAPHS = Constant(
     "CUDA graphs of the rollout engine",
@@ -295,8 +295,8 @@ FRAGMENTATION = Constant(
     0.2,
     "of what the training process allocates",
     "assumed",
-    "with the constants above, the smallest difference between driver and PyTorch in those rows; one row of an "
-    "idle trainer (lab-qwen3-8b-grpo-4h20-8k-device) shows 0 on one GPU and 0.2 on another",
+    "with the constants above, the smallest difference between driver and PyTorch in those rows; of an idle "
+    "trainer (lab-qwen3-8b-grpo-4h20-8k-device) one GPU shows 0 and another 0.2",
 )
 DRIVER_RESERVE = Constant(
     "memory that CUDA does not offer",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def widening_of(kind: str, registries: Registries) -> float:
-    """Return how much wider ranges are for a kind of runs; where no case is recorded, as for the worst kind."""
+    """Return how much wider ranges are for a kind of runs; without a case, as for the worst kind."""
     found = registries.accuracy.get(kind)
     if found and found.widening is not None:
         return found.widening
@@ -79,7 +79,7 @@ class AnyEstimate:
 
     @property
     def fits_up_to_tokens(self) -> float | None:
-        """The largest mean length of a sequence, prompt and response, that fits; None if it does not matter."""
+        """The largest mean length of a sequence, in tokens, that fits; None if it does not matter."""
         return None
 
     @property
@@ -134,19 +134,20 @@ class AnyEstimate:
     def _ends(self, ends: Callable[[Phase], Ends], size: Callable[[Phase], float]) -> Ends:
         """Return both ends of the largest phase, from those of each phase and its size.
 
-        What is unknown is a bound: the least is as small as the low end of the least, the most as large as the
-        high end of the most. How far lengths vary around a known mean is one more cause beside the others.
+        What is unknown gives bounds: the low end of the least, and the high end of the most. How far lengths
+        vary around a known mean is one more cause beside the others.
         """
         if not self.varies:
             return Ends(
                 max(ends(phase).low for phase in self.least), max(ends(phase).high for phase in self.most)
             )
         found = []
-        for phase, least, most in zip(self.phases, self.least, self.most, strict=True):
+        for phase, shorter, longer in zip(self.phases, self.least, self.most, strict=True):
             middle, (low, high) = size(phase), ends(phase)
-            below, above = middle - size(least), size(most) - middle
-            found.append((middle - math.hypot(middle - low, below), middle + math.hypot(high - middle, above)))
-        return Ends(max(low for low, _ in found), max(high for _, high in found))
+            below = math.hypot(middle - low, middle - size(shorter))
+            above = math.hypot(high - middle, size(longer) - middle)
+            found.append(Ends(middle - below, middle + above))
+        return Ends(max(end.low for end in found), max(end.high for end in found))
 
     @property
     def torch_peak(self) -> float:
@@ -233,7 +234,7 @@ class Estimate(AnyEstimate):
         return self.settings.lengths.known and least(self.settings).actor == self.settings.actor
 
     @cached_property
-    def least(self) -> tuple[Phase, ...]:  # type: ignore[override]
+    def least(self) -> tuple[Phase, ...]:
         """The phases with everything unknown at its most favourable value."""
         settings = least(self.settings)
         if settings == self.settings:
@@ -243,7 +244,7 @@ class Estimate(AnyEstimate):
         return phases_of(self.shape, settings)
 
     @cached_property
-    def most(self) -> tuple[Phase, ...]:  # type: ignore[override]
+    def most(self) -> tuple[Phase, ...]:
         """The phases with everything unknown at its least favourable value."""
         settings = most(self.settings)
         if settings == self.settings:
@@ -253,7 +254,7 @@ class Estimate(AnyEstimate):
         return phases_of(self.shape, settings)
 
     @cached_property
-    def fits_up_to_tokens(self) -> float | None:  # type: ignore[override]
+    def fits_up_to_tokens(self) -> float | None:
         """The largest mean length of a sequence that fits, where lengths are unknown and decide."""
         lengths = self.settings.lengths
         if lengths.known or self.capacity is None or self.high <= self.capacity:
@@ -277,7 +278,7 @@ class Estimate(AnyEstimate):
         return size_of(self.counted_besides) + super().torch_peak
 
     @cached_property
-    def counted_besides(self) -> Allocations:  # type: ignore[override]
+    def counted_besides(self) -> Allocations:
         """The pool of a rollout engine in the training process."""
         return vllm_pool_in_torch_peak(self.settings)
 

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from .shape import Shape
 
 
-#: Bytes a parameter of a layer that is gathered while it works, with FSDP and FSDP2: in a forward pass the layer,
-#: with FSDP2 in two buffers; in a backward pass the next one too, and with FSDP2 the gradient of the last one.
+#: Bytes a parameter of a gathered layer at work, with FSDP and FSDP2. Forward: the layer, with FSDP2 in two
+#: buffers. Backward: the next one too, and with FSDP2 the gradient of the last one in 32 bits.
 _FORWARD, _BACKWARD = (2, 4), (4, 8)
 
 
 class FsdpRole:
     """The actor or the critic, trained with FSDP or FSDP2.
 
-    The methods that fulfil ``phases.TrainedRole`` are described there. Sizes are bytes per GPU. What is gathered
-    when is traced with PyTorch's own FSDP (``make oracle``). FSDP's root holds embedding, head and last norm,
-    and stays gathered from the first forward to the end of the backward pass. FSDP2, as verl wraps it, gathers
-    the embedding and an untied head on their own, and nothing is left at the loss.
+    The methods that fulfil ``phases.TrainedRole`` are described there. Sizes are bytes per GPU. What is
+    gathered when is traced with PyTorch's own FSDP (``make oracle``). FSDP's root holds embedding, head and
+    last norm, and stays gathered from the first forward to the end of the backward pass. FSDP2, as verl wraps
+    it, gathers the embedding and an untied head on their own, and nothing is left at the loss.
 
     Attributes:
         parameters: of the model; a critic has a value head instead of the output head.
@@ -109,7 +109,7 @@ class FsdpRole:
         return self.idle + (self.root if self._keeps_root(self.role.fsdp) else ())
 
     def resident_reference(self) -> Allocations:
-        """Return the reference policy in versions that do not offload it, or the root that its pass leaves."""
+        """Return the reference policy in versions that do not offload it, or the root its pass leaves."""
         fsdp = self.settings.reference_fsdp
         if behaviour(self.settings.version).reference_resident:
             return self._allocate(Kind.REFERENCE, "measured", {"parameters": self.parameters}, 2, fsdp.shard)
@@ -191,14 +191,15 @@ class FsdpRole:
         if self.role.lora_rank or self.critic or not self._gathers:
             return self._at_loss
         if not self._head_is_unit:
-            return self._at_loss + self._waiting_gradient() + self._layer(_BACKWARD[False])
+            layer = () if self.whole_layers else self._gathered_layer(_BACKWARD[False])
+            return self._at_loss + self._waiting_gradient() + layer
         head = self._allocate(Kind.HEAD_GRADIENT, "exact", {"parameters of the head": self.shape.head}, 6)
         return head + self._layer(_FORWARD[False])
 
     def _last_gradient(self) -> Allocations:
         """Return the gradient of the root, the last to be divided, in 16 bits and a copy in 32 bits.
 
-        With FSDP2 it is that of the embedding. Parameters in 16 bits have their share in 32 bits for a moment.
+        With FSDP2 it is that of the embedding. Of parameters in 16 bits a share in 32 bits is there, too.
         """
         if self.role.lora_rank or not self._gathers:
             return ()
@@ -207,7 +208,9 @@ class FsdpRole:
         if self._second:
             embedding = {"parameters of the embedding": self.shape.counts.embedding}
             return self._allocate(Kind.ROOT_GRADIENT, "exact", embedding, each)
-        return self._allocate(Kind.ROOT_GRADIENT, "exact", {"parameters outside layers": self._root_size}, each)
+        return self._allocate(
+            Kind.ROOT_GRADIENT, "exact", {"parameters outside layers": self._root_size}, each
+        )
 
     @property
     def _head_is_unit(self) -> bool:
@@ -255,7 +258,9 @@ class FsdpRole:
 
     def _at_work(self, tokens: float, width: float) -> Allocations:
         variables = {"tokens": tokens, "bytes of a layer": width}
-        return self._allocate(Kind.WORKING_SET, self.shape.evidence, variables, None, spread=self.shape.spread)
+        return self._allocate(
+            Kind.WORKING_SET, self.shape.evidence, variables, None, spread=self.shape.spread
+        )
 
     def _handed_over(self, bucket: Allocations) -> Allocations:
         """Return the weights and what hands them over: the larger of gathering and sending them.

@@ -1,4 +1,4 @@
-"""What a pass makes for the whole vocabulary: logits, their gradients and the entropy; and the last hidden states.
+"""What a pass makes for the whole vocabulary: logits, gradients and entropy; and the last hidden states.
 
 Bytes are those of verl's own order of operations, traced without data (``make oracle``). Up to v0.8.0 logits
 are divided by the temperature in place, in a view of the model's output: the backward pass of that division
@@ -83,7 +83,9 @@ def logits(name: Pass, shape: Shape, settings: Settings, tokens: float) -> Alloc
         if each.chunk:
             rows = min(float(settings.entropy_chunk), tokens)
             entries = {"tokens of a chunk": rows, "vocabulary": shape.vocabulary}
-            found += (allocate(Kind.ENTROPY_CHUNK, "measured", entries, each.chunk, sharers, "TP", spread=spread),)
+            found += (
+                allocate(Kind.ENTROPY_CHUNK, "measured", entries, each.chunk, sharers, "TP", spread=spread),
+            )
     if name == "update":
         hidden = {"tokens": tokens, "hidden size": shape.hidden}
         constant = LAST_NORM_MEGATRON if megatron else LAST_NORM
@@ -141,7 +143,9 @@ def _fused(name: Pass, shape: Shape, settings: Settings, sharers: int) -> Alloca
         of_logits, copies = of_head, 2
     entries = {"tokens of a chunk": rows, "vocabulary": shape.vocabulary}
     spread = LOGITS_TRACED.spread
-    found: Allocations = (allocate(Kind.LOGITS_CHUNK, "measured", entries, of_logits, sharers, "TP", spread=spread),)
+    found: Allocations = (
+        allocate(Kind.LOGITS_CHUNK, "measured", entries, of_logits, sharers, "TP", spread=spread),
+    )
     if update:
         head = {"parameters of the head": shape.head, "copies": copies}
         found += (allocate(Kind.FUSED_HEAD_GRADIENT, "measured", head, 2, sharers, "TP"),)

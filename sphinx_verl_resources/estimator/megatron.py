@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from ..breakdown import Evidence
     from .allocations import Allocations
+    from .constants import Spread
     from .megatron_settings import Megatron
     from .parameters import Counts
-    from .constants import Spread
     from .settings import Role, Settings
     from .shape import Shape
 
@@ -153,7 +153,9 @@ class MegatronRole:
         spread: Spread = EXACT,
     ) -> Allocations:
         return (
-            allocate(kind, evidence, variables, each, sharers, name_of_sharers, critic=self.critic, spread=spread),
+            allocate(
+                kind, evidence, variables, each, sharers, name_of_sharers, critic=self.critic, spread=spread
+            ),
         )
 
     def _states(self, kind: Kind, count: float, each: float, replicas: int = 1) -> Allocations:

@@ -1,7 +1,7 @@
 """The phases of one step of verl: the allocations on the fullest GPU in each.
 
-They take turns, so the peak is the largest of them and not their sum. Source of what is resident when: verl at
-1dda039b9 and the releases before it, see ``versions``.
+They take turns, so the peak is the largest of them and not their sum. Source of what is resident when: verl
+at 1dda039b9 and the releases before it, see ``versions``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .settings import old_tokens, reference_tokens, update_tokens
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from .allocations import Allocations, Ends, Update
     from .engine import EngineState
@@ -76,9 +76,7 @@ class Phase(NamedTuple):
     def allocations(self) -> Allocations:
         """Everything; the memory that PyTorch's allocator cannot use comes last."""
         lost = {"allocated": self.counted, "share": FRAGMENTATION.value}
-        fragments = allocate(
-            Kind.FRAGMENTATION, FRAGMENTATION.evidence, lost, spread=FRAGMENTATION.spread
-        )
+        fragments = allocate(Kind.FRAGMENTATION, FRAGMENTATION.evidence, lost, spread=FRAGMENTATION.spread)
         return (*self.trainer, *self.engine, *self.runtime_overhead, fragments)
 
     @property
@@ -240,9 +238,14 @@ def _wider(at_layer: Allocations, at_head: Allocations, of_vocabulary: Allocatio
     return max(at_layer, at_head + of_vocabulary, key=size_of)
 
 
-CUDA_CONTEXT = allocate(Kind.CUDA_CONTEXT, CONTEXT.evidence, {"context": CONTEXT.value}, spread=CONTEXT.spread)
+CUDA_CONTEXT = allocate(
+    Kind.CUDA_CONTEXT, CONTEXT.evidence, {"context": CONTEXT.value}, spread=CONTEXT.spread
+)
 _ENGINE_CONTEXT = allocate(
-    Kind.ENGINE_CONTEXT, SECOND_CONTEXT.evidence, {"context": SECOND_CONTEXT.value}, spread=SECOND_CONTEXT.spread
+    Kind.ENGINE_CONTEXT,
+    SECOND_CONTEXT.evidence,
+    {"context": SECOND_CONTEXT.value},
+    spread=SECOND_CONTEXT.spread,
 )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..catalog.fields import as_text
 from ..catalog.links import is_fixed_ref
 from ..diagnostics import Code, Severity
-from ..estimator.engine import vllm_pool_in_torch_peak
+from ..estimator.allocations import size_of
 from ..estimator.recorded import has_own_rollout_gpus
 from ..estimator.request import ROLLOUT
 from ..settings.read import read_script
@@ -120,7 +120,7 @@ def peak_above_capacity(entry: RunEntry, context: CheckContext) -> Iterator[Diag
         return
     pool = 0.0
     if measured.counter != "device" and entry.estimate is not None:
-        pool = vllm_pool_in_torch_peak(entry.estimate.settings)
+        pool = size_of(entry.estimate.counted_besides)
     if measured.gib * GIB > capacity + pool:
         has = f"{entry.run.gpus} has {gib_number(capacity)} GiB each"
         message = f"{measured.gib:g} GiB were measured, and {has}"

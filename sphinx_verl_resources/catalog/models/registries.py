@@ -119,7 +119,9 @@ class Accuracy(NamedRecord):
     out_of_fold: float = Field(
         ge=0, description="Mean error with what was fitted to cases fitted to those of other sources only."
     )
-    inside: float = Field(ge=0, le=1, description="Share of the measured values inside the ranges that other sources give.")
+    inside: float = Field(
+        ge=0, le=1, description="Share of the measured values inside the ranges that other sources give."
+    )
     half_width: float = Field(ge=0, description="Median half width of a range over the computed value.")
     widening: float | None = optional(
         "Factor on the distances from computed values to the ends of their ranges.", gt=0
