@@ -246,15 +246,14 @@ def allocate(
     >>> allocate(Kind.GRADIENTS, "exact", {"parameters": 1000}, 4, 8).size
     500.0
     """
-    size = 1.0
+    size = 1.0 if each is None else each
     for value in variables.values():
         size *= value
-    if each is not None:
-        size *= each
     if sharers != 1:
         size *= 1 / sharers
-    # Twice as fast as the constructor.
-    return Allocation._make((kind, evidence, size, variables, each, sharers, name_of_sharers, critic, spread))
+    # Three times as fast as the constructor.
+    values = (kind, evidence, size, variables, each, sharers, name_of_sharers, critic, spread)
+    return tuple.__new__(Allocation, values)
 
 
 def of_constant(

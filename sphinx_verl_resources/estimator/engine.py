@@ -37,22 +37,19 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
     rollout, traits = settings.rollout, behaviour(settings.version)
     if state == "awake":
         return _awake(shape, settings, before)
+    if rollout.separate:
+        return ()
     graphs = () if rollout.eager else _GRAPHS
-    weights: Allocations = (engine_weights(shape, settings), *graphs)
     if state == "asleep":
-        if rollout.separate:
-            return ()
         if not rollout.frees_cache:  # it does not sleep at all
             return _awake(shape, settings, 0.0)
         # SGLang keeps the base model below the adapters.
         keeps_base = rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora
-        return weights if keeps_base else graphs
+        return (engine_weights(shape, settings), *graphs) if keeps_base else graphs
     # While it takes weights, the KV cache may be awake too.
-    if rollout.separate:
-        return ()
     if traits.cache_awake_in_sync or not rollout.stages_wake_up or not rollout.frees_cache:
         return _awake(shape, settings, 0.0)
-    return weights
+    return (engine_weights(shape, settings), *graphs)
 
 
 def bucket(settings: Settings) -> Allocations:

@@ -160,7 +160,7 @@ class FsdpRole:
         shard: int = 1,
         spread: Spread = EXACT,
     ) -> Allocations:
-        return (allocate(kind, evidence, variables, each, shard, critic=self.critic, spread=spread),)
+        return (allocate(kind, evidence, variables, each, shard, "GPUs", self.critic, spread),)
 
     def _sharded(self, kind: Kind, count: Mapping[str, float], each: float) -> Allocations:
         return self._allocate(kind, "exact", count, each, self.role.fsdp.shard)

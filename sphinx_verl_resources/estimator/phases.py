@@ -6,6 +6,7 @@ at 1dda039b9 and the releases before it, see ``versions``.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -54,7 +55,6 @@ class Phase(NamedTuple):
         engine: allocations of the rollout engine.
         runtime_overhead: contexts and communicators, which neither counts and no phase changes.
         counted: total of ``trainer``: what PyTorch's counter sees, without the rollout pool.
-        allocated: total of all tensors: ``trainer`` and ``engine``.
         total: everything.
     """
 
@@ -64,7 +64,6 @@ class Phase(NamedTuple):
     engine: Allocations
     runtime_overhead: Allocations
     counted: float
-    allocated: float
     total: float
 
     @property
@@ -117,10 +116,9 @@ def phase_of(
 ) -> Phase:
     """Return a phase with its totals."""
     counted = size_of(trainer)
-    allocated = counted + size_of(engine)
     # The sum of the breakdown, whose components are only made when they are shown.
-    total = allocated + size_of(runtime_overhead) + counted * FRAGMENTATION.value
-    return Phase(name, trainer, engine_state, engine, runtime_overhead, counted, allocated, total)
+    total = counted * (1 + FRAGMENTATION.value) + size_of(engine + runtime_overhead)
+    return Phase(name, trainer, engine_state, engine, runtime_overhead, counted, total)
 
 
 class TrainedRole(Protocol):
@@ -251,18 +249,21 @@ _ENGINE_CONTEXT = allocate(
 
 def runtime_overhead(settings: Settings) -> Allocations:
     """Return the contexts and communicators, which are the same in every phase."""
-    overhead: Allocations = (CUDA_CONTEXT,)
-    if not behaviour(settings.version).engine_in_process and not settings.rollout.separate:
-        overhead += (_ENGINE_CONTEXT,)
-    if settings.gpus > 1:
-        actor = settings.actor
-        sizes = (_megatron_groups if actor.backend == "megatron" else _fsdp_groups)(settings, actor)
-        groups = sum(size > 1 for size in sizes)
+    actor = settings.actor
+    sizes = (_megatron_groups if actor.backend == "megatron" else _fsdp_groups)(settings, actor)
+    exchanging = actor.megatron.expert if actor.backend == "megatron" else actor.fsdp.ulysses
+    partners = min(exchanging, settings.gpus // settings.nodes) - 1
+    engine = not behaviour(settings.version).engine_in_process and not settings.rollout.separate
+    return _overhead(engine, sum(size > 1 for size in sizes), partners)
+
+
+@lru_cache(maxsize=256)
+def _overhead(engine: bool, groups: int, partners: int) -> Allocations:
+    overhead: Allocations = (CUDA_CONTEXT, _ENGINE_CONTEXT) if engine else (CUDA_CONTEXT,)
+    if groups:
         overhead += (of_constant(Kind.COMMUNICATORS, COMMUNICATOR, {"groups": groups}),)
-        exchanging = actor.megatron.expert if actor.backend == "megatron" else actor.fsdp.ulysses
-        partners = min(exchanging, settings.gpus // settings.nodes) - 1
-        if partners > 0:
-            overhead += (of_constant(Kind.EXCHANGE_BUFFERS, ALL_TO_ALL, {"partners": partners}),)
+    if partners > 0:
+        overhead += (of_constant(Kind.EXCHANGE_BUFFERS, ALL_TO_ALL, {"partners": partners}),)
     return overhead
 
 

@@ -30,6 +30,7 @@ class Reader:
         request: the question.
         config: its settings under today's names.
         defaults, traits: of its version of verl.
+        simple_values: the values of ``defaults`` that ``read_fields`` has read, by class and sections.
         gpus: their number, and ``backend`` that of the actor, once they are read.
         rollout_gpus: the GPUs that rollout engines are on, once they are read.
         fully_async: the run is one of the fully asynchronous trainer.
@@ -40,17 +41,17 @@ class Reader:
     def __init__(self, request: Request, registries: Registries) -> None:
         self.request = request
         self.config = _as_verl(registries.in_todays_names(request.config))
-        self.fully_async = self.config.get("data.train_batch_size") == 0 or any(
-            key.startswith("async_training.") for key in self.config
-        )
+        sections = {key.partition(".")[0] for key in self.config}
+        self.fully_async = self.config.get("data.train_batch_size") == 0 or "async_training" in sections
         self.has_rollout_pool = (
             self.fully_async
             or (self.is_set(f"{ROOT}.hybrid_engine") and self.config[f"{ROOT}.hybrid_engine"] is False)
-            or any(key.startswith("rollout.") for key in self.config)
+            or "rollout" in sections
         )
         self.defaults = registries.defaults(request.version)
         if self.has_rollout_pool:
             self.defaults = {**self.defaults, **_OF_POOLS}
+        self.simple_values = registries.simple_values.setdefault((request.version, self.has_rollout_pool), {})
         self.traits = behaviour(request.version)
         self.gpus = self.rollout_gpus = 1
         self.backend: Backend = "fsdp"
@@ -208,21 +209,39 @@ def setting(read: Callable[..., Any], *keys: str, **limits: Any) -> Any:
 def read_fields(cls: type[_Fields], reader: Reader, of: Sections = OF_ACTOR, **given: Any) -> _Fields:
     """Return settings: the fields that are declared with ``setting`` are read, the others are given."""
     declared: Any = cls
-    for name, read, key, more in _settings(declared, of):
+    simple, others = _settings(declared, of)
+    config, values = reader.config, reader.simple_values.get((cls, of))
+    if values is None:
+        reader.config = {}
+        values = {name: read(reader, key, *more) for name, read, key, more in simple}
+        reader.simple_values[cls, of], reader.config = values, config
+    for name, read, key, more in simple:
+        if key in config:
+            given[name] = read(reader, key, *more)
+    for name, read, key, more in others:
         given[name] = read(reader, key, *more) if more else read(reader, key)
     made = object.__new__(cls)
-    vars(made).update(given)  # at once: the constructor of a frozen class takes six times as long
+    # At once: the constructor of a frozen class takes six times as long.
+    vars(made).update(values)
+    vars(made).update(given)
     return made
 
 
+_Declared = list[tuple[str, "Callable[..., Any]", str, tuple[Any, ...]]]
+
+
 @lru_cache(maxsize=64)
-def _settings(cls: Any, of: Sections) -> list[tuple[str, Callable[..., Any], str, tuple[Any, ...]]]:
-    """Return the fields that are read: how, from which key in the sections of a role, and with what more."""
-    found = []
+def _settings(cls: Any, of: Sections) -> tuple[_Declared, _Declared]:
+    """Return the fields that are read: how, from which key in the sections of a role, and with what more.
+
+    The first are read from one key alone, so that their defaults are the same in every request.
+    """
+    found: tuple[_Declared, _Declared] = [], []
     sections = {**_SECTIONS, **of._asdict(), "megatron": f"{of.role}.megatron"}
     for item in fields(cls):
         if "setting" in item.metadata:
             read, keys, limits = item.metadata["setting"]
             key, *others = (key.format_map(sections) for key in keys)
-            found.append((item.name, read, key, (*others, *limits)))
+            simple = not others and read in (Reader.flag, Reader.whole, Reader.number, Reader.optional)
+            found[not simple].append((item.name, read, key, (*others, *limits)))
     return found

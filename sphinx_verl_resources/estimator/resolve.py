@@ -142,7 +142,9 @@ def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tu
     """Return the settings that decide memory and cannot be read or are not modelled, each with a reason."""
     found = {}
     for key, values in _DECISIVE.items():
-        value = reader.config.get(key)
+        if key not in reader.config:
+            continue
+        value = reader.config[key]
         if str(value).lower() not in values and _is_of_backend(key, settings):
             found[key] = f"{str(value)[:80]!r} is not modelled"
     for problem in reader.diagnostics:
@@ -283,7 +285,7 @@ def modelled_keys(version: Version, registries: Registries) -> frozenset[str]:
     keys = {f"{MODEL}.path", "easyr1.dtype"}
     for backend, critic, use_v1 in (("fsdp", True, True), ("megatron", True, False), ("fsdp", None, True)):
         config = _KeyLog({f"{ACTOR}.strategy": backend, "critic.enable": critic, "trainer.use_v1": use_v1})
-        config[f"{ACTOR}.entropy_coeff"] = 0
+        config[f"{ACTOR}.entropy_coeff"], config[f"{ACTOR}.use_kl_loss"] = 0, True
         config["distillation.enabled"] = config["reward.reward_model.enable_resource_pool"] = True
         config["data.train_batch_size"] = 0 if critic is None else 1024
         for role in (ACTOR, "critic"):

@@ -198,11 +198,15 @@ def settings_of(reader: Reader, registries: Registries) -> Settings:
     critic = None
     if reading.has_critic(reader):
         critic = _role(reader, OF_CRITIC, reading.strategy(reader, "critic.strategy") or backend)
-    reference = read_fields(Fsdp, reader, OF_REFERENCE)
-    of_actor, of_reference = (
-        data_parallel(backend, fsdp, actor.megatron, reader.gpus) for fsdp in (actor.fsdp, reference)
-    )
     asked = reading.has_reference(reader, f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
+    asked = asked and not actor.lora_rank  # without its adapters the actor serves as one
+    reference = read_fields(Fsdp, reader, OF_REFERENCE) if asked else actor.fsdp
+    of_actor = data_parallel(backend, actor.fsdp, actor.megatron, reader.gpus)
+    old = log_prob_micro_batch(reader, ROLLOUT, of_actor, actor.micro_batch)
+    of_reference = old
+    if asked:
+        ranks = data_parallel(backend, reference, actor.megatron, reader.gpus)
+        of_reference = log_prob_micro_batch(reader, REFERENCE, ranks, actor.micro_batch)
     return read_fields(
         Settings,
         reader,
@@ -216,10 +220,10 @@ def settings_of(reader: Reader, registries: Registries) -> Settings:
         critic=critic,
         rollout=read_fields(Rollout, reader),
         lengths=tokens.lengths(reader, "data.max_prompt_length", "data.max_response_length"),
-        reference=asked and not actor.lora_rank,  # without its adapters the actor serves as one
+        reference=asked,
         reference_fsdp=reference,
-        old_micro_batch=log_prob_micro_batch(reader, ROLLOUT, of_actor, actor.micro_batch),
-        reference_micro_batch=log_prob_micro_batch(reader, REFERENCE, of_reference, actor.micro_batch),
+        old_micro_batch=old,
+        reference_micro_batch=of_reference,
         unstated=reading.unstated(reader),
         entropy_free=reading.is_easyr1(reader),
         counter_leaves_pool_out=reading.is_easyr1(reader) or not reader.traits.engine_in_process,
