@@ -146,7 +146,14 @@ def test_copies_in_fp8(ask, sizes):
         ({"megatron.pad_to_length": True, "megatron.pad_to_length_bucket": 1500}, 1500),
         ({"megatron.pad_to_length": True, "megatron.context_parallel_size": 2}, 512),
         ({"megatron.pad_to_length_bucket": 1500}, 700),
-        ({"megatron.pad_to_length": True, "model.use_remove_padding": False}, 1024 * 2),
+        (
+            {
+                "megatron.pad_to_length": True,
+                "megatron.pad_to_length_bucket": 1500,
+                "model.use_remove_padding": False,
+            },
+            2 * 1024,
+        ),
     ],
 )
 def test_padding_of_micro_batches(ask, sizes, settings, expected):
