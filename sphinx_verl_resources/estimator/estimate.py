@@ -53,6 +53,7 @@ class AnyEstimate:
         capacity: bytes that the GPU offers to programs; None if it is not known.
         warnings: about the request.
         unsupported: settings that the estimate ignores, each with a reason.
+        ran: the run is known to have run on such GPUs.
     """
 
     shape: Shape
@@ -61,6 +62,12 @@ class AnyEstimate:
     capacity: float | None
     warnings: tuple[Diagnostic, ...] = ()
     unsupported: tuple[str, ...] = ()
+    ran: bool = False
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Settings that decide memory and were not read, each with a reason: no figure holds."""
+        return ()
 
     @property
     def version(self) -> Version | None:
@@ -110,11 +117,13 @@ class AnyEstimate:
     @property
     def verdict(self) -> Verdict:
         """Compare both ends of the range with the capacity; "borderline" if it is between them."""
-        if self.capacity is None:
+        if self.capacity is None or self.undecided:
             return "unknown"
         if self.high <= self.capacity:
             return "fits"
-        return "does-not-fit" if self.low > self.capacity else "borderline"
+        if self.low > self.capacity:
+            return "borderline" if self.ran else "does-not-fit"
+        return "borderline" if self.fits_up_to_tokens is None else "depends-on-lengths"
 
     @property
     def fits_up_to_tokens(self) -> float | None:
@@ -132,6 +141,7 @@ class Estimate(AnyEstimate):
         range: of measured values around computed ones.
         warnings: about the request.
         unsupported: settings that the estimate ignores, each with a reason.
+        ran: the run is known to have run on such GPUs.
         elsewhere: the estimate of the same run on another GPU, whose training process is the same.
     """
 
@@ -140,6 +150,7 @@ class Estimate(AnyEstimate):
     range: Range
     warnings: tuple[Diagnostic, ...] = ()
     unsupported: tuple[str, ...] = ()
+    ran: bool = False
     elsewhere: Estimate | None = field(default=None, repr=False, compare=False)
 
     def on_gpu(self, capacity: float) -> Estimate:
@@ -190,6 +201,11 @@ class Estimate(AnyEstimate):
         """Both ends of the range of ``torch_peak``."""
         least_peak = vllm_pool_in_torch_peak(self.settings) + max(phase.counted for phase in self._least)
         return min(self.torch_peak, self.range.low * least_peak), self.range.high * self.torch_peak
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Settings that decide memory and were not read, each with a reason: no figure holds."""
+        return self.settings.undecided
 
     @property
     def is_complete(self) -> bool:
