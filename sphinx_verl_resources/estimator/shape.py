@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .parameters import count_parameters, layer_kinds, lora_parameters, shared_width
+from .lora import lora_parameters
+from .parameters import count_parameters, layer_kinds, shared_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..breakdown import Evidence
     from ..catalog.models.architecture import Architecture
-    from .parameters import Counts, Targets
+    from .lora import Targets
+    from .parameters import Counts
 
 #: The matrices of attention, as PEFT names them.
 _ATTENTION = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj"})
