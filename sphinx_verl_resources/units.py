@@ -61,6 +61,17 @@ def short_number(value: float) -> str:
     return f"{int(whole):,}{point}{decimals}" if len(whole.lstrip("-")) > 4 else number
 
 
+def two_digits(count: float) -> str:
+    """Return a count rounded down to two digits, with commas: ``1,900`` for 1,937.6.
+
+    >>> two_digits(1937.6), two_digits(87.2), two_digits(0.4)
+    ('1,900', '87', '0')
+    """
+    whole = int(count)
+    step = 10 ** max(0, len(str(whole)) - 2)
+    return f"{whole // step * step:,}"
+
+
 def _rounded(value: float) -> str:
     """Write one decimal, and two below one, where one would hide half of what there is."""
     text = f"{value:,.1f}" if abs(value) >= 1 or not value else f"{value:.2f}"

@@ -14,7 +14,7 @@ from ..catalog.yaml_data import printable, read_yaml
 from ..diagnostics import Code, Location, NoAnswerError
 from ..estimator.estimate import estimate
 from ..estimator.export import failed, result_of
-from ..estimator.recorded import estimate_case, request_of_run
+from ..estimator.recorded import estimate_case, estimate_run
 from ..views.plain_text import estimates_text
 from .command import Command, UsageError, add_result_options, progress, report
 from .data import given_data, registry_problems
@@ -148,7 +148,7 @@ def _run_file(file: DataFile, registries: Registries) -> tuple[list[Answer], lis
         key = problem.place.key
         return document.place(fields.get(key, ("settings", key)))
 
-    answer, found = _ask(run.id, lambda: estimate(request_of_run(run, registries), registries), place_of)
+    answer, found = _ask(run.id, lambda: estimate_run(run, registries), place_of)
     return [answer], [*problems, *found]
 
 

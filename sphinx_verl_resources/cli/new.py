@@ -31,6 +31,7 @@ from ..intake.log_lines import BLOCK, blocks_of
 from ..intake.sources import Sources, UserInput
 from ..settings.read import read_script, unread_settings
 from ..views.exports import runs_text
+from ..views.verdicts import short
 from .command import Command, UsageError, progress, report
 from .data import default_paths, holds_data, read_data, registry_problems
 from .files import create_file, open_file, read_text, replace_file
@@ -273,7 +274,7 @@ def _estimate_lines(new: Mapping[str, Any]) -> list[str]:
     lines = [
         f"estimate: {found['peak_gib']:.1f} GiB{capacity} per GPU at the peak, in the phase "
         f"{found['binding_phase']} (range {found['low_gib']:.1f} to {found['high_gib']:.1f} GiB; "
-        f"{found['verdict']})"
+        f"{short(found['verdict'], found['fits_up_to_tokens'])})"
     ]
     computed = found["logged_max_allocated_gib"]
     ends = f"range {found['logged_low_gib']:.1f} to {found['logged_high_gib']:.1f} GiB"
@@ -306,9 +307,12 @@ def _estimate(fields: Mapping[str, Any], registries: Registries) -> tuple[dict[s
     }
     try:
         request = request_of_run(_unchecked_run(known), registries, needs_settings=False)
-        return result_of(fields["id"], estimate(request, registries)), ""
+        found = estimate(request, registries)
     except NoAnswerError as error:
         return None, str(error)
+    if found.undecided:
+        return None, f"not read: {'; '.join(found.undecided)}"
+    return result_of(fields["id"], found), ""
 
 
 def _unchecked_run(fields: Mapping[str, Any]) -> Run:

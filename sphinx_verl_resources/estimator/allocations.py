@@ -28,6 +28,7 @@ class Kind(Enum):
     """
 
     WEIGHTS = "weights", Category.WEIGHTS, N_("Weights"), N_("Critic: weights")
+    FP8_WEIGHTS = "fp8-weights", Category.WEIGHTS, N_("Weights in FP8"), N_("Critic: weights in FP8")
     ADAPTERS = "adapters", Category.WEIGHTS, "Adapters"
     REFERENCE = "reference", Category.WEIGHTS, N_("Reference policy")
 

@@ -52,6 +52,7 @@ class AnyEstimate:
         capacity: bytes that the GPU offers to programs; None if it is not known.
         warnings: about the request.
         unsupported: settings that the estimate ignores, each with a reason.
+        ran: the run is known to have run on such GPUs.
     """
 
     shape: Shape
@@ -61,6 +62,12 @@ class AnyEstimate:
     capacity: float | None
     warnings: tuple[Diagnostic, ...] = ()
     unsupported: tuple[str, ...] = ()
+    ran: bool = False
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Settings that decide memory and were not read, each with a reason: no figure holds."""
+        return ()
 
     @property
     def version(self) -> Version | None:
@@ -81,11 +88,6 @@ class AnyEstimate:
     def fits_up_to_tokens(self) -> float | None:
         """The largest mean length of a sequence, in tokens, that fits; None if it does not matter."""
         return None
-
-    @property
-    def undecided(self) -> tuple[str, ...]:
-        """Settings that decide memory and were not read: no figure holds for them."""
-        return ()
 
     @property
     def varies(self) -> bool:
@@ -180,7 +182,7 @@ class AnyEstimate:
         if self.high <= self.capacity:
             return "fits"
         if self.low > self.capacity:
-            return "does-not-fit"
+            return "borderline" if self.ran else "does-not-fit"
         return "borderline" if self.fits_up_to_tokens is None else "depends-on-lengths"
 
 
@@ -195,6 +197,7 @@ class Estimate(AnyEstimate):
         widening: how much wider ranges are for this kind of runs.
         warnings: about the request.
         unsupported: settings that the estimate ignores, each with a reason.
+        ran: the run is known to have run on such GPUs.
         elsewhere: the estimate of the same run on another GPU, whose training process is the same.
     """
 
@@ -204,6 +207,7 @@ class Estimate(AnyEstimate):
     widening: float
     warnings: tuple[Diagnostic, ...] = ()
     unsupported: tuple[str, ...] = ()
+    ran: bool = False
     elsewhere: Estimate | None = field(default=None, repr=False, compare=False)
 
     def on_gpu(self, capacity: float) -> Estimate:
@@ -224,11 +228,6 @@ class Estimate(AnyEstimate):
         return phases_of(self.shape, self.settings)
 
     @property
-    def undecided(self) -> tuple[str, ...]:
-        """Settings that decide memory and were not read: no figure holds for them."""
-        return self.settings.undecided
-
-    @property
     def varies(self) -> bool:
         """True where lengths vary around a known mean and nothing else is unknown."""
         return self.settings.lengths.known and least(self.settings).actor == self.settings.actor
@@ -236,21 +235,19 @@ class Estimate(AnyEstimate):
     @cached_property
     def least(self) -> tuple[Phase, ...]:
         """The phases with everything unknown at its most favourable value."""
-        settings = least(self.settings)
-        if settings == self.settings:
-            return self.phases
-        if self.elsewhere:
-            return tuple(phase.on_gpu_of(self.shape, settings) for phase in self.elsewhere.least)
-        return phases_of(self.shape, settings)
+        return self._with(least(self.settings), self.elsewhere and self.elsewhere.least)
 
     @cached_property
     def most(self) -> tuple[Phase, ...]:
         """The phases with everything unknown at its least favourable value."""
-        settings = most(self.settings)
+        return self._with(most(self.settings), self.elsewhere and self.elsewhere.most)
+
+    def _with(self, settings: Settings, elsewhere: tuple[Phase, ...] | None) -> tuple[Phase, ...]:
+        """Return the phases with other settings, faster from the same ones on another GPU."""
         if settings == self.settings:
             return self.phases
-        if self.elsewhere:
-            return tuple(phase.on_gpu_of(self.shape, settings) for phase in self.elsewhere.most)
+        if elsewhere:
+            return tuple(phase.on_gpu_of(self.shape, settings) for phase in elsewhere)
         return phases_of(self.shape, settings)
 
     @cached_property
@@ -281,6 +278,11 @@ class Estimate(AnyEstimate):
     def counted_besides(self) -> Allocations:
         """The pool of a rollout engine in the training process."""
         return vllm_pool_in_torch_peak(self.settings)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Settings that decide memory and were not read, each with a reason: no figure holds."""
+        return self.settings.undecided
 
     @property
     def is_complete(self) -> bool:

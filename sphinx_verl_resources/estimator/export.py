@@ -8,8 +8,7 @@ from ..catalog.models.export import Computed, Export, ExportedRun
 from ..catalog.names import SIZES, row_id
 from ..diagnostics import NoAnswerError
 from ..units import GIB
-from .estimate import estimate
-from .recorded import request_of_run
+from .recorded import estimate_run
 from .versions import CURRENT, version_text
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
 
 def failed(name: str, message: str) -> dict[str, Any]:
     """Return every field, empty, for a case that cannot be estimated, and the reason."""
-    lists: dict[str, Any] = {"phases": [], "unsupported": [], "warnings": []}
+    lists: dict[str, Any] = {"phases": [], "undecided": [], "unsupported": [], "warnings": []}
     return {"id": name, **dict.fromkeys(FIELDS), **lists, "verdict": "unknown", "error": message}
 
 
@@ -74,7 +73,7 @@ def export_of(data: EstimatorContext, extension_version: str) -> Export:
 def _run(run: Run, data: EstimatorContext) -> ExportedRun:
     computed, reason = None, None
     try:
-        found = estimate(request_of_run(run, data.registries), data.registries)
+        found = estimate_run(run, data.registries)
         computed = Computed(**{name: FIELDS[name](found) for name in Computed.model_fields})
     except NoAnswerError as error:
         reason = str(error)
@@ -108,6 +107,7 @@ def _phases(estimate: AnyEstimate) -> list[dict[str, Any]]:
 FIELDS: Mapping[str, Callable[[AnyEstimate], Any]] = {
     "fits": lambda found: {"fits": True, "does-not-fit": False}.get(found.verdict),
     "verdict": lambda found: found.verdict,
+    "fits_up_to_tokens": lambda found: found.fits_up_to_tokens,
     "peak_gib": lambda found: gib_value(found.peak),
     "low_gib": lambda found: gib_value(found.low),
     "high_gib": lambda found: gib_value(found.high),
@@ -121,6 +121,7 @@ FIELDS: Mapping[str, Callable[[AnyEstimate], Any]] = {
     "logged_high_gib": lambda found: gib_value(found.torch_peak_range[1]),
     "host_ram_gib_per_node": lambda found: gib_value(found.host.total if found.host else None),
     "phases": _phases,
+    "undecided": lambda found: list(found.undecided),
     "unsupported": lambda found: list(found.unsupported),
     "warnings": lambda found: [problem.message for problem in found.warnings],
     "verl_version": lambda found: version_text(found.version) if found.version else None,

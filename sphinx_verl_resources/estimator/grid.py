@@ -41,6 +41,7 @@ class FitCell:
         run: the id of the tested run.
         peak, high: computed bytes per GPU and the high end of their range; None where nothing is computed.
         layout: the training backend of the computed figures.
+        tokens: the mean length of a sequence up to which it fits, see ``AnyEstimate.fits_up_to_tokens``.
     """
 
     kind: FitKind
@@ -49,6 +50,7 @@ class FitCell:
     peak: float | None = None
     high: float | None = None
     layout: str = ""
+    tokens: float | None = None
 
 
 def fit_table(
@@ -121,7 +123,10 @@ def _cell(registries: Registries, asked: Request, count: int, tested: Mapping[in
         return FitCell("measured", count, run.id) if run else FitCell("unknown", count)
     best = found[1]
     kind: FitKind = "measured" if run else "computed" if best.verdict == "fits" else best.verdict
-    return FitCell(kind, count, run.id if run else None, best.peak, best.high, layout_of(best))
+    if kind == "unknown":
+        return FitCell(kind, count)
+    tokens = best.fits_up_to_tokens
+    return FitCell(kind, count, run.id if run else None, best.peak, best.high, layout_of(best), tokens)
 
 
 #: Keys of token budgets, which a choice sets all alike.
@@ -189,6 +194,7 @@ class GridCells:
         phases: names of phases.
         verdicts: an index into ``VERDICTS``, and from there on into ``reasons``.
         peaks, lows, highs: zero where there is no estimate.
+        tokens: the mean length of a sequence up to which a run fits; zero where lengths do not decide.
         bindings: an index into ``phases``; zero where there is no estimate.
         totals: by phase; zero where a run does not have it.
         reasons: of cells without an estimate.
@@ -202,6 +208,7 @@ class GridCells:
     peaks: tuple[int, ...]
     lows: tuple[int, ...]
     highs: tuple[int, ...]
+    tokens: tuple[int, ...]
     bindings: tuple[int, ...]
     totals: tuple[tuple[int, ...], ...]
     reasons: tuple[str, ...]
@@ -252,7 +259,7 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], registries: Registries) 
         raise NoAnswerError.because("the grid is computed with FSDP", "leave out what asks for Megatron")
     reasons: dict[str, int] = {}
     rows = [_row(cell, reasons) for cell in cells]
-    verdicts, peaks, lows, highs, bindings, *totals = map(tuple, zip(*rows, strict=True))
+    verdicts, peaks, lows, highs, tokens, bindings, *totals = map(tuple, zip(*rows, strict=True))
     used = [index for index, column in enumerate(totals) if any(column)]
     phases = tuple(LABELS)
     told = set.intersection(*(set(estimate.warnings) for estimate in estimates))
@@ -264,6 +271,7 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], registries: Registries) 
         peaks=peaks,
         lows=lows,
         highs=highs,
+        tokens=tokens,
         bindings=tuple(used.index(index) if index in used else 0 for index in bindings),
         totals=tuple(totals[index] for index in used),
         reasons=tuple(reasons),
@@ -272,21 +280,25 @@ def compute_grid(axes: Axes, config: Mapping[str, Any], registries: Registries) 
 
 
 def _row(cell: Estimate | NoAnswerError, reasons: dict[str, int]) -> tuple[int, ...]:
-    """Return the numbers of a cell: verdict, peak with its range, peak phase, and the total of each phase.
+    """Return the numbers of a cell: verdict, peak with its range, lengths, peak phase, each phase's total.
 
     A cell without an estimate adds its reason to ``reasons``.
     """
-    if isinstance(cell, NoAnswerError):
-        reason = "; ".join(f"{problem.place.key}: {problem.message}" for problem in cell.diagnostics)
-        index = reasons.setdefault(reason, len(reasons))
-        return (len(VERDICTS) + index, 0, 0, 0, 0, *(0 for name in LABELS))
-    totals = {phase.name: phase.total for phase in cell.phases}
-    return (
-        VERDICTS.index(cell.verdict),
-        *map(_tenths, (cell.peak, cell.low, cell.high)),
-        list(LABELS).index(cell.peak_phase.name),
-        *(_tenths(totals.get(name, 0.0)) for name in LABELS),
-    )
+    if isinstance(cell, Estimate) and not cell.undecided:
+        totals = {phase.name: phase.total for phase in cell.phases}
+        return (
+            VERDICTS.index(cell.verdict),
+            *map(_tenths, (cell.peak, cell.low, cell.high)),
+            int(cell.fits_up_to_tokens or 0),
+            list(LABELS).index(cell.peak_phase.name),
+            *(_tenths(totals.get(name, 0.0)) for name in LABELS),
+        )
+    if isinstance(cell, Estimate):
+        why = cell.undecided
+    else:
+        why = tuple(f"{problem.place.key}: {problem.message}" for problem in cell.diagnostics)
+    index = reasons.setdefault("; ".join(why), len(reasons))
+    return (len(VERDICTS) + index, 0, 0, 0, 0, 0, *(0 for name in LABELS))
 
 
 def _tenths(size: float) -> int:

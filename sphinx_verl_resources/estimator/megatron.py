@@ -15,6 +15,7 @@ from .constants import EXACT, MEGATRON_WIDTHS, UNUSUAL_WIDTHS
 from .megatron_layers import layer_bytes
 from .settings import micro_batches
 from .shape import adapter_parameters
+from .versions import behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +59,7 @@ class MegatronRole:
 
     Attributes:
         on_gpu: parameters on one GPU.
-        weights: parameters in 16 bits.
+        weights: parameters in 16 bits, and their copies in FP8.
         gradients: the buffer for gradients.
         optimizer: main parameters and both moments, without those of a host optimizer.
     """
@@ -77,13 +78,17 @@ class MegatronRole:
                 adapter_parameters(shape, role.lora_rank, role.targets) / shape.parameters
             )
         self.on_gpu = stage.dense + stage.experts
-        self.weights = self._states(Kind.WEIGHTS, self.on_gpu * (1 + adapters), 2)
+        copies = self._fp8_copies()
+        self.weights = self._states(Kind.WEIGHTS, self.on_gpu * (1 + adapters), 2) + copies
         self.gradients = self._states(Kind.GRADIENTS, self.on_gpu * self._trained, megatron.gradient_bytes)
         self._matrices = self._muon() if megatron.muon else ()
         self.optimizer = self._matrices + self._adam()
         # verl moves Adam's states only.
         self._kept_optimizer = self._matrices if megatron.optimizer_offload else self.optimizer
-        self.idle = (() if megatron.param_offload else self.weights + self.gradients) + self._kept_optimizer
+        self.idle = self.weights + self.gradients + self._kept_optimizer
+        if megatron.param_offload:
+            kept = copies if behaviour(settings.version).fp8_copies_stay else ()
+            self.idle = kept + self._kept_optimizer
 
     @property
     def waiting(self) -> Allocations:
@@ -126,7 +131,7 @@ class MegatronRole:
     def offloaded(self) -> Allocations:
         """Return the states that Megatron offloads, and those of a host optimizer."""
         megatron = self.role.megatron
-        states = self.weights if megatron.param_offload else ()
+        states = self.weights[:1] if megatron.param_offload else ()  # copies are made again
         states += self._adam() if megatron.optimizer_offload else ()
         if megatron.cpu_optimizer:
             optimized = self.on_gpu
@@ -161,6 +166,16 @@ class MegatronRole:
     def _states(self, kind: Kind, count: float, each: float, replicas: int = 1) -> Allocations:
         count_on_gpu = {"parameters on the GPU": count}
         return self._allocate(kind, "exact", count_on_gpu, each, replicas, "replicas")
+
+    def _fp8_copies(self) -> Allocations:
+        """Return the copies of matrices that TransformerEngine multiplies with: by rows and by columns.
+
+        Source: ``get_weight_workspace`` in transformer_engine/pytorch/module/base.py, which keeps them.
+        """
+        if not self.role.megatron.fp8:
+            return ()
+        count = {"parameters of matrices": self.stage.dense - self.stage.outside + self.stage.experts}
+        return self._allocate(Kind.FP8_WEIGHTS, "assumed", count, 2)
 
     def _reference(self) -> Allocations:
         return self._states(Kind.REFERENCE, self.on_gpu, 2)

@@ -56,6 +56,11 @@ def recomputed_modules(reader: Reader, key: str, granularity: str) -> tuple[str,
     return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 
+def is_given(reader: Reader, key: str) -> bool:
+    """Tell whether a key has a value."""
+    return reader.any(key) is not None
+
+
 def optional_flag(reader: Reader, key: str) -> bool | None:
     """Return a truth value, None where it is not set."""
     return reader.flag(key) if reader.is_set(key) else None
@@ -87,6 +92,7 @@ class Megatron:
         granularity: of recomputation as set: ``full``, ``selective`` or None.
         recompute: layers are recomputed in the backward pass.
         recompute_modules: those of a layer that alone are recomputed.
+        fp8: matrices are multiplied in FP8.
         fused_activation: of an MLP, with the product of its gate; None where it follows the model.
         first_layers, last_layers: layers of the first and last pipeline stage where they are set.
         pad_bucket: as with FSDP.
@@ -131,6 +137,7 @@ class Megatron:
         f"{_TRANSFORMER}.recompute_modules",
         f"{_TRANSFORMER}.recompute_granularity",
     )
+    fp8: bool = setting(is_given, f"{_TRANSFORMER}.fp8")
     fused_activation: bool | None = setting(optional_flag, f"{_TRANSFORMER}.bias_activation_fusion")
     first_layers: int | None = setting(Reader.optional, f"{_TRANSFORMER}.num_layers_in_first_pipeline_stage")
     last_layers: int | None = setting(Reader.optional, f"{_TRANSFORMER}.num_layers_in_last_pipeline_stage")
@@ -152,5 +159,5 @@ NO_MEGATRON = Megatron(
     distributed_optimizer=True, param_offload=False, optimizer_offload=False, cpu_optimizer=0.0,
     main_on_gpu=False, moment_bytes=12.0, muon=False, layer_wise=False, gradient_bytes=4,
     granularity=None, recompute=False, recompute_layers=1, recompute_modules=(), fused_activation=None,
-    first_layers=None, last_layers=None, pad_bucket=1,
+    fp8=False,    first_layers=None, last_layers=None, pad_bucket=1,
 )  # fmt: skip

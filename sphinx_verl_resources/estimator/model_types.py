@@ -33,6 +33,7 @@ class Convention:
         gated_shared_expert: every layer has one shared expert, with a gate.
         vision: the vision tower is of a form that can be counted.
         deepstack: it is that of Qwen3-VL, with learned positions.
+        biased: the output projection of attention and the experts have biases, and each head has a sink.
         joined: its modules hold query, key and value, or gate and up, as one matrix.
         joined_linear: they hold the projections of linear attention as two matrices.
         expert_matrices: what gate, up and down of an expert are called.
@@ -53,6 +54,7 @@ class Convention:
     output_gate: bool = False
     vision: bool = False
     deepstack: bool = False
+    biased: bool = False
     joined: bool = False
     joined_linear: bool = False
     expert_matrices: tuple[str, str, str] = MLP_MATRICES
@@ -103,10 +105,19 @@ CONVENTIONS: Mapping[str, Convention] = {
     "qwen3_next": replace(_QWEN3_5_MOE, vision=False, deepstack=False, joined_linear=True),
     "qwen3_5": _QWEN3_5,
     "qwen3_5_moe": _QWEN3_5_MOE,
+    "gpt_oss": Convention(
+        qkv_bias=True,
+        experts="num_local_experts",
+        expert_width="intermediate_size",
+        router_bias=True,
+        biased=True,
+    ),
     "gemma": _GEMMA,
     "gemma2": replace(_GEMMA, norms=4),
     "gemma3": replace(_GEMMA, norms=4, qk_norm=True, defaults=_GEMMA3_DEFAULTS),
     "phi3": Convention(joined=True),
+    "mimo": _QWEN2,
+    "seed_oss": Convention(qkv_bias=True),
     "deepseek_v2": _DEEPSEEK_V2,
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,

@@ -1,4 +1,4 @@
-"""The weight matrices of a model, and exact counts: of a model, of a critic, and of LoRA adapters.
+"""The weight matrices of a model, and exact counts: of a model and of a critic.
 
 Shapes and names are those of the modelling code in Hugging Face transformers. Counts are elements, not bytes.
 """
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from .model_types import Convention
 
 Part = Literal["attention", "mlp", "experts", "router", "shared_experts", "vision"]
-#: The modules that get adapters: names as PEFT matches them, or every linear map.
-Targets = tuple[str, ...] | Literal["all-linear"]
-
-#: Outside the layers; ``all-linear`` leaves them out.
-_ENDS = ("embed_tokens", "lm_head")
 
 
 class Matrix(NamedTuple):
@@ -298,8 +293,12 @@ def _count_layer(architecture: Architecture, kind: LayerKind) -> LayerCount:
     for matrix in layer_matrices(architecture, kind):
         parts[matrix.part] += matrix.size * matrix.copies
     parts["attention"] += _attention_vectors(architecture, kind)
+    if _convention(architecture).biased:
+        parts["attention"] += architecture.hidden_size + architecture.num_attention_heads
     if moe and moe.router_bias:
         parts["router"] += moe.num_experts
+    if moe and _convention(architecture).biased:
+        parts["experts"] += moe.num_experts * (2 * moe.moe_intermediate_size + architecture.hidden_size)
     used = parts["experts"] // moe.num_experts * min(moe.experts_per_token, moe.num_experts) if moe else 0
     return LayerCount(parts, used)
 
@@ -346,51 +345,3 @@ def vision_parameters(vision: Vision) -> int:
     vectors = depth * (4 * width + mlp + width + 4 * width)
     vectors += merger_biases * (1 + deepstack) + 2 * width + 2 * merged * deepstack
     return patch + width + positions + matrices + vectors
-
-
-def lora_parameters(architecture: Architecture, rank: int, targets: Targets = "all-linear") -> int:
-    """Count the parameters of all adapters of a rank.
-
-    An adapter of rank r on a matrix from ``in`` to ``out`` has r × (in + out) parameters. As in PEFT,
-    ``all-linear`` takes the linear maps of the vision tower too, and not the output head. Routers, which are
-    linear modules in some versions only, are left out. Experts count, although PEFT does not reach those that
-    are bare tensors (transformers 5 and a few models before it).
-
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> qwen = read_data([]).catalog.architectures.get("Qwen/Qwen2.5-7B")
-    >>> lora_parameters(qwen, 32)
-    80740352
-    >>> lora_parameters(qwen, 16, ("q_proj", "v_proj"))
-    5046272
-    """
-    size = sum(
-        (matrix.inputs + matrix.outputs) * number
-        for matrix, number in model_matrices(architecture)
-        if _is_target(matrix, targets)
-    )
-    ends = 0 if targets == "all-linear" else len(set(targets).intersection(_ENDS))
-    return rank * (size + ends * (architecture.hidden_size + architecture.vocab_size))
-
-
-def target_names(architecture: Architecture) -> tuple[str, ...]:
-    """Return the module names that adapters can be put on, each once.
-
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> target_names(read_data([]).catalog.architectures.get("microsoft/phi-4"))
-    ('qkv_proj', 'o_proj', 'gate_up_proj', 'down_proj', 'embed_tokens', 'lm_head')
-    """
-    names = [matrix.name for matrix, _ in model_matrices(architecture)]
-    return tuple(dict.fromkeys([*names, *_ENDS]))
-
-
-def unknown_targets(architecture: Architecture, targets: Targets) -> tuple[str, ...]:
-    """Return the targets that match no module of the model; ``lora_parameters`` ignores them."""
-    if targets == "all-linear":
-        return ()
-    return tuple(name for name in targets if name not in target_names(architecture))
-
-
-def _is_target(matrix: Matrix, targets: Targets) -> bool:
-    if targets == "all-linear":
-        return matrix.part != "router" and matrix.name != "shared_expert_gate"
-    return matrix.name in targets

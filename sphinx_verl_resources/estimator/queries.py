@@ -95,6 +95,12 @@ class RunEstimate(EstimateQuery):
 
         return request_of_run(RecordedRun(self.run).answer(data), data.registries)
 
+    def answer(self, data: EstimatorContext) -> Estimate:
+        """Estimate the memory of the run."""
+        from .recorded import estimate_run
+
+        return estimate_run(RecordedRun(self.run).answer(data), data.registries)
+
 
 @dataclass(frozen=True)
 class ModelEstimate(EstimateQuery):

@@ -9,7 +9,7 @@ from .reader import OF_CRITIC
 from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT
 
 if TYPE_CHECKING:
-    from .parameters import Targets
+    from .lora import Targets
     from .reader import Reader
     from .request import Backend
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, overload
 
 from ..diagnostics import Code, NoAnswerError
-from .estimate import estimate
-from .planner import fitted
+from .estimate import Estimate, estimate
+from .planner import fitted, largest_that_fits
 from .request import DATA_TYPES, Request, error_at
+from .settings import least
 from .training import Training, estimate_training
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on
 
@@ -106,6 +108,69 @@ def request_of_run(run: Run, registries: Registries, *, needs_settings: bool = T
         partial=True,
     )
     return request if tested else fitted(request, registries)
+
+
+#: The kinds of runs of which somebody saw that they ran.
+RAN = frozenset({"tested", "measured"})
+
+
+def estimate_run(run: Run, registries: Registries) -> Estimate:
+    """Estimate a recorded run; what its source does not tell of the settings leaves it undecided.
+
+    Raises:
+        NoAnswerError: its settings leave no estimate.
+    """
+    found = estimate(request_of_run(run, registries), registries)
+    untold = tuple(
+        f"{problem.place.key}: {problem.message}"
+        for problem in found.warnings
+        if problem.code is Code.missing_key
+    )
+    settings = replace(found.settings, undecided=(*found.settings.undecided, *untold))
+    return replace(found, settings=settings, ran=run.kind in RAN)
+
+
+def possible(found: AnyEstimate, size: float) -> float | None:
+    """Return a computed size in bytes, with what is known of the run.
+
+    A run that ran took at most what its GPU has; None where the whole range is above it.
+    """
+    if not found.ran or found.capacity is None:
+        return size
+    return min(size, found.capacity) if found.low <= found.capacity else None
+
+
+@overload
+def credible(found: Estimate) -> Estimate | None: ...
+@overload
+def credible(found: AnyEstimate) -> AnyEstimate | None: ...
+def credible(found: AnyEstimate) -> AnyEstimate | None:
+    """Return the estimate whose figures can be shown as those of the run, or None.
+
+    A run that ran took no more than its GPU has. Where its lengths are not known, they were such that it
+    fitted: the figures are then those of the longest sequences that do.
+    """
+    capacity, tokens = found.capacity, found.fits_up_to_tokens
+    if found.undecided:
+        return None
+    if not found.ran or capacity is None or found.high <= capacity or not isinstance(found, Estimate):
+        return found
+    lengths = found.settings.lengths
+    if lengths.known:
+        return found if found.peak <= capacity else None
+
+    def at(mean: float) -> Estimate:
+        known = replace(lengths, mean=mean, known=True)
+        return replace(found, settings=replace(found.settings, lengths=known), elsewhere=None)
+
+    if tokens is None:
+        shortest = math.ceil(least(found.settings).lengths.mean)
+        tokens = largest_that_fits(
+            shortest - 1, int(lengths.longest), lambda mean: mean < shortest or at(mean).peak <= capacity
+        )
+        if tokens < shortest:
+            return None
+    return at(tokens)
 
 
 def _version_of_run(run: Run) -> Version:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import Code, NoAnswerError
 from ..units import GIB
 from .engine import cache_tokens
-from .parameters import target_names, unknown_targets
+from .lora import target_names, unknown_targets
 from .pools import TRAINER_GPUS
 from .reader import Reader
 from .reading import ADAMS, BACKENDS, ENGINES

@@ -15,7 +15,7 @@ from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .tokens import Lengths, MicroBatch, log_prob_micro_batch, padded_up, tokens_of, update_micro_batch
 
 if TYPE_CHECKING:
-    from .parameters import Targets
+    from .lora import Targets
     from .reader import Sections
     from .registries import Registries
     from .request import Backend

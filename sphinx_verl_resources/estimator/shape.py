@@ -13,7 +13,8 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from .constants import UNUSUAL_WIDTHS, WIDTHS
-from .parameters import count_parameters, layer_kinds, lora_parameters, shared_width
+from .lora import lora_parameters
+from .parameters import count_parameters, layer_kinds, shared_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from ..breakdown import Evidence
     from ..catalog.models.architecture import Architecture
     from .constants import Spread
-    from .parameters import Counts, Targets
+    from .lora import Targets
+    from .parameters import Counts
 
 #: The matrices of attention, as PEFT names them.
 _ATTENTION = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj"})

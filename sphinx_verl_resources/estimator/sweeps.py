@@ -40,10 +40,12 @@ class Saving(Suggestion):
     Attributes:
         host: bytes added to host memory, per node.
         verdict: of the run with it.
+        tokens: the mean length of a sequence up to which it fits, see ``AnyEstimate.fits_up_to_tokens``.
     """
 
     host: float
     verdict: Verdict
+    tokens: float | None
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def savings(request: Request, registries: Registries) -> SavingSteps:
         setting = " ".join(f"{key}={value}" for key, value in settings.items())
         host = after.host.total - before.host.total
         saves = before.peak - after.peak
-        steps.append(Saving(setting, saves, after.peak, after.peak_phase.name, host, after.verdict))
+        verdict, tokens = after.verdict, after.fits_up_to_tokens
+        steps.append(Saving(setting, saves, after.peak, after.peak_phase.name, host, verdict, tokens))
         before = after
     return SavingSteps(start, tuple(steps), before)
 

@@ -23,7 +23,7 @@ from .shape import adapter_parameters
 
 if TYPE_CHECKING:
     from .allocations import Allocations
-    from .parameters import Targets
+    from .lora import Targets
     from .phases import Phase
     from .registries import Registries
     from .shape import Shape

@@ -77,6 +77,7 @@ class Behaviour:
         parameter_remainders: Megatron's precision-aware optimizer keeps half of each main parameter
             (Megatron-Core 0.13).
         sleep_keeps_weights: the sleeping engine keeps its weights in host memory.
+        fp8_copies_stay: Megatron's copies of weights in FP8 stay on the GPU where weights are offloaded.
         layers_keep_weights: so does an engine that takes its weights layer by layer.
         adapters_keep_weights: so does an engine with adapters.
         npu_keeps_weights: so does every engine on an NPU.
@@ -105,6 +106,7 @@ class Behaviour:
     sglang_stages: bool = _since((0, 8, 0))
     parameter_remainders: bool = _since((0, 6, 0))
     sleep_keeps_weights: bool = _until((0, 6, 0))
+    fp8_copies_stay: bool = _until((0, 9, 0))
     layers_keep_weights: bool = _until((0, 7, 1))
     adapters_keep_weights: bool = _since((0, 7, 1))
     npu_keeps_weights: bool = _by_version((_FIRST, True), ((0, 7, 1), False), ((0, 8, 0), True))

@@ -36,6 +36,12 @@
     return (tenths / 10).toLocaleString("en-US", digits);
   }
 
+  // Rounded down, so that what is shown fits.
+  function twoDigits(count) {
+    const step = 10 ** Math.max(0, String(count).length - 2);
+    return (Math.floor(count / step) * step).toLocaleString("en-US");
+  }
+
   function gib(grid, tenths) {
     return fill(grid.words.gib, { size: number(tenths) });
   }
@@ -52,7 +58,7 @@
   function lookUp(grid, chosen) {
     const cell = cellOf(grid, chosen);
     const found = Object.fromEntries(
-      ["verdict", "peak", "low", "high", "binding"].map((name) => [name, grid.cells[name][cell]]),
+      ["verdict", "peak", "low", "high", "tokens", "binding"].map((name) => [name, grid.cells[name][cell]]),
     );
     const phases = grid.phases
       .map((label, index) => ({ label, total: grid.cells.totals[index][cell], isPeak: index === found.binding }))
@@ -114,6 +120,9 @@
     first.append(before);
     add(first, "strong", {}, known[0]);
     first.append(between, fill(known[1], sizes), after);
+    if (found.tokens) {
+      first.append(` ${fill(words.fitsUpTo, { tokens: twoDigits(found.tokens) })}`);
+    }
     const peakPhase = found.phases.find((phase) => phase.isPeak);
     add(place, "p", {}, fill(words.peakPhase, { phase: peakPhase.label }));
   }

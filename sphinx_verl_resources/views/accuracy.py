@@ -16,7 +16,7 @@ from ..units import GIB, gib_number, percent, share, short_number
 from .blocks import numbered_notes, recorded
 from .drawing import BAR, FONT, LINE, PAINTS, WIDTH, Drawing, flowing, path, text
 from .table import PATH_CLASS, Cell, column_table
-from .verdicts import label
+from .verdicts import label, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -139,7 +139,7 @@ def _inside(item: Score) -> str:
         return _("not estimated")
     if item.observed is not None:
         return _(_INSIDE[item.inside])
-    verdict = label(item.verdict)
+    verdict = short(item.verdict, item.estimate.fits_up_to_tokens if item.estimate else None)
     return verdict if item.agrees is None else _(_AGREES[item.agrees]).format(verdict=verdict)
 
 

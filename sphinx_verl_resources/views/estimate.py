@@ -9,6 +9,8 @@ from docutils import nodes
 from ..breakdown import Category
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.phases import LABELS
+from ..estimator.recorded import credible, possible
+from ..estimator.sweeps import Saving
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number, short_number, signed
 from .blocks import (
@@ -24,8 +26,9 @@ from .blocks import (
     sum_formula,
     titled_item,
 )
+from .runs import COMPUTED, NOT_COMPUTED
 from .table import Cell, bold, table_group
-from .verdicts import REASONS, label, title
+from .verdicts import of_mean, reason, short, span, title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
     from ..estimator.suggestions import Suggestion
-    from ..estimator.sweeps import Longer, Saving, SavingSteps
+    from ..estimator.sweeps import Longer, SavingSteps
 
 ANSWER_CLASS = "verl-answer"
 MEMORY_CLASS = "verl-memory"
@@ -63,15 +66,19 @@ _METRIC_WITH_POOL = N_(
 def run_texts(estimate: Estimate) -> dict[str, str]:
     """Return the texts of an estimate in tables of runs, see ``runs.COMPUTED``.
 
-    Where the lengths of a run are not known, its peak lies between that of short sequences and that of the
-    longest, and the table shows both.
+    Where the lengths of a run are not known, its peak lies between that of short sequences and that of
+    sequences at their limits, and the table shows both.
     """
-    peak = gib_number(estimate.peak)
-    if not estimate.settings.lengths.known and estimate.low < 0.9 * estimate.peak:
+    most = possible(estimate, estimate.peak)
+    if most is None or (estimate.undecided and estimate.is_complete):
+        return dict.fromkeys(COMPUTED, _(NOT_COMPUTED))
+    peak = gib_number(most)
+    if not estimate.settings.lengths.known and estimate.low < 0.9 * most:
         peak = _("{low} to {high}").format(low=gib_number(estimate.low), high=peak)
     if not estimate.is_complete:
         peak = _("{peak} (settings incomplete)").format(peak=peak)
-    return {"estimate.peak": peak, "estimate.phase": _(estimate.peak_phase.label)}
+    phase = (credible(estimate) or estimate).peak_phase
+    return {"estimate.peak": peak, "estimate.phase": _(phase.label)}
 
 
 def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
@@ -81,42 +88,39 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
         estimate: of a run.
         measured: the figure that the run reported, if any.
     """
-    sizes = {"peak": gib(estimate.peak), "low": gib(estimate.low), "high": gib(estimate.high)}
+    text = _("{verdict}. {reason}")
+    shown = credible(estimate)
+    if shown is not None and shown is not estimate:
+        text = in_a_row(text, of_mean(shown))
     first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
-    first += fill(
-        _("{verdict}. {reason}"),
-        verdict=nodes.strong("", title(estimate.verdict)),
-        reason=_(REASONS[estimate.verdict]).format(
-            **sizes, range=_span(estimate.low, estimate.high), capacity=gib(estimate.capacity or 0)
-        ),
-    )
-    low, high = estimate.torch_peak_range
-    metric = _METRIC_WITH_POOL if vllm_pool_in_torch_peak(estimate.settings) else _METRIC
+    first += fill(text, verdict=nodes.strong("", title(estimate.verdict)), reason=reason(estimate))
     items = nodes.bullet_list(classes=[ANSWER_CLASS])
-    peak_phase = fill(
-        _("{phase}. {relief}"), phase=_(estimate.peak_phase.label), relief=_suggested(estimate.suggestion)
-    )
-    items += titled_item(_("Peak phase"), peak_phase)
-    items += titled_item(
-        _("What verl's metric prints"),
-        fill(
-            _(metric),
-            key=nodes.literal("", "perf/max_memory_allocated_gb"),
-            size=gib(estimate.torch_peak),
-            range=_span(low, high),
-        ),
-    )
-    items += titled_item(
-        _("Host memory"), [nodes.Text(_("{size} on each node.").format(size=gib(estimate.host.total)))]
-    )
+    if shown is not None:
+        items += _figures(shown)
     if measured is not None and measured.gib:
         found = _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
         items += titled_item(_("Measured"), [nodes.Text(found)])
-    return [first, items]
+    return [first, items] if items.children else [first]
 
 
-def _span(low: float, high: float) -> str:
-    return _("range {low} to {high}").format(low=gib_number(low), high=gib(high))
+def _figures(estimate: Estimate) -> list[nodes.list_item]:
+    """Return the peak phase and what lowers it, verl's metric, and host memory."""
+    metric = _METRIC_WITH_POOL if vllm_pool_in_torch_peak(estimate.settings) else _METRIC
+    peak_phase = fill(
+        _("{phase}. {relief}"), phase=_(estimate.peak_phase.label), relief=_suggested(estimate.suggestion)
+    )
+    printed = fill(
+        _(metric),
+        key=nodes.literal("", "perf/max_memory_allocated_gb"),
+        size=gib(estimate.torch_peak),
+        range=span(*estimate.torch_peak_range),
+    )
+    host = _("{size} on each node.").format(size=gib(estimate.host.total))
+    return [
+        titled_item(_("Peak phase"), peak_phase),
+        titled_item(_("What verl's metric prints"), printed),
+        titled_item(_("Host memory"), [nodes.Text(host)]),
+    ]
 
 
 def _suggested(suggestion: Suggestion | None) -> list[nodes.Node]:
@@ -224,13 +228,14 @@ def saving_rows(sweep: SavingSteps) -> nodes.tgroup:
 
 
 def _saving_row(setting: Cell, saved: str, after: Saving | Estimate, phase: str, added: str) -> list[Cell]:
+    tokens = after.tokens if isinstance(after, Saving) else after.fits_up_to_tokens
     return [
         setting,
         Cell.number(saved),
         Cell.number(gib_number(after.peak)),
         Cell.of(_(phase)),
         Cell.number(added),
-        Cell.of(label(after.verdict)),
+        Cell.of(short(after.verdict, tokens)),
     ]
 
 
@@ -274,7 +279,7 @@ def _length_cells(row: Longer) -> list[Cell]:
         Cell.number(short_number(int(row.sequences)) if row.sequences < 1e6 else _("any number")),
         Cell.number(gib_number(found.peak)),
         Cell.of(_(found.peak_phase.label)),
-        Cell.of(label(found.verdict)),
+        Cell.of(short(found.verdict, found.fits_up_to_tokens)),
     ]
 
 

@@ -38,7 +38,15 @@ _CONTENTS = {
     SCHEMA: N_("what the fields of this file mean, as a JSON Schema."),
     CSV: N_("the runs, one a row, for spreadsheets."),
 }
-_COMPUTED = ("peak_gib", "low_gib", "high_gib", "capacity_gib", "verdict", "binding_phase")
+_COMPUTED = (
+    "peak_gib",
+    "low_gib",
+    "high_gib",
+    "capacity_gib",
+    "verdict",
+    "fits_up_to_tokens",
+    "binding_phase",
+)
 
 
 def runs_text(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..i18n import N_, _, plural
-from ..units import gib, short_number
+from ..units import gib, short_number, two_digits
 from .blocks import LEGEND_CLASS, code_block, details, in_a_row, legend, titled_item
 from .settings import flat_yaml
 from .table import Cell, table_group
@@ -29,7 +29,10 @@ _MEANINGS: Mapping[FitKind, str] = {
     ),
     "computed": N_("fits at the upper end of the range of the estimate. The figure is the peak of a GPU."),
     "borderline": N_("the memory of the GPU is inside the range of the estimate."),
-    "depends-on-lengths": N_("fits with short sequences, not with sequences at their limits."),
+    "depends-on-lengths": N_(
+        "fits with short sequences, not with sequences at their limits. The figure is the largest mean "
+        "length of a sequence that fits, prompt and response."
+    ),
     "does-not-fit": N_("even the lower end of the range of the estimate is more than the memory of the GPU."),
     "unknown": N_("the settings leave no estimate for that number of GPUs."),
 }
@@ -68,10 +71,13 @@ def _cell(cell: FitCell, link: Callable[[str, str], nodes.Element]) -> Cell:
         return Cell([], links=[link(cell.run, kind)], classes=classes)
     if cell.peak is None:
         return Cell([(kind, None)], classes=classes)
+    figure = gib(cell.peak)
+    if cell.tokens is not None:
+        figure = _("up to {tokens} tokens").format(tokens=two_digits(cell.tokens))
     # Of a run that does not fit, the layout is of no use.
     bare = cell.layout == FSDP or cell.kind == "does-not-fit"
     text = _("{kind}: {peak}") if bare else _("{kind}: {peak}, {layout}")
-    return Cell([(text.format(kind=kind, peak=gib(cell.peak), layout=cell.layout), None)], classes=classes)
+    return Cell([(text.format(kind=kind, peak=figure, layout=cell.layout), None)], classes=classes)
 
 
 def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> list[nodes.Node]:

@@ -8,16 +8,19 @@ from tabulate import tabulate
 
 from ..estimator.accuracy import summaries
 from ..estimator.backtest import GROUPS, verdict_counts
+from ..estimator.estimate import Estimate
 from ..estimator.planner import layout_of
+from ..estimator.recorded import credible
 from ..units import MINUS, gib, gib_number, percent, share, short_number
 from .settings import overrides
+from .verdicts import label, of_mean, reason, short, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ..catalog.models.registries import Accuracy
     from ..estimator.backtest import Boundary, Score
-    from ..estimator.estimate import AnyEstimate, Estimate
+    from ..estimator.estimate import AnyEstimate
     from ..estimator.phases import Phase
     from ..estimator.planner import Plan
 
@@ -64,15 +67,18 @@ def estimates_text(named: Sequence[tuple[str, AnyEstimate | None]]) -> str:
 def _row(name: str, estimate: AnyEstimate | None) -> tuple[str, ...]:
     if estimate is None:
         return (name, "no estimate", *("",) * 6)
+    verdict, shown = short(estimate.verdict, estimate.fits_up_to_tokens), credible(estimate)
+    if shown is None:
+        return (name, verdict, *("",) * 6)
     return (
         name,
-        estimate.verdict,
-        gib_number(estimate.peak),
-        f"{gib_number(estimate.low)} to {gib_number(estimate.high)}",
-        "" if estimate.capacity is None else gib_number(estimate.capacity),
-        gib_number(estimate.torch_peak),
-        estimate.peak_phase.label,
-        suggestion_text(estimate),
+        verdict,
+        gib_number(shown.peak),
+        f"{gib_number(shown.low)} to {gib_number(shown.high)}",
+        "" if shown.capacity is None else gib_number(shown.capacity),
+        gib_number(shown.torch_peak),
+        shown.peak_phase.label,
+        suggestion_text(shown),
     )
 
 
@@ -87,12 +93,16 @@ def suggestion_text(estimate: AnyEstimate) -> str:
 
 
 def _details(estimate: AnyEstimate) -> Iterator[str]:
-    """Yield the phases, the components of the peak phase, host memory and ignored settings."""
-    yield f"\n{phases_text(estimate)}"
-    yield f"\n{estimate.peak_phase.label}:"
-    yield components_text(estimate.peak_phase)
-    if estimate.host:
-        yield f"\nHost memory of a node: {gib(estimate.host.total)}"
+    """Yield the reason of the verdict, the phases, the parts of the peak, host memory, ignored settings."""
+    yield f"\n{title(estimate.verdict)}. {reason(estimate)}"
+    if shown := credible(estimate):
+        if isinstance(shown, Estimate) and shown is not estimate:
+            yield of_mean(shown)
+        yield f"\n{phases_text(shown)}"
+        yield f"\n{shown.peak_phase.label}:"
+        yield components_text(shown.peak_phase)
+        if shown.host:
+            yield f"\nHost memory of a node: {gib(shown.host.total)}"
     for text in estimate.unsupported:
         yield f"Ignored: {text}"
 
@@ -128,7 +138,7 @@ def plan_text(plan: Plan, model: str, task: str, settings: Mapping[str, Any]) ->
     """
     found = plan.estimate
     host = f"Each node needs {gib(found.host.total)} of host memory."
-    sentences = [_fits(plan, model, task), _peak(found), host, *_micro_batch(plan), *_relief(plan)]
+    sentences = [_fits(plan, model, task), reason(found), host, *_micro_batch(plan), *_relief(plan)]
     parts = [
         "\n".join(sentences),
         phases_text(found),
@@ -145,15 +155,10 @@ def _fits(plan: Plan, model: str, task: str) -> str:
         layout = layout_of(plan.estimate)
         also = f" With FSDP it takes {short_number(plan.with_fsdp)}." if plan.with_fsdp else ""
         return f"{model} with {task} fits on {gpus} with {layout}.{also}"
-    if plan.estimate.verdict == "borderline":
-        return f"{model} with {task} may fit on {gpus}, or may not: the upper end of the range is too large."
-    return f"{model} with {task} does not fit on {gpus}."
-
-
-def _peak(found: Estimate) -> str:
-    range_ = f"{gib_number(found.low)} and {gib(found.high)}"
-    offer = f" of {gib(found.capacity)}" if found.capacity is not None else ""
-    return f"The peak of a GPU is {gib(found.peak)}{offer}, between {range_}: {found.peak_phase.label}."
+    verdict = plan.estimate.verdict
+    if verdict == "does-not-fit":
+        return f"{model} with {task} does not fit on {gpus}."
+    return f"{model} with {task} on {gpus}: {label(verdict)}."
 
 
 def _micro_batch(plan: Plan) -> Iterator[str]:
@@ -180,7 +185,7 @@ def backtest_text(scores: Sequence[Score], limits: Sequence[Boundary]) -> str:
         parts.append(plain_table(_GROUPS, map(_summary, found)))
     counts = verdict_counts(scores)
     if any(map(any, counts.values())):
-        rows = ((verdict, str(found.ran), str(found.oom)) for verdict, found in counts.items())
+        rows = ((label(verdict), str(found.ran), str(found.oom)) for verdict, found in counts.items())
         parts.append(plain_table(_VERDICTS, rows))
     lines = [
         f"Largest batch of {limit.name}: {limit.recorded} ran, {limit.computed} computed "
@@ -201,7 +206,7 @@ def _score_row(item: Score) -> tuple[str, ...]:
         f"{gib_number(item.low or 0)} to {gib_number(item.high or 0)}" if compared else "",
         {True: "yes", False: "no", None: ""}[item.inside],
         item.case.outcome or "",
-        "no estimate" if item.error else item.verdict,
+        "no estimate" if item.error else label(item.verdict),
         _note(item),
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..catalog.fields import every_field
+from ..estimator.recorded import possible
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
 from .blocks import between_commas, code_block, fill, listed, notes_title, titled_item
@@ -48,8 +49,9 @@ def _peak(run: Run, capacity: float | None, estimate: Estimate | None) -> str:
     figures = []
     if run.measured and run.measured.gib:
         figures.append(_("measured {peak}").format(peak=gib_number(run.measured.gib * GIB)))
-    if estimate is not None:
-        span = _("{low} to {high}").format(low=gib_number(estimate.low), high=gib_number(estimate.high))
+    high = possible(estimate, estimate.high) if estimate and not estimate.undecided else None
+    if estimate and high is not None:
+        span = _("{low} to {high}").format(low=gib_number(estimate.low), high=gib_number(high))
         figures.append(_("computed {peak}").format(peak=span))
     if not figures:
         return _("peak not recorded")

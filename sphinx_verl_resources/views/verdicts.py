@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..i18n import N_, _
+from ..units import gib, gib_number, two_digits
+from .blocks import in_a_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..catalog.names import Verdict
+    from ..estimator.estimate import AnyEstimate, Estimate
 
 LABELS: Mapping[str, str] = {
     "fits": N_("fits"),
@@ -29,8 +32,20 @@ REASONS: Mapping[Verdict, str] = {
     "does-not-fit": N_(
         "Peak {peak} per GPU ({range}); even the lower end is more than the {capacity} of the GPU."
     ),
-    "unknown": N_("Peak {peak} per GPU ({range}); how much memory the GPU has is not recorded."),
+    "unknown": N_("The memory of the GPU is not recorded."),
 }
+UNDECIDED = N_("Not read, although it decides memory: {settings}.")
+#: The same for a run that ran, and so took no more than its GPU has.
+_RAN = N_("It ran, so it needed between {low} and the GPU's {capacity}; the range ends at {high}.")
+_RAN_SHORT = N_(
+    "It ran, so it needed between {low} and the GPU's {capacity}; the upper end of the range, "
+    "{high}, is for sequences at their limits."
+)
+_TOO_HIGH = N_(
+    "It ran, although even the lower end of the range, {low}, is more than the {capacity} of the GPU: the "
+    "estimate is too high."
+)
+FITS_UP_TO = N_("It fits up to a mean of {tokens} tokens a sequence, prompt and response.")
 
 
 def label(verdict: Verdict) -> str:
@@ -41,6 +56,43 @@ def label(verdict: Verdict) -> str:
 def title(verdict: Verdict) -> str:
     """Return the translated label as the beginning of a sentence."""
     return as_title(label(verdict))
+
+
+def short(verdict: Verdict, tokens: float | None) -> str:
+    """Return the label for a cell, with the mean length up to which a run fits where that is known."""
+    if tokens is None:
+        return label(verdict)
+    return _("{verdict}: up to {tokens} tokens").format(verdict=label(verdict), tokens=two_digits(tokens))
+
+
+def reason(found: AnyEstimate) -> str:
+    """Return why an estimate has its verdict, and the lengths up to which the run fits."""
+    if found.undecided:
+        return _(UNDECIDED).format(settings="; ".join(found.undecided))
+    sizes = {"peak": found.peak, "low": found.low, "high": found.high, "capacity": found.capacity or 0.0}
+    texts = {name: gib(size) for name, size in sizes.items()}
+    why = _(_why(found)).format(**texts, range=span(found.low, found.high))
+    tokens = found.fits_up_to_tokens
+    return why if tokens is None else in_a_row(why, _(FITS_UP_TO).format(tokens=two_digits(tokens)))
+
+
+def of_mean(shown: Estimate) -> str:
+    """Return for which lengths figures are, if these are not those of the limits."""
+    tokens = two_digits(shown.settings.lengths.mean)
+    return _("The figures below are for a mean of {tokens} tokens a sequence.").format(tokens=tokens)
+
+
+def _why(found: AnyEstimate) -> str:
+    if not found.ran or found.capacity is None or found.high <= found.capacity:
+        return REASONS[found.verdict]
+    if found.low > found.capacity:
+        return _TOO_HIGH
+    return _RAN if found.fits_up_to_tokens is None else _RAN_SHORT
+
+
+def span(low: float, high: float) -> str:
+    """Return both ends of a range in words."""
+    return _("range {low} to {high}").format(low=gib_number(low), high=gib(high))
 
 
 def as_title(text: str) -> str:

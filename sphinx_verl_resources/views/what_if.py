@@ -17,7 +17,7 @@ from .blocks import fill
 from .drawing import PAINTS
 from .file_names import FORM_CLASS, GRID_CLASS, grid_path
 from .settings import flat_yaml
-from .verdicts import REASONS, title
+from .verdicts import FITS_UP_TO, REASONS, title
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,6 +70,7 @@ def grid_file(axes: Axes, cells: GridCells, settings: Mapping[str, Any]) -> tupl
             "peak": cells.peaks,
             "low": cells.lows,
             "high": cells.highs,
+            "tokens": cells.tokens,
             "binding": cells.bindings,
             "totals": cells.totals,
         },
@@ -122,6 +123,7 @@ def _words(settings: Mapping[str, Any]) -> dict[str, str]:
         "gib": "{size} GiB",
         "answer": _("{verdict}. {reason}"),
         "range": _("range {low} to {high}"),
+        "fitsUpTo": _(FITS_UP_TO),
         "peakPhase": _("Peak phase: {phase}."),
         "peakRow": _("{phase} (peak phase)"),
         "outside": _("Outside the grid."),

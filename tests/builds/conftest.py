@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.recorded import request_of_run
+from sphinx_verl_resources.estimator.recorded import estimate_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +31,10 @@ def settings():
 @pytest.fixture
 def runs(own, data):
     """A project with two runs, ``a`` with settings and ``b`` without."""
-    data.run("a", settings=SETTINGS, added="2026-08-20", measured={"gib": 60.0, "counter": "device"})
+    gpus = {"count": 8, "type": "H100"}  # on these it fits with sequences at their limits
+    data.run(
+        "a", settings=SETTINGS, gpus=gpus, added="2026-08-20", measured={"gib": 60.0, "counter": "device"}
+    )
     data.run("b")
     return own
 
@@ -44,7 +46,7 @@ def estimated(data):
     def of_run_a():
         facts = read_data([str(data.path)]).registries
         run = read_data([str(data.path)]).catalog.runs["a"]
-        return estimate(request_of_run(run, facts), facts)
+        return estimate_run(run, facts)
 
     return of_run_a
 

@@ -48,7 +48,7 @@ def test_the_drawing_of_an_estimate_has_the_numbers_of_the_table(runs, estimated
     ]
     assert f"The GPU offers {gib(found.capacity)}" in labels
     assert f"Range of the peak: {gib_number(found.low)} to {gib(found.high)}" in labels
-    assert chart.svg.title.get_text() == "Qwen2.5-7B-Instruct, GRPO on 2*H100: memory per GPU, phase by phase"
+    assert chart.svg.title.get_text() == "Qwen2.5-7B-Instruct, GRPO on 8*H100: memory per GPU, phase by phase"
     for phase in found.phases:
         assert f"{phase.label} {gib(phase.total)}" in chart.desc.get_text()
 
@@ -60,7 +60,8 @@ def test_a_chart_in_its_place_keeps_the_table_in_its_own(runs):
     assert soup.caption.get_text().startswith("Own")
 
 
-def test_the_drawing_of_savings_has_the_numbers_of_the_table(runs, table_rows):
+def test_the_drawing_of_savings_has_the_numbers_of_the_table(runs, data, settings, table_rows):
+    data.run("a", settings=settings)
     build = runs.page(ESTIMATE.format("savings")).build()
     assert build.warnings == []
     soup = build.soup()
@@ -147,7 +148,7 @@ def test_elsewhere_the_table_stands_alone(runs, builder, pattern):
 
 
 def test_a_label_of_a_run_is_text(runs, data, settings):
-    data.run("a", settings=settings, label='<b>&"' + "x" * 60)
+    data.run("a", settings=settings, gpus={"count": 8, "type": "H100"}, label='<b>&"' + "x" * 60)
     soup = runs.page(ESTIMATE.format("chart")).build().soup()
     assert soup.svg.title.get_text().startswith('<b>&"xxx')
     assert not soup.select("svg b, div.verl-chart b")

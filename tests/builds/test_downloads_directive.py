@@ -75,6 +75,7 @@ def test_the_json_says_what_is_recorded_and_computed(pages, estimated):
     expected = estimated()
     assert a["computed"] == {
         "verdict": expected.verdict,
+        "fits_up_to_tokens": expected.fits_up_to_tokens,
         "peak_gib": gib_value(expected.peak),
         "low_gib": gib_value(expected.low),
         "high_gib": gib_value(expected.high),
@@ -107,7 +108,7 @@ def test_the_csv_is_flat_and_computes_nothing(pages, data, estimated):
     rows = {row["id"]: row for row in csv.DictReader(found.splitlines())}
     assert list(rows) == ["a", "b", "c"]
     assert rows["a"]["computed_peak_gib"] == str(round(estimated().peak / GIB, 3))
-    assert (rows["a"]["measured_gib"], rows["a"]["gpu_count"], rows["a"]["gpu"]) == ("60.0", "2", "H100")
+    assert (rows["a"]["measured_gib"], rows["a"]["gpu_count"], rows["a"]["gpu"]) == ("60.0", "8", "H100")
     assert rows["b"]["computed_peak_gib"] == rows["b"]["max_batch_prompts"] == ""
     assert (rows["c"]["task"], rows["c"]["contributor"]) == ("'=1+1", "'-2+3")
 

@@ -23,6 +23,7 @@ def detailed(own, data):
     data.run(
         "a",
         settings=COMPLETE,
+        gpus={"count": 8, "type": "H100"},
         added="2026-08-20",
         versions={"verl": "0.9.0", "torch": "2.8.0"},
         measured={"gib": 60.0, "counter": "device"},
@@ -45,7 +46,7 @@ def test_a_block_says_what_the_row_has_no_room_for(detailed):
     assert "verl-run-a" in block["class"]
     summary = text(block.summary)
     assert summary.startswith(
-        "Qwen2.5-7B-Instruct, GRPO on 2*H100: MIN, tested; peak measured 60.0, computed "
+        "Qwen2.5-7B-Instruct, GRPO on 8*H100: MIN, tested; peak measured 60.0, computed "
     )
     assert summary.endswith(" of 79.1 GiB; evidence: log, script")
     assert block.select_one(".verl-answer strong")

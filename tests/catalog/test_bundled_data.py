@@ -43,6 +43,22 @@ def test_every_run_says_what_it_rests_on(catalog):
         assert run.added, run.id
 
 
+def test_runs_of_2026_can_be_looked_up(catalog):
+    runs = [run for run in catalog.runs.values() if run.added.isoformat() == "2026-11-23"]
+    assert len(runs) >= 10
+    for run in runs:
+        assert run.kind in {"tested", "measured"}, run.id
+        assert run.versions.verl.startswith(("0.8.0", "0.9.0")), run.id
+        assert all((run.evidence, run.contributor.url, run.settings)), run.id
+        offloads = [value for key, value in run.settings.items() if key.endswith("_offload")]
+        assert (run.tag == "MIN") == all(offloads), run.id
+    assert {run.train for run in runs} == {"fsdp", "fsdp2", "megatron"}
+    assert {run.infer.engine for run in runs} == {"vllm", "sglang"}
+    assert {"PPO", "GRPO", "GSPO"} <= {run.task for run in runs}
+    gpus = {catalog.gpu_of(run).name for run in runs}
+    assert gpus == {"L20", "H20", "RTX-4090", "RTX-5090", "Ascend-A2", "Ascend-A3"}
+
+
 def test_the_largest_size_class_is_not_empty_any_more(catalog):
     assert [run for run in catalog.runs.values() if run.size == "671B" and run.kind == "measured"]
 

@@ -110,9 +110,9 @@ def test_contested_cases_are_shown_and_do_not_count(scored, backtest):
     }
     lines = backtest(cases)[1].splitlines()
     assert [line.rsplit("  ", 1)[-1] for line in lines[3:6]] == ["contested", "not scored", "wrong verdict"]
-    assert [line.split() for line in lines if line.startswith(("fits ", "does-not-fit "))] == [
+    assert [line.split() for line in lines if line.startswith(("fits ", "does not fit "))] == [
         ["fits", "1", "0"],
-        ["does-not-fit", "1", "0"],
+        ["does", "not", "fit", "1", "0"],
     ]
 
 

@@ -54,6 +54,26 @@ CONFIGS = {
   "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "sliding_window": null,
   "tie_word_embeddings": false, "vocab_size": 32000
 }""",
+    "openai/gpt-oss-20b": """{
+  "model_type": "gpt_oss", "attention_bias": true, "experts_per_token": 4, "head_dim": 64,
+  "hidden_size": 2880, "intermediate_size": 2880, "layer_types": ["sliding_attention", "full_attention"],
+  "max_position_embeddings": 131072, "num_attention_heads": 64, "num_experts_per_tok": 4,
+  "num_hidden_layers": 24, "num_key_value_heads": 8, "num_local_experts": 32,
+  "quantization_config": {"quant_method": "mxfp4"}, "sliding_window": 128, "tie_word_embeddings": false,
+  "vocab_size": 201088
+}""",
+    "XiaomiMiMo/MiMo-7B-RL": """{
+  "model_type": "mimo", "attention_bias": true, "head_dim": 128, "hidden_size": 4096,
+  "intermediate_size": 11008, "max_position_embeddings": 32768, "num_attention_heads": 32,
+  "num_hidden_layers": 36, "num_key_value_heads": 8, "num_nextn_predict_layers": 1,
+  "sliding_window": 32768, "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 151680
+}""",
+    "ByteDance-Seed/Seed-OSS-36B-Base": """{
+  "model_type": "seed_oss", "attention_bias": true, "attention_out_bias": false, "head_dim": 128,
+  "hidden_size": 5120, "intermediate_size": 27648, "max_position_embeddings": 524288, "mlp_bias": false,
+  "num_attention_heads": 80, "num_hidden_layers": 64, "num_key_value_heads": 8,
+  "tie_word_embeddings": false, "vocab_size": 155136
+}""",
     "google/gemma-2-2b": """{
   "model_type": "gemma2", "attention_bias": false, "head_dim": 256, "hidden_size": 2304,
   "intermediate_size": 9216, "max_position_embeddings": 8192, "num_attention_heads": 8,

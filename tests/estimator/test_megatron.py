@@ -126,6 +126,19 @@ def test_states_of_muon_are_not_offloaded(ask, sizes):
     assert host["optimizer-states"] == pytest.approx(8 * 12 * ENDS / 2)
 
 
+def test_copies_in_fp8(ask, sizes):
+    fp8 = {**MUON, "optim.optimizer": "adam", f"{OVERRIDE}.fp8": "e4m3", "megatron.param_offload": True}
+    copies = pytest.approx(2 * (MATRICES / 2 + ROUTED / 8))
+
+    def found(version):
+        return ask(fp8, model=EXPERTS, gpus=16, version=version)
+
+    assert sizes(found((0, 9, 0)), "optimizer-step")["fp8-weights"] == copies
+    assert sizes(found((0, 8, 0)), "rollout")["fp8-weights"] == copies
+    assert "fp8-weights" not in sizes(found((0, 9, 0)), "rollout")
+    assert "fp8-weights" not in {part.key for part in found((0, 9, 0)).host.components}
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -133,7 +146,14 @@ def test_states_of_muon_are_not_offloaded(ask, sizes):
         ({"megatron.pad_to_length": True, "megatron.pad_to_length_bucket": 1500}, 1500),
         ({"megatron.pad_to_length": True, "megatron.context_parallel_size": 2}, 512),
         ({"megatron.pad_to_length_bucket": 1500}, 700),
-        ({"megatron.pad_to_length": True, "model.use_remove_padding": False}, 1024 * 2),
+        (
+            {
+                "megatron.pad_to_length": True,
+                "megatron.pad_to_length_bucket": 1500,
+                "model.use_remove_padding": False,
+            },
+            2 * 1024,
+        ),
     ],
 )
 def test_padding_of_micro_batches(ask, sizes, settings, expected):

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.catalog.models.architecture import LinearAttention, Moe
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.engine import kv_cache_bytes_per_token
+from sphinx_verl_resources.estimator.lora import lora_parameters, target_names, unknown_targets
 from sphinx_verl_resources.estimator.parameters import (
     count_parameters,
     layer_kinds,
     layer_matrices,
-    lora_parameters,
     mtp_parameters,
-    target_names,
-    unknown_targets,
     vision_parameters,
 )
 

@@ -116,6 +116,7 @@ VALUES = {
     f"{A}.fsdp_config.fsdp_size": [2, 8],
     f"{A}.optim.override_optimizer_config": [{"offload": True}],
     f"{A}.megatron.expert_tensor_parallel_size": [1],
+    f"{A}.megatron.override_transformer_config.fp8": ["e4m3"],
     f"{A}.megatron.override_transformer_config.recompute_modules": [["moe_act"]],
     "critic.megatron.expert_tensor_parallel_size": [1],
     f"{R}.tensor_model_parallel_size": [4],

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from tabulate import tabulate
 
 from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.estimator.parameters import lora_parameters
+from sphinx_verl_resources.estimator.lora import lora_parameters
 from sphinx_verl_resources.estimator.shape import shape_of
 
 if TYPE_CHECKING:
     from sphinx_verl_resources.catalog.models.architecture import Architecture
-    from sphinx_verl_resources.estimator.parameters import Targets
+    from sphinx_verl_resources.estimator.lora import Targets
     from sphinx_verl_resources.estimator.shape import Shape
 
 TRACES = Path(__file__).parent / "traces.json"

@@ -19,6 +19,10 @@ class Computed(Record):
         "their limits. does-not-fit: even the lower end is more than the GPU's memory. unknown: the GPU's "
         "memory, or a setting that decides memory, was not read."
     )
+    fits_up_to_tokens: float | None = Field(
+        description="Mean length of a sequence, prompt and response, in tokens, up to which the run fits; "
+        "null where the lengths do not decide."
+    )
     peak_gib: float = Field(ge=0, description="Computed peak in GiB (2^30 bytes).")
     low_gib: float = Field(ge=0, description="Lower end of its range in GiB.")
     high_gib: float = Field(ge=0, description="Upper end of its range in GiB.")

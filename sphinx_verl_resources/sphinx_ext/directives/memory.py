@@ -287,22 +287,28 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         return query, _("{model} on {gpus}").format(model=model, gpus=f"{count}*{gpu}"), None
 
     def _show_estimate(self, query: EstimateQuery, title: str, measured: Measured | None) -> list[nodes.Node]:
+        from ...estimator.recorded import credible
         from ...views import estimate as render
         from ...views.charts import phase_chart
 
         found = self.ask(query)
         caption = _("{what}: memory per GPU, phase by phase").format(what=title)
-        made = self._pieces({
-            "answer": lambda: render.answer(found, measured),
-            "chart": lambda: [self.chart(phase_chart(found, caption, measured), self._chart_name(title))],
-            "table": lambda: [self.table(render.phase_rows(found), caption)],
-            "components": lambda: render.peak_parts(found),
-            "host": lambda: render.host_parts(found),
-            "savings": lambda: self._savings(query, title),
-        })  # fmt: skip
-        if {"components", "host"}.intersection(self.values["show"]):
-            made.append(render.evidence_legend())
-        return [*made, *render.notes(found)]
+        made: dict[str, Callable[[], Iterable[nodes.Node]]] = dict.fromkeys(self.values["show"], list)
+        made["answer"] = lambda: render.answer(found, measured)
+        if shown := credible(found):
+            name = self._chart_name(title)
+            made |= {
+                "chart": lambda: [self.chart(phase_chart(shown, caption, measured), name)],
+                "table": lambda: [self.table(render.phase_rows(shown), caption)],
+                "components": lambda: render.peak_parts(shown),
+                "host": lambda: render.host_parts(shown),
+            }
+        if not found.undecided:
+            made["savings"] = lambda: self._savings(query, title)
+        content = self._pieces(made)
+        if shown and {"components", "host"}.intersection(self.values["show"]):
+            content.append(render.evidence_legend())
+        return [*content, *render.notes(found)]
 
     def _chart_name(self, title: str) -> str:
         return self.values["run"] or title

@@ -226,6 +226,7 @@ class VerlRuns(VerlDirective):
     def _details(self, run: Run) -> verl_details:
         """Return peak and capacity, status and evidence; folded: estimate, settings, and sources."""
         from ...estimator.queries import Capacity
+        from ...estimator.recorded import credible
         from ...views import run_details as render
         from ...views.blocks import details
         from ...views.charts import phase_chart
@@ -238,11 +239,11 @@ class VerlRuns(VerlDirective):
             estimate = None
         capacity = self.ask(Capacity(run.gpus.type)) if run.gpus.type else None
         content = render.verdict(run, estimate)
-        if estimate is not None:
-            drawn = phase_chart(estimate, run_title(run), run.measured)
+        if shown := estimate and credible(estimate):
+            drawn = phase_chart(shown, run_title(run), run.measured)
             content.append(self.chart(drawn, run.id))
             # Without a caption it takes no number from the tables of the page.
-            rows = phase_rows(estimate)
+            rows = phase_rows(shown)
             content.append(self.table(rows, with_options=False, table_class=MEMORY_CLASS))
         edit = settings.edit_address(f"runs/{run.id}.yaml")
         content += [*render.flags(run), render.facts(run, settings.links, edit)]
