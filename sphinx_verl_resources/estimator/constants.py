@@ -86,7 +86,7 @@ LOGITS_IN_LOGS = Constant(
     _PER_LOGIT,
     "measured",
     "fitted to seven logs, each judged by the others (see the accuracy). Traced, 8: the rest stands for "
-    "steps with longer sequences than the one whose lengths are known, since PyTorch's counter is never reset",
+    "longer sequences in other steps than the one that is known, since PyTorch's counter is never reset",
 )
 LOGITS_FUSED_LOSS = Constant(
     "logits, fused cross-entropy in fp32",

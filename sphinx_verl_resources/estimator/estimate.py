@@ -175,6 +175,11 @@ class AnyEstimate:
         return ()
 
     @property
+    def fits(self) -> bool:
+        """True where the verdict is so; a search that asks for no more is faster with it."""
+        return self.capacity is not None and not self.undecided and self.high <= self.capacity
+
+    @property
     def verdict(self) -> Verdict:
         """Compare both ends of the range with the capacity."""
         if self.capacity is None or self.undecided:
@@ -235,12 +240,12 @@ class Estimate(AnyEstimate):
     @cached_property
     def least(self) -> tuple[Phase, ...]:
         """The phases with everything unknown at its most favourable value."""
-        return self._with(least(self.settings), self.elsewhere and self.elsewhere.least)
+        return self._with(least(self.settings), self.elsewhere.least if self.elsewhere else None)
 
     @cached_property
     def most(self) -> tuple[Phase, ...]:
         """The phases with everything unknown at its least favourable value."""
-        return self._with(most(self.settings), self.elsewhere and self.elsewhere.most)
+        return self._with(most(self.settings), self.elsewhere.most if self.elsewhere else None)
 
     def _with(self, settings: Settings, elsewhere: tuple[Phase, ...] | None) -> tuple[Phase, ...]:
         """Return the phases with other settings, faster from the same ones on another GPU."""

@@ -216,7 +216,7 @@ def best_layout(asked: Request, registries: Registries) -> tuple[Request, Estima
     tried = []
     for layout in chain.from_iterable(way(asked, registries) for way in ways):
         tried.append(layout)
-        if layout[1].verdict == "fits":
+        if layout[1].fits:
             return layout
     return min(tried, key=lambda layout: layout[1].high, default=None)
 
@@ -291,7 +291,7 @@ def plan(request: Request, registries: Registries) -> Plan:
         # Nothing could be estimated; give the reason for the number asked for, or for one node.
         estimate(fitted(replace(request, gpus=request.gpus or 8), registries), registries)
         raise NoAnswerError.because("no layout leaves an estimate", "name other parallel sizes or GPUs")
-    fits = [pair for pair in tried if pair[1].verdict == "fits"]
+    fits = [pair for pair in tried if pair[1].fits]
     chosen, found = fits[0] if fits else tried[-1]
     with_fsdp = None
     if fits and found.settings.actor.backend == "megatron":
@@ -322,7 +322,7 @@ def largest_micro_batch(request: Request, registries: Registries) -> tuple[int |
 
     def fits(size: int) -> bool:
         changed = replace(base, config={**config, **dict.fromkeys(keys, size)})
-        return estimate(changed, registries).verdict == "fits"
+        return estimate(changed, registries).fits
 
     limit = int(first.settings.lengths.limit) if micro.dynamic else 1
     most = max(least, max(1, first.settings.actor.mini_batch) * limit)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, overload
 
 from ..diagnostics import Code, NoAnswerError
-from .estimate import Estimate, estimate
-from .planner import fitted, largest_that_fits
+from .estimate import Estimate, estimate, largest_that_fits
+from .planner import fitted
 from .request import DATA_TYPES, Request, error_at
 from .settings import least
 from .training import Training, estimate_training
