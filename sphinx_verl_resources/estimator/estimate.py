@@ -171,7 +171,7 @@ class AnyEstimate:
 
     @property
     def counted_besides(self) -> Allocations:
-        """What PyTorch counts in each phase besides the training process's own memory."""
+        """The allocations that PyTorch counts in each phase besides the training process's own memory."""
         return ()
 
     @property

@@ -177,7 +177,7 @@ class FsdpRole:
 
     @property
     def _at_loss(self) -> Allocations:
-        """Return what is gathered at the loss."""
+        """The weights that are gathered at the loss."""
         return self.whole_layers + (() if self._second and not self.whole_layers else self.root)
 
     def _waiting_gradient(self) -> Allocations:

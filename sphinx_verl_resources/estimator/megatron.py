@@ -231,7 +231,7 @@ class MegatronRole:
 
     @property
     def _spread(self) -> Spread:
-        """How sure the bytes of a layer are."""
+        """Both ends of the bytes of a layer, as factors."""
         return (UNUSUAL_WIDTHS if self.shape.architecture.moe else MEGATRON_WIDTHS).spread
 
     @property

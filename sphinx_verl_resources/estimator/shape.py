@@ -60,7 +60,7 @@ class Shape:
 
     @cached_property
     def spread(self) -> Spread:
-        """How sure the widths are."""
+        """Both ends of the widths, as factors."""
         return (WIDTHS if self.evidence == "measured" else UNUSUAL_WIDTHS).spread
 
     @property

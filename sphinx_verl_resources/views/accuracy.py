@@ -39,6 +39,7 @@ def summary_rows(summaries: Iterable[Accuracy]) -> nodes.tgroup:
         (_("Compared with"), lambda item: Cell.of(_(GROUPS[item.name]))),
         (_("Cases (n)"), lambda item: Cell.number(short_number(item.cases))),
         (_("Mean error"), lambda item: Cell.number(share(item.mean_error))),
+        (_("Mean error, fitted to other sources"), lambda item: Cell.number(share(item.out_of_fold))),
         (_("Median error"), lambda item: Cell.number(share(item.median_error))),
         (_("Worst error"), lambda item: Cell.number(share(item.worst_error))),
         (_("Inside the range"), lambda item: Cell.number(share(item.inside))),

@@ -29,7 +29,7 @@ _PHASES = "Phase | GiB> | Largest part, GiB"
 _COMPONENTS = "Component | GiB> | Formula, in bytes | Evidence"
 _SCORES = "Case | Computed GiB> | Observed GiB> | Error> | Range> | Inside | Outcome | Verdict | Note"
 _VERDICTS = "Verdict | Ran> | Out of memory>"
-_GROUPS = "Group | Cases> | Mean error> | Median> | Worst> | Inside> | Half the range>"
+_GROUPS = "Group | Cases> | Mean error> | Other sources> | Median> | Worst> | Inside> | Half the range>"
 
 
 def plain_table(headings: str, rows: Iterable[Sequence[str]]) -> str:
@@ -225,6 +225,7 @@ def _summary(found: Accuracy) -> tuple[str, ...]:
         GROUPS[found.name],
         str(found.cases),
         share(found.mean_error),
+        share(found.out_of_fold),
         share(found.median_error),
         share(found.worst_error),
         share(found.inside),

@@ -83,7 +83,7 @@ def test_a_case_beside_its_observation(scored):
     assert item["observed_gib"] == 40
     assert item["error"] == pytest.approx(item["computed_gib"] / 40 - 1, abs=0.001)
     assert item["inside"] is (item["low_gib"] <= 40 <= item["high_gib"])
-    assert (item["group"], item["figure"], item["scored"]) == ("verl-log", "counter", True)
+    assert (item["group"], item["figure"], item["scored"]) == ("fsdp", "counter", True)
     (group,) = found["summary"]
     assert group["mean_error"] == abs(item["error"])
 
