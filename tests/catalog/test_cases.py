@@ -419,7 +419,7 @@ def test_a_case_cannot_be_changed_and_survives_pickling():
 
 def test_bundled_cases_have_no_problem(bundled):
     assert [str(problem) for problem in bundled.diagnostics] == []
-    assert len(bundled.by_id) >= 137
+    assert len(bundled.by_id) >= 164
     for entry in bundled.by_id.values():
         case = entry.case
         assert case.source is not None, case.id
