@@ -91,7 +91,7 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
     text = _("{verdict}. {reason}")
     shown = credible(estimate)
     if shown is not None and shown is not estimate:
-        text = in_a_row(text, of_mean(shown))
+        text = in_a_row(text, of_mean(shown, estimate.fits_up_to_tokens))
     first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
     first += fill(text, verdict=nodes.strong("", title(estimate.verdict)), reason=reason(estimate))
     items = nodes.bullet_list(classes=[ANSWER_CLASS])

@@ -97,7 +97,7 @@ def _details(estimate: AnyEstimate) -> Iterator[str]:
     yield f"\n{title(estimate.verdict)}. {reason(estimate)}"
     if shown := credible(estimate):
         if isinstance(shown, Estimate) and shown is not estimate:
-            yield of_mean(shown)
+            yield of_mean(shown, estimate.fits_up_to_tokens)
         yield f"\n{phases_text(shown)}"
         yield f"\n{shown.peak_phase.label}:"
         yield components_text(shown.peak_phase)

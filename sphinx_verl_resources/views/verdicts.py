@@ -76,10 +76,20 @@ def reason(found: AnyEstimate) -> str:
     return why if tokens is None else in_a_row(why, _(FITS_UP_TO).format(tokens=two_digits(tokens)))
 
 
-def of_mean(shown: Estimate) -> str:
-    """Return for which lengths figures are, if these are not those of the limits."""
-    tokens = two_digits(shown.settings.lengths.mean)
-    return _("The figures below are for a mean of {tokens} tokens a sequence.").format(tokens=tokens)
+def of_mean(shown: Estimate, tokens: float | None) -> str:
+    """Return for which lengths the figures are that are shown instead of those of the limits.
+
+    Args:
+        shown: the estimate with these figures.
+        tokens: see ``AnyEstimate.fits_up_to_tokens``; None where even short sequences may not fit.
+    """
+    text = _("The figures below are for a mean of {tokens} tokens a sequence.")
+    if tokens is None:
+        text = _(
+            "The figures below are for a mean of {tokens} tokens a sequence; with longer ones the computed "
+            "peak is more than the GPU has."
+        )
+    return text.format(tokens=two_digits(shown.settings.lengths.mean))
 
 
 def _why(found: AnyEstimate) -> str:

@@ -1,0 +1,114 @@
+"""The verdicts in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sphinx_verl_resources.catalog.names import VERDICTS
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.estimate import Estimate, estimate
+from sphinx_verl_resources.estimator.export import result_of
+from sphinx_verl_resources.estimator.grid import FitCell
+from sphinx_verl_resources.estimator.planner import task_settings
+from sphinx_verl_resources.estimator.recorded import RAN, credible, estimate_run
+from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.units import GIB, gib
+from sphinx_verl_resources.views.estimate import answer, phase_rows, run_texts
+from sphinx_verl_resources.views.fit import fit_rows
+from sphinx_verl_resources.views.plain_text import estimates_text
+from sphinx_verl_resources.views.run_details import summary
+from sphinx_verl_resources.views.verdicts import LABELS, REASONS, reason, short, title
+
+DATA = read_data([])
+RUNS = [run for run in DATA.catalog.runs.values() if run.settings]
+TESTED = [run for run in RUNS if run.kind == "tested"]
+
+
+@pytest.fixture
+def found() -> Estimate:
+    asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO"), gpus=8, gpu="H100")
+    return estimate(asked, DATA.registries)
+
+
+def text_of(nodes) -> str:
+    return " ".join(node.astext() for node in nodes)
+
+
+def test_each_verdict_has_its_words():
+    assert set(LABELS) == set(REASONS) == set(VERDICTS)
+    assert title("does-not-fit") == "Does not fit"
+
+
+def test_lengths_stand_wherever_a_verdict_does(monkeypatch, found):
+    small = replace(found, settings=replace(found.settings, capacity=found.low + 1))
+    monkeypatch.setattr(Estimate, "fits_up_to_tokens", 1937.6)
+    assert small.verdict == "depends-on-lengths"
+    sentence = "It fits up to a mean of 1,900 tokens a sequence, prompt and response."
+    assert sentence in reason(small)
+    assert sentence in text_of(answer(small, None))
+    assert sentence in estimates_text([("a", small)])
+    assert "depends on the lengths: up to 1,900 tokens" in estimates_text([("a", small), ("b", small)])
+    assert short(small.verdict, small.fits_up_to_tokens) == "depends on the lengths: up to 1,900 tokens"
+    cell = FitCell("depends-on-lengths", 8, peak=GIB, layout="FSDP", tokens=1937.6)
+    table = fit_rows([("7B", (cell,))], {}, lambda run, text: None)
+    assert "depends on the lengths: up to 1,900 tokens" in table.astext()
+    assert result_of("a", small)["fits_up_to_tokens"] == 1937.6
+
+
+def test_a_setting_that_was_not_read_leaves_no_figure(found):
+    told = "actor_rollout_ref.actor.strategy: 'x' is not modelled"
+    unread = replace(found, settings=replace(found.settings, undecided=(told,)))
+    assert unread.verdict == "unknown"
+    for text in (text_of(answer(unread, None)), estimates_text([("a", unread)])):
+        assert f"Unknown. Not read, although it decides memory: {told}." in text
+        assert gib(found.peak).split()[0] not in text
+    assert result_of("a", unread)["undecided"] == [told]
+    assert run_texts(unread)["estimate.peak"] == "not computed"
+
+
+def test_what_a_gpu_has_must_be_recorded(found):
+    unknown = replace(found, settings=replace(found.settings, capacity_known=False))
+    assert reason(unknown) == "The memory of the GPU is not recorded."
+
+
+def test_what_ran_outweighs_an_estimate_that_is_too_high(found):
+    small = replace(found, settings=replace(found.settings, capacity=found.low / 2))
+    assert small.verdict == "does-not-fit"
+    ran = replace(small, ran=True)
+    assert ran.verdict == "borderline"
+    assert reason(ran).endswith("the estimate is too high.")
+    assert credible(ran) is None
+    assert run_texts(ran)["estimate.peak"] == "not computed"
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.id)
+def test_no_recorded_run_is_said_not_to_fit(run):
+    assert estimate_run(run, DATA.registries).verdict != "does-not-fit"
+
+
+def test_all_runs_of_the_page_are_tested_here():
+    assert len(TESTED) >= 12
+
+
+@pytest.mark.parametrize("run", [run for run in RUNS if run.kind in RAN], ids=lambda run: run.id)
+def test_what_ran_shows_no_peak_above_its_gpu(run):
+    found = estimate_run(run, DATA.registries)
+    if found.undecided or found.capacity is None:
+        return
+    most = found.capacity / GIB
+    told = text_of([*summary(run, found.capacity, found)])
+    computed = told.partition(" to ")[2].partition(" of ")[0]
+    assert not computed or float(computed) <= most + 0.05
+    assert float(run_texts(found)["estimate.peak"].split(" to ")[-1]) <= most + 0.05
+    shown = credible(found)
+    if shown is not None:
+        assert shown.peak <= found.capacity
+        _, body = phase_rows(shown).children[-2:]
+        totals = [float(row[1].astext()) for row in body]
+        assert max(totals) <= most + 0.05
+    if found.low > found.capacity:
+        assert "the estimate is too high" in reason(found)
+    elif found.high > found.capacity:
+        assert reason(found).startswith(f"It ran, so it needed between {gib(found.low)} and the GPU's")
