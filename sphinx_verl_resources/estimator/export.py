@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ..catalog.models.run import Run
     from .context import EstimatorContext
+    from .allocations import Allocation
     from .estimate import AnyEstimate
 
 
@@ -94,13 +95,21 @@ def _phases(estimate: AnyEstimate) -> list[dict[str, Any]]:
         {
             "name": phase.name,
             "total_gib": gib_value(phase.total),
-            "components": [
-                {"name": item.key, "category": item.kind.category.value, "gib": gib_value(item.size)}
-                for item in phase.allocations
-            ],
+            "components": [_component(item, estimate.widening) for item in phase.allocations],
         }
         for phase in estimate.phases
     ]
+
+
+def _component(item: Allocation, widening: float) -> dict[str, Any]:
+    low, high = item.ends(widening)
+    return {
+        "name": item.key,
+        "category": item.kind.category.value,
+        "gib": gib_value(item.size),
+        "low_gib": gib_value(low),
+        "high_gib": gib_value(high),
+    }
 
 
 #: The fields of a result after its id, in order.

@@ -80,6 +80,12 @@ def test_fields_of_a_result(answers):
         parts = [part["gib"] for part in phase["components"]]
         assert phase["total_gib"] == pytest.approx(sum(parts), abs=0.001 * len(parts))
         assert {part["category"] for part in phase["components"]} <= {category.value for category in Category}
+        assert all(part["low_gib"] <= part["gib"] <= part["high_gib"] for part in phase["components"])
+    parts = [part for phase in found["phases"] for part in phase["components"]]
+    exact = [part for part in parts if part["name"] == "weights"]
+    assert exact
+    assert all(part["low_gib"] == part["high_gib"] for part in exact)
+    assert any(part["low_gib"] < part["gib"] < part["high_gib"] for part in parts)
     assert found["relief_saves_gib"] == pytest.approx(found["peak_gib"] - found["relief_peak_gib"], abs=0.002)
     assert found["host_ram_gib_per_node"] > 0
     assert found["unsupported"] == []
