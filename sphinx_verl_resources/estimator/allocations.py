@@ -264,7 +264,7 @@ def of_constant(
 
     >>> from sphinx_verl_resources.estimator.constants import LAST_NORM
     >>> of_constant(Kind.LAST_HIDDEN, LAST_NORM, {"tokens": 1000, "hidden size": 10}).size
-    80000.0
+    80000
     """
     return allocate(kind, constant.evidence, variables, constant.value, sharers, "TP", spread=constant.spread)
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..catalog.models.run import Run
-    from .context import EstimatorContext
     from .allocations import Allocation
+    from .context import EstimatorContext
     from .estimate import AnyEstimate
 
 

@@ -125,7 +125,7 @@ OTHERS = [
     (("verl-fit", ":gpu: H100", ":count: 8"), 0, ":count: unknown option"),
     (("verl-fit", ":gpu: H100", "", "trainer.nnodes: [1"), 3, "the bracket that opens here is not closed"),
     (("verl-fit", ":gpu: H100", "", "actor_rollout_ref.rollout.n: five"), 3, "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"),
-    (("verl-accuracy", ":group: logs"), 0, ":group: unknown value 'logs'; allowed: training, verl-log, easyr1, other"),
+    (("verl-accuracy", ":group: logs"), 0, ":group: unknown value 'logs'; allowed: training, fsdp, fsdp-today, megatron, easyr1, other"),
     (("verl-accuracy", ":group: traning"), 0, ":group: unknown value 'traning'; did you mean 'training'?"),
     (("verl-accuracy", ":show: all"), 0, ":show: unknown value 'all'; allowed: summary, plot, cases"),
     (("verl-accuracy", ":show: summary cases", ":name: x"), 0, ":name: is about one table; choose it with :show: summary or :show: cases"),
