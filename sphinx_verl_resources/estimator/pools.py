@@ -32,10 +32,9 @@ def training_gpus(reader: Reader) -> tuple[int, int]:
     if gpus < 1:
         reader.error("gpus", f"expected at least one GPU, got {gpus}", "name their number, as in 8*H100")
         return 1, 1
-    others = other_gpus(reader)
-    stated = [reader.is_set(key) for key in TRAINER_GPUS]
-    if nodes * each in (gpus, gpus - others):
+    if nodes * each == gpus or nodes * each == gpus - other_gpus(reader):
         return nodes * each, nodes
+    stated = [reader.is_set(key) for key in TRAINER_GPUS]
     if all(stated):
         message = f"{nodes} × {each} GPUs contradict the {gpus} GPUs that are named; {gpus} is taken"
         reader.warning("trainer.n_gpus_per_node", message, "correct one of the two")

@@ -38,7 +38,8 @@ _HARMLESS = {
     "algorithm": "gamma lam kl norm filter_groups rollout_correction.rollout_",
     "trainer": """
         logger project_name experiment_name save_freq test_freq total val critic_warmup default resume log
-        rollout_data_dir device max del esi ray""",
+        rollout_data_dir device max del esi ray
+        v1.colocate_async v1.sampler v1.separate_async.hybrid_rollout v1.separate_async.num_warmup""",
     "reward": "custom reward_kwargs reward_manager",
     "reward_model": "reward_kwargs reward_manager",
     "distillation": """
@@ -92,6 +93,8 @@ _DECISIVE: Mapping[str, tuple[str, ...]] = {
     f"{ACTOR}.megatron.use_megatron_fsdp": ("none", "false"),
     "critic.megatron.use_megatron_fsdp": ("none", "false"),
 }
+#: How keys begin that only verl's trainer for supervised fine-tuning has.
+_FINE_TUNING = ("engine.", "model.", "optim.")
 #: Ways to load the engine's weights that lead to the same peaks.
 _LOADING = frozenset({"auto", "dummy", "dummy_dtensor", "dummy_hf", "dummy_megatron", "hf", "safetensors"})
 #: Switches of models beside the actor and the critic, and where these are.
@@ -141,12 +144,13 @@ def resolve(
 def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tuple[str, ...]:
     """Return the settings that decide memory and cannot be read or are not modelled, each with a reason."""
     found = {}
-    for key, values in _DECISIVE.items():
-        if key not in reader.config:
-            continue
-        value = reader.config[key]
-        if str(value).lower() not in values and _is_of_backend(key, settings):
-            found[key] = f"{str(value)[:80]!r} is not modelled"
+    for key, value in reader.config.items():
+        if key in _DECISIVE:
+            if str(value).lower() not in _DECISIVE[key] and _is_of_backend(key, settings):
+                found[key] = f"{str(value)[:80]!r} is not modelled"
+        elif key.startswith(_FINE_TUNING):
+            section = key.partition(".")[0]
+            found[section] = "settings of verl's trainer for supervised fine-tuning, which are not modelled"
     for problem in reader.diagnostics:
         if problem.code is Code.unresolved:
             found[problem.place.key] = problem.message

@@ -340,6 +340,7 @@ MEGATRON = {**MICRO, "actor.strategy": "megatron"}
         ({**MICRO, "data.seed": "${SEED}"}, {}, ()),
         ({**MICRO, "trainer.nnodes": "${NODES}"}, {"gpus": None}, ("trainer.nnodes",)),
         ({**MICRO, "trainer.nnodes": "${NODES}"}, {"gpus": 8}, ()),
+        ({**MICRO, "engine.tp_size": 2, "engine.strategy": "automodel"}, {}, ("engine",)),
         (MICRO, {"unread": {"data.max_prompt_length", "data.seed"}}, ("data.max_prompt_length",)),
         (
             MICRO,
