@@ -119,7 +119,7 @@ def test_dynamic_batches_are_the_budget_of_a_gpu(ask):
 
 def test_packed_micro_batches_are_padded_up_to_a_bucket(ask):
     def of_fsdp(**settings):
-        found = ask({**MICRO, **settings}).settings
+        found = ask({**MICRO, "actor.use_kl_loss": True, **settings}).settings
         return found.actor.fsdp.pad_bucket, found.reference_fsdp.pad_bucket
 
     assert of_fsdp() == (1, 1)
@@ -176,12 +176,17 @@ def test_log_prob_passes_follow_the_actor(ask):
 
 def test_log_prob_passes_have_keys_of_their_own(ask):
     found = ask(
-        {**MICRO, "rollout.log_prob_micro_batch_size_per_gpu": 8, "ref.log_prob_micro_batch_size": 32}
+        {
+            **MICRO,
+            "actor.use_kl_loss": True,
+            "rollout.log_prob_micro_batch_size_per_gpu": 8,
+            "ref.log_prob_micro_batch_size": 32,
+        }
     )
     assert old_tokens(found.settings) == 8 * 1024
     assert reference_tokens(found.settings) == 32 / 8 * 1024
     budget = {"actor.use_dynamic_bsz": True, "rollout.log_prob_max_token_len_per_gpu": 32_768}
-    found = ask({**budget, "rollout.n": 8})
+    found = ask({**budget, "rollout.n": 8, "actor.use_kl_loss": True})
     assert old_tokens(found.settings) == 32_768
     assert reference_tokens(found.settings) == 16_384  # follows the actor, not the rollout
     only_old = ask({**MICRO, "rollout.log_prob_use_dynamic_bsz": True})
