@@ -137,6 +137,7 @@ class Kind(Enum):
     COMMUNICATORS = "communicators", Category.RUNTIME_OVERHEAD, N_("Communicators")
     EXCHANGE_BUFFERS = "exchange-buffers", Category.RUNTIME_OVERHEAD, N_("Buffers of the exchange of tokens")
     ENGINE_CONTEXT = "engine-context", Category.RUNTIME_OVERHEAD, N_("CUDA context of the engine")
+    UNEVEN_CACHE = "uneven-cache", Category.RUNTIME_OVERHEAD, N_("Blocks kept for uneven experts")
     FRAGMENTATION = "fragmentation", Category.RUNTIME_OVERHEAD, N_("Fragmentation")
     HOST_PROCESSES = "base", Category.RUNTIME_OVERHEAD, HOST_BASE.name
 

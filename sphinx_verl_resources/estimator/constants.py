@@ -298,6 +298,17 @@ FRAGMENTATION = Constant(
     "with the constants above, the smallest difference between driver and PyTorch in those rows; of an idle "
     "trainer (lab-qwen3-8b-grpo-4h20-8k-device) one GPU shows 0 and another 0.2",
 )
+UNEVEN_CACHE = Constant(
+    "blocks that PyTorch keeps where experts exchange tokens",
+    0.25,
+    0,
+    0.8,
+    "of activations and logits",
+    "assumed",
+    "simulated: PyTorch's allocator on four shapes of layers with experts, whose tokens vary by 10 to 30 % "
+    "between layers (tests/estimator/test_allocator.py); the low end because blocks are given back before "
+    "memory runs out",
+)
 DRIVER_RESERVE = Constant(
     "memory that CUDA does not offer",
     0.5 * GIB,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ..breakdown import Breakdown, Category
 from ..i18n import N_
 from .allocations import Kind, allocate, ends_of, of_constant, size_of
-from .constants import ALL_TO_ALL, COMMUNICATOR, CONTEXT, FRAGMENTATION, SECOND_CONTEXT
+from .constants import ALL_TO_ALL, COMMUNICATOR, CONTEXT, FRAGMENTATION, SECOND_CONTEXT, UNEVEN_CACHE
 from .engine import bucket, engine_allocations
 from .fsdp import FsdpRole
 from .logits import logits, logits_gradient
@@ -53,7 +53,7 @@ class Phase(NamedTuple):
         trainer: allocations of PyTorch in the training process.
         engine_state: the state of the rollout engine.
         engine: allocations of the rollout engine.
-        runtime_overhead: contexts and communicators, which neither counts and no phase changes.
+        runtime_overhead: contexts, communicators and cached blocks, which neither counts.
         counted: total of ``trainer``: what PyTorch's counter sees, without the rollout pool.
         total: everything.
     """
@@ -177,7 +177,7 @@ def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
             if state != "asleep":
                 before = size_of(trainer) if state == "awake" else 0.0
                 engine = engine_allocations(state, shape, settings, before)
-            phase = phase_of(name, trainer, state, engine, overhead)
+            phase = phase_of(name, trainer, state, engine, overhead + _cached_blocks(settings, trainer))
             known = fullest.get(name)
             if known is None or phase.total > known.total:
                 fullest[name] = phase
@@ -255,6 +255,17 @@ def runtime_overhead(settings: Settings) -> Allocations:
     partners = min(exchanging, settings.gpus // settings.nodes) - 1
     engine = not behaviour(settings.version).engine_in_process and not settings.rollout.separate
     return _overhead(engine, sum(size > 1 for size in sizes), partners)
+
+
+def _cached_blocks(settings: Settings, trainer: Allocations) -> Allocations:
+    """Return the blocks that PyTorch keeps because each layer's experts get another number of tokens."""
+    actor = settings.actor
+    if actor.backend != "megatron" or actor.megatron.expert == 1:
+        return ()
+    sizes = [item.size for item in trainer if item.kind.category in (Category.ACTIVATIONS, Category.LOGITS)]
+    if not sizes:
+        return ()
+    return (of_constant(Kind.UNEVEN_CACHE, UNEVEN_CACHE, {"activations and logits": sum(sizes)}),)
 
 
 @lru_cache(maxsize=256)

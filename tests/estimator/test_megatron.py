@@ -126,6 +126,20 @@ def test_states_of_muon_are_not_offloaded(ask, sizes):
     assert host["optimizer-states"] == pytest.approx(8 * 12 * ENDS / 2)
 
 
+def test_uneven_experts_leave_cached_blocks(ask, sizes):
+    """A quarter of activations and logits, where experts are on several GPUs; not in PyTorch's counter."""
+    alone, spread = (
+        ask({**MUON, "megatron.expert_model_parallel_size": size}, model=EXPERTS, gpus=16) for size in (1, 8)
+    )
+    assert "uneven-cache" not in sizes(alone, "update-forward")
+    found = sizes(spread, "update-forward")
+    passing = sum(found[key] for key in ("activations", "logits", "last-norm"))
+    assert found["uneven-cache"] == pytest.approx(0.25 * passing)
+    assert "uneven-cache" not in sizes(spread, "rollout")
+    (phase,) = (item for item in spread.phases if item.name == "update-forward")
+    assert phase.counted == pytest.approx(sum(part.size for part in phase.trainer))
+
+
 def test_copies_in_fp8(ask, sizes):
     fp8 = {**MUON, "optim.optimizer": "adam", f"{OVERRIDE}.fp8": "e4m3", "megatron.param_offload": True}
     copies = pytest.approx(2 * (MATRICES / 2 + ROUTED / 8))
@@ -169,5 +183,5 @@ def test_padding_with_fsdp_is_of_the_whole_sequence(ask, sizes):
     fixed |= {"fsdp.ulysses_sequence_parallel_size": 2, "fsdp.pad_to_length_bucket": 1000}
     seen = {"prompt_length_mean": 350, "response_length_mean": 0.0001, "prompt_length_max": 350}
     seen["response_length_max"] = 0.0001
-    found = sizes(ask(fixed, observed=seen), "update-backward")
+    found = sizes(ask(fixed, observed=seen), "update-forward")
     assert found["layer-inputs"] == pytest.approx(2 * H * 28 * 500)
