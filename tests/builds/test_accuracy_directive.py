@@ -11,7 +11,8 @@ from sphinx_verl_resources.catalog.cases import load_cases
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Location
-from sphinx_verl_resources.estimator.backtest import GROUPS, score, summaries, verdict_counts
+from sphinx_verl_resources.estimator.accuracy import summaries
+from sphinx_verl_resources.estimator.backtest import GROUPS, score, verdict_counts
 from sphinx_verl_resources.units import share
 from sphinx_verl_resources.views.verdicts import label
 
@@ -47,7 +48,8 @@ def test_cases_stand_beside_what_was_observed(cases, table_rows):
     found = {row[0].partition(",")[0]: row for row in rows}
     one, two, three, four = (found[name] for name in ("one", "two", "three", "four"))
     assert (one[2], one[3], one[6]) == ("8*H100", "peak of the GPU", "50.0")
-    assert one[7] == f"{float(one[4]) / 50 - 1:+.1%}".replace("%", " %").replace("-", "\N{MINUS SIGN}")
+    error = float(one[7].removesuffix(" %").replace("\N{MINUS SIGN}", "-"))
+    assert error == pytest.approx((float(one[4]) / 50 - 1) * 100, abs=0.2)  # of a figure with one decimal
     assert one[8] in {"yes", "no"}
     assert two[8].startswith("contested [")
     assert two[7] == f"({one[7]})"
@@ -89,11 +91,18 @@ def test_the_summary_is_that_of_the_backtest(project, table_rows):
     build = project.page(".. verl-accuracy::\n").build()
     assert build.warnings == []
     headings, *rows = table_rows(build.soup(), "verl-accuracy")
-    assert headings[1:6] == ["Cases (n)", "Mean error", "Median error", "Worst error", "Inside the range"]
-    assert [row[:6] for row in rows] == [
-        [GROUPS[item.name].replace("'", "’"), str(item.cases), *map(share, (item.mean_error, item.median_error, item.worst_error, item.inside))]
-        for item in found
+    assert headings[1:7] == [
+        "Cases (n)", "Mean error", "Mean error, fitted to other sources", "Median error", "Worst error", "Inside the range",
     ]  # fmt: skip
+    shares = ("mean_error", "out_of_fold", "median_error", "worst_error", "inside")
+    assert [row[:7] for row in rows] == [
+        [
+            GROUPS[item.name].replace("'", "’"),
+            str(item.cases),
+            *(share(getattr(item, name)) for name in shares),
+        ]
+        for item in found
+    ]
     _, verdicts = build.soup().select("table.verl-accuracy")
     assert [row.get_text(" ", strip=True) for row in verdicts.select("tbody tr")] == [
         f"{label(verdict)} {item.ran} {item.oom}" for verdict, item in verdict_counts(scores).items()

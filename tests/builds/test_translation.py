@@ -327,7 +327,7 @@ def test_sphinx_offers_the_answer_of_an_estimate_and_names_of_parts(project):
     page = ".. verl-memory::\n   :run: qwen2-5-7b-grpo-lora-1xh100\n   :show: answer, components\n"
     found = offered(project.page(page).build("gettext"))
     for begin in (
-        "Borderline. It ran, so it needed between ",
+        "Fits. Peak ",
         "Peak phase: ",
         "What verl's metric prints: ",
         "Weights (exact)",
