@@ -65,7 +65,7 @@ CONTEXTS = {
             SEEN,
         ),
         ({**COMMON, "algorithm.adv_estimator": "gae", "critic.enable": None}, {}),
-        ({**COMMON, "critic.ppo_infer_max_token_len_per_gpu": 2048, "data.train_batch_size": 4096}, SEEN),
+        ({**COMMON, "critic.ppo_infer_max_token_len_per_gpu": 512, "data.train_batch_size": 4096}, SEEN),
     ],
     "megatron": [
         (MEGATRON, {}),
@@ -121,6 +121,9 @@ VALUES = {
     "critic.megatron.expert_tensor_parallel_size": [1],
     f"{R}.tensor_model_parallel_size": [4],
     f"{R}.quantization": ["fp8"],
+    # Unset, they follow the version: the newest release waits for the last micro-batch.
+    f"{A}.fsdp_config.use_no_sync_for_gradient_accumulation": [False],
+    "critic.fsdp.use_no_sync_for_gradient_accumulation": [False],
     **{
         key: ["bf16"]
         for key in KEYS
@@ -161,11 +164,7 @@ NO_EFFECT = {
     "critic.model.enable_activation_offload": ("as the actor's: FSDP only", "megatron"),
 }
 #: Keys that are read into settings which no formula uses yet; whoever uses one takes it out of the list.
-UNUSED = (
-    "trainer.balance_batch",
-    f"{A}.fsdp_config.use_no_sync_for_gradient_accumulation",
-    "critic.fsdp.use_no_sync_for_gradient_accumulation",
-)
+UNUSED = ("trainer.balance_batch",)
 
 IMPOSSIBLE = ((["AdamW8bit"], "megatron"),)
 
