@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..catalog.cases import CaseEntry
     from ..catalog.files import DataFile
     from ..diagnostics import Diagnostic
-    from ..estimator.estimate import AnyEstimate
+    from ..estimator.peak import AnyEstimate
     from ..estimator.registries import Registries
 
 

@@ -93,7 +93,7 @@ def needed_widening(item: Score) -> float:
 
 def _ends(item: Score, widening: float) -> Ends:
     """Return the range of the compared figure with a widening."""
-    found = item.estimate
+    found = item.compared
     if found is None:
         return Ends(0.0, math.inf)
     return found.torch_peak_ends(widening) if item.figure == "counter" else found.peak_ends(widening)
@@ -128,7 +128,7 @@ def fitted(scores: Sequence[Score]) -> float:
 
 def error_with(each: float, item: Score) -> float:
     """Return the error of a log with other bytes per logit in its update."""
-    found = item.estimate
+    found = item.compared
     if found is None or not item.observed or not item.computed:
         return 0.0
     factor, fitted_here = each / LOGITS_IN_LOGS.value - 1, LOGITS_IN_LOGS.spread

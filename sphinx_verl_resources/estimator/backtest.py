@@ -12,6 +12,7 @@ from ..diagnostics import NoAnswerError
 from ..i18n import N_
 from ..units import GIB
 from .estimate import estimate, largest_that_fits
+from .peak import FixedEstimate
 from .recorded import estimate_case, request_of_case
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..catalog.models.case import Case
     from ..catalog.names import Verdict
-    from .estimate import AnyEstimate
+    from .peak import AnyEstimate
     from .registries import Registries
     from .request import Request
 
@@ -53,6 +54,7 @@ class Score:
         computed: that figure; None where nothing is compared.
         low, high: its range.
         observed: the measured value.
+        compared: the estimate, or that of the one phase that was measured.
     """
 
     case: Case
@@ -64,6 +66,7 @@ class Score:
     low: float | None = None
     high: float | None = None
     observed: float | None = None
+    compared: AnyEstimate | None = None
 
     @property
     def deviation(self) -> float | None:
@@ -108,10 +111,13 @@ def score(case: Case, registries: Registries) -> Score:
     group = found.kind
     if not measured or not measured.gib or kind in _NOT_COMPARED:
         return Score(case, found, "", group, figure)
-    computed, (low, high) = found.peak, (found.low, found.high)
+    part = found
+    if phases := tuple(phase for phase in found.phases if phase.name == case.phase):
+        part = FixedEstimate(found.shape, phases, group, found.widening, found.capacity)
+    computed, (low, high) = part.peak, part.peak_range
     if figure == "counter":
-        computed, (low, high) = found.torch_peak, found.torch_peak_range
-    return Score(case, found, "", group, figure, computed, low, high, measured.gib * GIB)
+        computed, (low, high) = part.torch_peak, part.torch_peak_range
+    return Score(case, found, "", group, figure, computed, low, high, measured.gib * GIB, part)
 
 
 def _is_training(case: Case) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from .allocations import Allocation
     from .context import EstimatorContext
-    from .estimate import AnyEstimate
+    from .peak import AnyEstimate
 
 
 def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:

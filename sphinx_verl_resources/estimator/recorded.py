@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..catalog.models.case import Case
     from ..catalog.models.case import Training as TrainingRecord
     from ..catalog.models.run import Run
-    from .estimate import AnyEstimate
+    from .peak import AnyEstimate
     from .registries import Registries
     from .versions import Version
 

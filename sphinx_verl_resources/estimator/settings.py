@@ -347,7 +347,9 @@ def _log_prob_tokens(settings: Settings, micro: MicroBatch, fsdp: Fsdp) -> float
         divide, ranks = sequence_divisor(actor), ranks_of(actor, settings.gpus)
     most = max(1, settings.sequences // max(1, ranks))
     lengths = settings.lengths
-    if lengths.known and micro.dynamic and settings.balance_batch:  # each rank has the same share of the tokens
+    if (
+        lengths.known and micro.dynamic and settings.balance_batch
+    ):  # each rank has the same share of the tokens
         lengths = replace(lengths, variation=0.0)
     found = tokens_of(lengths, micro, most, divide, padded=not actor.remove_padding)
     return padded_up(found, divide, _pad_bucket(actor, fsdp))

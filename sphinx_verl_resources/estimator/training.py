@@ -16,7 +16,7 @@ from .constants import (
     LORA_INPUTS,
     LOSS_HIDDEN,
 )
-from .estimate import AnyEstimate, widening_of
+from .peak import FixedEstimate, widening_of
 from .phases import CUDA_CONTEXT, phase_of
 from .registries import capacity_of
 from .shape import adapter_parameters
@@ -64,18 +64,7 @@ class Training:
     memory_gb: float | None = None
 
 
-@dataclass(frozen=True)
-class TrainingEstimate(AnyEstimate):
-    """The memory of a fine-tuning run. Sizes are bytes per GPU."""
-
-    shape: Shape
-    phases: tuple[Phase, ...]
-    kind: str
-    widening: float
-    capacity: float | None
-
-
-def estimate_training(training: Training, registries: Registries) -> TrainingEstimate:
+def estimate_training(training: Training, registries: Registries) -> FixedEstimate:
     """Estimate the memory of a fine-tuning run.
 
     Raises:
@@ -90,7 +79,7 @@ def estimate_training(training: Training, registries: Registries) -> TrainingEst
     gpu = registries.gpus.get(training.gpu) if training.gpu else None
     capacity = capacity_of(gpu) if gpu else None
     widening = widening_of(TRAINING, registries)
-    return TrainingEstimate(shape, training_phases(shape, training), TRAINING, widening, capacity)
+    return FixedEstimate(shape, training_phases(shape, training), TRAINING, widening, capacity)
 
 
 def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..catalog.models.registries import Accuracy
     from ..estimator.backtest import Boundary, Score
-    from ..estimator.estimate import AnyEstimate
+    from ..estimator.peak import AnyEstimate
     from ..estimator.phases import Phase
     from ..estimator.planner import Plan
 

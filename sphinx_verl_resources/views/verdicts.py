@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..catalog.names import Verdict
-    from ..estimator.estimate import AnyEstimate, Estimate
+    from ..estimator.estimate import Estimate
+    from ..estimator.peak import AnyEstimate
 
 LABELS: Mapping[str, str] = {
     "fits": N_("fits"),

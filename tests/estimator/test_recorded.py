@@ -7,8 +7,8 @@ import pytest
 from sphinx_verl_resources.catalog.models.case import Case
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError
 from sphinx_verl_resources.estimator.estimate import Estimate
+from sphinx_verl_resources.estimator.peak import FixedEstimate
 from sphinx_verl_resources.estimator.recorded import estimate_case, request_of_case, training_of
-from sphinx_verl_resources.estimator.training import TrainingEstimate
 from sphinx_verl_resources.estimator.versions import CURRENT, OBSERVED
 
 CONFIG = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
@@ -77,7 +77,7 @@ def test_what_is_quoted_in_part_widens_the_range(registries):
 
 def test_each_kind_of_case_has_its_estimate(registries):
     assert isinstance(estimate_case(case(), registries), Estimate)
-    assert isinstance(estimate_case(training(), registries), TrainingEstimate)
+    assert isinstance(estimate_case(training(), registries), FixedEstimate)
     with pytest.raises(NoAnswerError) as caught:
         estimate_case(case().model_copy(update={"config": None}), registries)
     assert caught.value.diagnostics[0].code is Code.missing_key

@@ -1,0 +1,192 @@
+"""The peak of an estimate, its range and its verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .allocations import Ends, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..breakdown import Breakdown
+    from ..catalog.names import Verdict
+    from ..diagnostics import Diagnostic
+    from .allocations import Allocations
+    from .phases import Phase
+    from .registries import Registries
+    from .shape import Shape
+    from .suggestions import Suggestion
+    from .versions import Version
+
+
+def widening_of(kind: str, registries: Registries) -> float:
+    """Return how much wider ranges are for a kind of runs; without a case, as for the worst kind."""
+    found = registries.accuracy.get(kind)
+    if found and found.widening is not None:
+        return found.widening
+    return max((entry.widening or 1.0 for entry in registries.accuracy), default=2.0)
+
+
+class AnyEstimate:
+    """The base of estimates: of runs of verl, and of plain fine-tuning. Sizes are bytes on the fullest GPU.
+
+    Attributes:
+        shape: of the model.
+        phases: in the order in which they take turns.
+        kind: of the run, one of ``CASE_GROUPS``.
+        widening: how much wider the ranges of uncertain allocations are for this kind of runs.
+        capacity: bytes that the GPU offers to programs; None if it is not known.
+        warnings: about the request.
+        unsupported: settings that the estimate ignores, each with a reason.
+        ran: the run is known to have run on such GPUs.
+    """
+
+    shape: Shape
+    phases: tuple[Phase, ...]
+    kind: str
+    widening: float
+    capacity: float | None
+    warnings: tuple[Diagnostic, ...] = ()
+    unsupported: tuple[str, ...] = ()
+    ran: bool = False
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Settings that decide memory and were not read, each with a reason: no figure holds."""
+        return ()
+
+    @property
+    def version(self) -> Version | None:
+        """The version of verl."""
+        return None
+
+    @property
+    def host(self) -> Breakdown | None:
+        """Host memory. Sizes are bytes per node."""
+        return None
+
+    @property
+    def suggestion(self) -> Suggestion | None:
+        """The one setting that lowers the peak most."""
+        return None
+
+    @property
+    def fits_up_to_tokens(self) -> float | None:
+        """The largest mean length of a sequence, in tokens, that fits; None if it does not matter."""
+        return None
+
+    @property
+    def varies(self) -> bool:
+        """True where lengths vary around a known mean and nothing else is unknown."""
+        return False
+
+    @property
+    def least(self) -> tuple[Phase, ...]:
+        """The phases with everything unknown at its most favourable value."""
+        return self.phases
+
+    @property
+    def most(self) -> tuple[Phase, ...]:
+        """The phases with everything unknown at its least favourable value."""
+        return self.phases
+
+    @cached_property
+    def peak_phase(self) -> Phase:
+        """The phase that sets the peak."""
+        return max(self.phases, key=lambda phase: phase.total)
+
+    @property
+    def peak(self) -> float:
+        """The most that is on the GPU at any moment: decides whether a run fits."""
+        return self.peak_phase.total
+
+    @property
+    def low(self) -> float:
+        """The lower end of the peak."""
+        return self.peak_range.low
+
+    @property
+    def high(self) -> float:
+        """The upper end of the peak."""
+        return self.peak_range.high
+
+    @cached_property
+    def peak_range(self) -> Ends:
+        """Both ends of the peak."""
+        return self.peak_ends(self.widening)
+
+    def peak_ends(self, widening: float) -> Ends:
+        """Return both ends of the peak with another widening."""
+        return self._ends(lambda phase: phase.ends(widening), lambda phase: phase.total)
+
+    def _ends(self, ends: Callable[[Phase], Ends], size: Callable[[Phase], float]) -> Ends:
+        """Return both ends of the largest phase, from those of each phase and its size.
+
+        What is unknown gives bounds: the low end of the least, and the high end of the most. How far lengths
+        vary around a known mean is one more cause beside the others.
+        """
+        if not self.varies:
+            return Ends(
+                max(ends(phase).low for phase in self.least), max(ends(phase).high for phase in self.most)
+            )
+        found = []
+        for phase, shorter, longer in zip(self.phases, self.least, self.most, strict=True):
+            middle, (low, high) = size(phase), ends(phase)
+            below = math.hypot(middle - low, middle - size(shorter))
+            above = math.hypot(high - middle, size(longer) - middle)
+            found.append(Ends(middle - below, middle + above))
+        return Ends(max(end.low for end in found), max(end.high for end in found))
+
+    @property
+    def torch_peak(self) -> float:
+        """PyTorch's ``max_memory_allocated``."""
+        return max(phase.counted for phase in self.phases)
+
+    @property
+    def torch_peak_range(self) -> Ends:
+        """Both ends of the range of ``torch_peak``."""
+        return self.torch_peak_ends(self.widening)
+
+    def torch_peak_ends(self, widening: float) -> Ends:
+        """Return both ends of ``torch_peak`` with another widening."""
+        besides = self.counted_besides
+        whole = size_of(besides)
+        return self._ends(
+            lambda phase: phase.counted_ends(widening, besides), lambda phase: whole + phase.counted
+        )
+
+    @property
+    def counted_besides(self) -> Allocations:
+        """The allocations that PyTorch counts in each phase besides the training process's own memory."""
+        return ()
+
+    @property
+    def fits(self) -> bool:
+        """True where the verdict is so; a search that asks for no more is faster with it."""
+        return self.capacity is not None and not self.undecided and self.high <= self.capacity
+
+    @property
+    def verdict(self) -> Verdict:
+        """Compare both ends of the range with the capacity."""
+        if self.capacity is None or self.undecided:
+            return "unknown"
+        if self.high <= self.capacity:
+            return "fits"
+        if self.low > self.capacity:
+            return "borderline" if self.ran else "does-not-fit"
+        return "borderline" if self.fits_up_to_tokens is None else "depends-on-lengths"
+
+
+@dataclass(frozen=True)
+class FixedEstimate(AnyEstimate):
+    """An estimate whose phases are given: of plain fine-tuning, or of one phase of a run."""
+
+    shape: Shape
+    phases: tuple[Phase, ...]
+    kind: str
+    widening: float
+    capacity: float | None
