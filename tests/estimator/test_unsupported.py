@@ -44,6 +44,7 @@ CONTEXTS = {
         (COMMON, {}),
         (COMMON, SEEN),
         ({**COMMON, "actor.use_dynamic_bsz": True}, {}),
+        ({**COMMON, "actor.use_dynamic_bsz": True, "data.train_batch_size": 4096}, SEEN),
         (
             {
                 **COMMON,
@@ -163,9 +164,6 @@ NO_EFFECT = {
     "critic.model.enable_gradient_checkpointing": ("as the actor's: Megatron ignores it", "megatron"),
     "critic.model.enable_activation_offload": ("as the actor's: FSDP only", "megatron"),
 }
-#: Keys that are read into settings which no formula uses yet; whoever uses one takes it out of the list.
-UNUSED = ("trainer.balance_batch",)
-
 IMPOSSIBLE = ((["AdamW8bit"], "megatron"),)
 
 
@@ -220,7 +218,7 @@ CASES = [
     if key.phases or key.host_memory
     for values in candidates(key)
     for backend in backends_of(key)
-    if values != [backend] and (values, backend) not in IMPOSSIBLE and key.name not in UNUSED
+    if values != [backend] and (values, backend) not in IMPOSSIBLE
 ]
 SHORT = {
     f"{A}.fsdp_config": "fsdp",
@@ -264,7 +262,6 @@ def test_most_keys_are_looked_at():
     names = {key.name for key, _, _ in CASES}
     left_out = {key.name for key in KEYS.values() if key.phases or key.host_memory} - names
     without_effect = {name for name in left_out if KEYS[name].status.startswith("no-op") or name in NO_EFFECT}
-    without_effect |= left_out.intersection(UNUSED)
     without_effect |= {name for name in left_out if KEYS[name].backends and not backends_of(KEYS[name])}
     assert left_out == without_effect
     assert len(names) > 100
