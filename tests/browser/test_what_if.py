@@ -15,7 +15,7 @@ from sphinx_verl_resources.estimator.planner import fitted
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.sphinx_ext.directives.sweeps import LENGTHS
 from sphinx_verl_resources.units import gib, gib_number
-from sphinx_verl_resources.views.verdicts import title
+from sphinx_verl_resources.views.verdicts import reason, title
 
 FORM = """\
 .. verl-what-if::
@@ -123,8 +123,7 @@ def check(found, chosen):
     expected = estimated(chosen)
     assert found["chosen"] == chosen
     answer, peak_phase = found["answer"]
-    span = f"{gib(expected.peak)} per GPU (range {gib_number(expected.low)} to {gib(expected.high)})"
-    assert answer.startswith(f"{title(expected.verdict)}. Peak {span}")
+    assert answer.startswith(f"{title(expected.verdict)}. {reason(expected)}")
     assert gib(expected.capacity) in answer
     assert peak_phase == f"Peak phase: {LABELS[expected.peak_phase.name]}."
     peak_row = f"{expected.peak_phase.label} (peak phase)"
@@ -148,7 +147,7 @@ SAMPLE = [
         ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B", "meta-llama/Llama-3.1-70B"), ("RTX-4090", "H100", "H800", "B200"),
         ("1", "8", "64"), ("GRPO", "PPO", "DAPO"), ("4096", "8192", "16384", "32768"), ("none", "all"), ("0", "32"),
     )
-][::61]  # fmt: skip
+][10::61]  # fmt: skip
 
 
 def test_what_is_shown_is_what_the_estimator_says(open_page):
@@ -159,7 +158,7 @@ def test_what_is_shown_is_what_the_estimator_says(open_page):
         check(shown(page), chosen)
         verdicts.add(estimated(chosen).verdict)
     assert len(SAMPLE) > 10
-    assert verdicts == {"fits", "borderline", "does-not-fit"}
+    assert verdicts >= {"fits", "depends-on-lengths", "does-not-fit"}
 
 
 def test_it_opens_with_a_usual_choice(open_page):
