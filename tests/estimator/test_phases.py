@@ -467,9 +467,10 @@ def test_megatron_dense(ask, sizes):
         gpus=16,
         version=OLD,
     )
-    assert sizes(recomputed, "update-backward")["layer-inputs"] == pytest.approx(2 * H * T / 2 * 14 * 2)
-    # The layer's own input is among those of all layers.
-    assert sizes(recomputed, "update-backward")["working-set"] == pytest.approx((KEPT - H + H + 2 * F) * T)
+    # Now the last stage is fuller, at the gradient of its logits in fp32.
+    at_head = sizes(recomputed, "update-backward")
+    assert at_head["layer-inputs"] == pytest.approx(2 * H * T / 2 * 14)
+    assert at_head["logits"] == pytest.approx(4 * T * V / 2)
     assert sizes(recomputed, "update-forward")["logits"] == pytest.approx(6 * T * V / 2)
 
 
@@ -590,7 +591,15 @@ def test_megatron_critic_has_a_small_head(ask, sizes):
     assert step["critic-weights"] == pytest.approx(2 * first)
     assert step["critic-optimizer-states"] == pytest.approx(12 * first / 4)  # distributed, as the actor's
     values = sizes(found, "critic-values")["critic-working-set"]
-    assert values == pytest.approx(sizes(found, "old-log-prob")["working-set"] * 2)  # twice the token budget
+    assert values == pytest.approx((4 * H + 10 * F) / 2 * 2 * T)  # twice the token budget
+    # A layer is recomputed; its own input is among those of all layers.
+    full = {
+        f"critic.megatron.override_transformer_config.recompute_{key}": value
+        for key, value in (("granularity", "full"), ("method", "uniform"), ("num_layers", 1))
+    }
+    backward = sizes(ask({**settings, **full}, gpus=16), "critic-backward")
+    assert backward["critic-layer-inputs"] == pytest.approx(2 * H / 2 * 14 * 2 * 2 * T)
+    assert backward["critic-working-set"] == pytest.approx((KEPT - H + H + 2 * F) * 2 * T)
 
 
 @pytest.mark.parametrize("resident", [True, False])
