@@ -143,7 +143,7 @@ def test_every_number_fits_the_others(request):
         sizes = [part.size for part in phase.breakdown.components]
         assert all(math.isfinite(size) and size >= 0 for size in sizes)
         assert phase.total == pytest.approx(sum(sizes))
-        assert phase.counted <= phase.allocated <= phase.total
+        assert phase.counted <= phase.total
         assert found.torch_peak >= phase.counted
         assert all(part.component.size == part.size for part in phase.allocations)
         keys = [part.key for part in phase.breakdown.components]
