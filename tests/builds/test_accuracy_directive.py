@@ -49,11 +49,7 @@ def test_cases_stand_beside_what_was_observed(cases, table_rows):
     one, two, three, four = (found[name] for name in ("one", "two", "three", "four"))
     assert (one[2], one[3], one[6]) == ("8*H100", "peak of the GPU", "50.0")
     error = float(one[7].removesuffix(" %").replace("\N{MINUS SIGN}", "-"))
-<<<<<<< HEAD
     assert error == pytest.approx((float(one[4]) / 50 - 1) * 100, abs=0.2)  # of a figure with one decimal
-=======
-    assert error == pytest.approx(100 * (float(one[4]) / 50 - 1), abs=0.15)
->>>>>>> 1fb0eea (Figures of fine-tuning, examples and goldens as the estimator has them)
     assert one[8] in {"yes", "no"}
     assert two[8].startswith("contested [")
     assert two[7] == f"({one[7]})"
@@ -95,20 +91,8 @@ def test_the_summary_is_that_of_the_backtest(project, table_rows):
     build = project.page(".. verl-accuracy::\n").build()
     assert build.warnings == []
     headings, *rows = table_rows(build.soup(), "verl-accuracy")
-<<<<<<< HEAD
     assert headings[1:7] == [
         "Cases (n)", "Mean error", "Mean error, fitted to other sources", "Median error", "Worst error", "Inside the range",
-=======
-    assert headings[1:] == [
-        "Cases (n)", "Mean error", "Mean error, fitted to other sources", "Median error", "Worst error",
-        "Inside the range", "Half width of the range",
-    ]  # fmt: skip
-    assert [row[:7] for row in rows] == [
-        [GROUPS[item.name].replace("'", "’"), str(item.cases), *map(share, (
-            item.mean_error, item.out_of_fold, item.median_error, item.worst_error, item.inside,
-        ))]
-        for item in found
->>>>>>> 1fb0eea (Figures of fine-tuning, examples and goldens as the estimator has them)
     ]  # fmt: skip
     shares = ("mean_error", "out_of_fold", "median_error", "worst_error", "inside")
     assert [row[:7] for row in rows] == [
