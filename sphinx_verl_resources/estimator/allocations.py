@@ -304,4 +304,5 @@ def ends_of(allocations: Allocations, widening: float, counted: float) -> Ends:
             below[category] = below.get(category, 0.0) + item.size - low
             above[category] = above.get(category, 0.0) + high - item.size
     rest = UNMODELLED.value * counted * widening
-    return Ends(total - math.hypot(rest, *below.values()), total + math.hypot(rest, *above.values()))
+    low = total - math.hypot(rest, *below.values())
+    return Ends(max(0.0, low), total + math.hypot(rest, *above.values()))
