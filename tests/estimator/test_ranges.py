@@ -9,7 +9,7 @@ import pytest
 
 from sphinx_verl_resources.estimator.allocations import Kind, allocate, ends_of
 from sphinx_verl_resources.estimator.constants import UNMODELLED, Spread
-from sphinx_verl_resources.estimator.estimate import AnyEstimate
+from sphinx_verl_resources.estimator.peak import AnyEstimate
 from sphinx_verl_resources.estimator.phases import phase_of
 from sphinx_verl_resources.units import GIB
 
