@@ -62,4 +62,4 @@ def test_what_the_estimator_page_says_of_its_misses():
     assert rollout.engine[0].size > three.observed
     (largest,) = [item for item in boundaries(cases.values(), facts) if "72b" in item.name]
     assert largest.computed > largest.recorded
-    assert abs(scores["verl-data-math-qwen2.5-72b-grpo-lora"].deviation) < 0.02
+    assert abs(scores["verl-data-math-qwen2.5-72b-grpo-lora"].deviation) < 0.03

@@ -74,7 +74,10 @@ def source_of(case: Case) -> str:
     source = case.source
     if source is None:
         return case.id
-    return " ".join(str(part) for part in (source.repo, source.issue or source.path or source.where) if part)
+    path = source.path
+    if path and path.endswith(".log"):
+        path = path.rpartition("/")[0]
+    return " ".join(str(part) for part in (source.repo, source.issue or path or source.where) if part)
 
 
 def _others(scores: Iterable[Score], source: str) -> list[Score]:

@@ -248,9 +248,11 @@ def allocate(
     >>> allocate(Kind.GRADIENTS, "exact", {"parameters": 1000}, 4, 8).size
     500.0
     """
-    size = 1.0 if each is None else each
+    size = 1.0  # in the order of the formula, whose result is the same then
     for value in variables.values():
         size *= value
+    if each is not None:
+        size *= each
     if sharers != 1:
         size *= 1 / sharers
     # Three times as fast as the constructor.
@@ -265,7 +267,7 @@ def of_constant(
 
     >>> from sphinx_verl_resources.estimator.constants import LAST_NORM
     >>> of_constant(Kind.LAST_HIDDEN, LAST_NORM, {"tokens": 1000, "hidden size": 10}).size
-    80000
+    80000.0
     """
     return allocate(kind, constant.evidence, variables, constant.value, sharers, "TP", spread=constant.spread)
 
@@ -304,4 +306,5 @@ def ends_of(allocations: Allocations, widening: float, counted: float) -> Ends:
             below[category] = below.get(category, 0.0) + item.size - low
             above[category] = above.get(category, 0.0) + high - item.size
     rest = UNMODELLED.value * counted * widening
-    return Ends(total - math.hypot(rest, *below.values()), total + math.hypot(rest, *above.values()))
+    low = total - math.hypot(rest, *below.values())
+    return Ends(max(0.0, low), total + math.hypot(rest, *above.values()))

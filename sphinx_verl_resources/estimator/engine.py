@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from .allocations import Kind, allocate
+from .allocations import Kind, allocate, size_of
 from .constants import CONTEXT, CUDA_GRAPHS, ENGINE_BUDGET, POOL_OFFSET, Spread
 from .versions import behaviour
 
@@ -65,12 +65,13 @@ def bucket(settings: Settings) -> Allocations:
 def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
     """Return the whole budget: weights, activations of the profiling run, and KV cache for the rest.
 
-    An engine whose budget is smaller than its weights does not start; it is shown with what it would need.
+    An engine whose budget is smaller than weights and graphs does not start; it is shown with what it needs.
     """
     rollout, capacity = settings.rollout, settings.capacity
     weights = engine_weights(shape, settings)
+    needed = () if rollout.eager else _GRAPHS
     inside = rollout.engine == "vllm" and behaviour(settings.version).graphs_in_budget
-    graphs = () if rollout.eager or inside else _GRAPHS
+    graphs = () if inside else needed
     utilization = {"utilization": rollout.utilization}
     if rollout.engine == "trtllm":  # its share is that of the KV cache alone
         free = {"free memory": max(0.0, capacity - before - weights.size)}
@@ -83,7 +84,7 @@ def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
     else:
         free = {"free memory": max(0.0, capacity - before)}
         pool = allocate(Kind.ROLLOUT_POOL, "assumed", {**free, **utilization}, spread=ENGINE_BUDGET.spread)
-    return (pool if pool.size >= weights.size else weights), *graphs
+    return max((pool, *graphs), (weights, *needed), key=size_of)
 
 
 def sleeping_weights(shape: Shape, settings: Settings) -> Allocations:

@@ -105,9 +105,8 @@ class Estimate(AnyEstimate):
             return None
 
         def fits(mean: float) -> bool:
-            settings = most(replace(self.settings, lengths=replace(lengths, mean=mean, known=True)))
-            phases = phases_of(self.shape, settings)
-            return max(phase.ends(self.widening).high for phase in phases) <= settings.capacity
+            settings = replace(self.settings, lengths=replace(lengths, mean=mean, known=True))
+            return replace(self, settings=settings, elsewhere=None).fits
 
         shortest = math.ceil(lengths.longest * TYPICAL_LENGTH.value)
         return largest_that_fits(shortest, int(lengths.longest), fits) if fits(shortest) else None

@@ -188,11 +188,12 @@ class FsdpRole:
 
     def _head_at_work(self) -> Allocations:
         """Return what is gathered and made in the backward pass of the head, without the logits."""
+        gathered = self.whole_layers + self.root  # FSDP2 gathers a tied head once more
         if self.role.lora_rank or self.critic or not self._gathers:
-            return self._at_loss
+            return gathered
         if not self._head_is_unit:
             layer = () if self.whole_layers else self._gathered_layer(_BACKWARD[False])
-            return self._at_loss + self._waiting_gradient() + layer
+            return gathered + self._waiting_gradient() + layer
         head = self._allocate(Kind.HEAD_GRADIENT, "exact", {"parameters of the head": self.shape.head}, 6)
         return head + self._layer(_FORWARD[False])
 

@@ -56,6 +56,8 @@ _UPDATE: Mapping[Entropy, tuple[PerLogit, PerLogit]] = {
     "chunked": (PerLogit(12, 12), PerLogit(10, 20)),
     "chunked and recomputed": (PerLogit(12, 12), PerLogit(14, 12)),
 }
+#: At the loss of an update with chunks: wider than the backward pass of many chunks from v0.9.0 on.
+_CHUNKS_AT_LOSS = PerLogit(12, 4)
 #: Megatron, in passes without gradients and in updates; until v0.5.0, and since.
 _MEGATRON: Mapping[Entropy, tuple[tuple[PerLogit, PerLogit], tuple[PerLogit, PerLogit]]] = {
     "none": ((PerLogit(6), PerLogit(6)), (PerLogit(6), PerLogit(8))),
@@ -75,13 +77,13 @@ def logits(name: Pass, shape: Shape, settings: Settings, tokens: float) -> Alloc
     if settings.fused_kernels:
         found = _fused(name, shape, settings, sharers)
     else:
-        spread, each = LOGITS_TRACED.spread, per_logit(name, settings)
+        rows = min(float(settings.entropy_chunk), tokens)
+        spread, each = LOGITS_TRACED.spread, per_logit(name, settings, tokens, rows)
         if each is _TRACED_IN_LOGS and settings.lengths.known and settings.version < (0, 8, 0):
             spread, each = LOGITS_IN_LOGS.spread, PerLogit(LOGITS_IN_LOGS.value)
         entries = {"tokens": tokens, "vocabulary": shape.vocabulary}
         found = (allocate(Kind.LOGITS, "measured", entries, each.token, sharers, "TP", spread=spread),)
         if each.chunk:
-            rows = min(float(settings.entropy_chunk), tokens)
             entries = {"tokens of a chunk": rows, "vocabulary": shape.vocabulary}
             found += (
                 allocate(Kind.ENTROPY_CHUNK, "measured", entries, each.chunk, sharers, "TP", spread=spread),
@@ -103,15 +105,18 @@ def logits_gradient(shape: Shape, settings: Settings, tokens: float) -> Allocati
     return (allocate(Kind.LOGITS, "measured", entries, each, sharers, "TP", spread=LOGITS_TRACED.spread),)
 
 
-def per_logit(name: Pass, settings: Settings) -> PerLogit:
-    """Return the bytes a token and vocabulary entry of a pass."""
+def per_logit(name: Pass, settings: Settings, tokens: float, rows: float) -> PerLogit:
+    """Return the bytes a token and vocabulary entry of a pass; chunks have ``rows`` tokens."""
     entropy, update = _entropy(name, settings), name == "update"
     if settings.actor.backend == "megatron":
         return _MEGATRON[entropy][settings.version >= (0, 6, 0)][update]
     copied = behaviour(settings.version).second_logits_copy
-    if update:  # padded logits are no view
-        return _UPDATE[entropy][copied or not settings.actor.remove_padding]
-    return _INFERENCE[entropy][copied]
+    if not update:
+        return _INFERENCE[entropy][copied]
+    found = _UPDATE[entropy][copied or not settings.actor.remove_padding]  # padded logits are no view
+    if entropy != "chunked":
+        return found
+    return max(found, _CHUNKS_AT_LOSS, key=lambda each: each.token * tokens + each.chunk * rows)
 
 
 def _entropy(name: Pass, settings: Settings) -> Entropy:

@@ -130,9 +130,9 @@ class AnyEstimate:
         vary around a known mean is one more cause beside the others.
         """
         if not self.varies:
-            return Ends(
-                max(ends(phase).low for phase in self.least), max(ends(phase).high for phase in self.most)
-            )
+            # Without padding, logits can take more than with it.
+            low = min(max(ends(phase).low for phase in phases) for phases in (self.least, self.phases))
+            return Ends(low, max(ends(phase).high for phase in self.most))
         found = []
         for phase, shorter, longer in zip(self.phases, self.least, self.most, strict=True):
             middle, (low, high) = size(phase), ends(phase)

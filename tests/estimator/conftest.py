@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.allocations import Kind
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.request import Request
 
@@ -60,5 +62,18 @@ def sizes(phase):
         parts = phase(estimate, name).breakdown.components
         assert len({part.key for part in parts}) == len(parts), "a key stands twice"
         return {part.key: part.size for part in parts}
+
+    return found
+
+
+@pytest.fixture(scope="session")
+def tensors(phase):
+    """Bytes of the components of one phase, by key, without contexts, communicators and CUDA graphs."""
+
+    def found(estimate, name):
+        parts = phase(estimate, name).allocations
+        kept = [part for part in parts if part.kind.category is not Category.RUNTIME_OVERHEAD]
+        assert len({part.key for part in kept}) == len(kept), "a key stands twice"
+        return {part.key: part.size for part in kept if part.kind is not Kind.CUDA_GRAPHS}
 
     return found

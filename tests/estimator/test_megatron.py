@@ -8,7 +8,16 @@ import pytest
 
 from sphinx_verl_resources.estimator.megatron_layers import layer_bytes
 from sphinx_verl_resources.estimator.megatron_settings import NO_MEGATRON
+from sphinx_verl_resources.estimator.phases import roles_of
 
+#: Of the dense model: parameters, those of one layer, those of the head.
+P, U, HEAD = 7_615_616_512, 233_057_792, 152_064 * 3584
+T, V = 16_384, 152_064
+OLD = (0, 4, 0)
+#: Long enough a step for many full micro-batches.
+FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "rollout.enforce_eager": True}
+#: 32 × (in + out) over the seven matrices of 28 layers.
+ADAPTERS = 80_740_352
 DENSE, EXPERTS = "Qwen/Qwen2.5-7B", "Qwen/Qwen3-30B-A3B"
 H, F, Q, K, HEADS = 3584, 18_944, 3584, 4 * 128, 28
 #: Of the model with experts: 8 of 128 for a token.
@@ -185,3 +194,213 @@ def test_padding_with_fsdp_is_of_the_whole_sequence(ask, sizes):
     seen["response_length_max"] = 0.0001
     found = sizes(ask(fixed, observed=seen), "update-forward")
     assert found["layer-inputs"] == pytest.approx(2 * H * 28 * 500)
+
+
+MEGATRON = {
+    **FULL,
+    "actor.strategy": "megatron",
+    "megatron.tensor_model_parallel_size": 2,
+    "megatron.pipeline_model_parallel_size": 2,
+}
+
+
+#: What a layer keeps under Megatron, on each of two GPUs: tokens and matrices are divided.
+KEPT = (8 * H + 4 * 3584 + 4 * 512 + 4 * 28 + 10 * F) / 2
+
+
+@pytest.fixture
+def stage():
+    """Bytes of the actor's allocations by key on one pipeline stage, at a moment of an update."""
+
+    def found(estimate, index, name, tokens=T):
+        actors, _ = roles_of(estimate.shape, estimate.settings)
+        return {part.key: part.size for part in getattr(actors[index].update(tokens), name)}
+
+    return found
+
+
+def test_megatron_dense(ask, tensors, stage):
+    found = ask(MEGATRON, gpus=16, version=OLD)
+    # The last stage has half the layers, the head and the last norm, divided by TP 2; four replicas.
+    last = (14 * U + HEAD + H) / 2
+    step = tensors(found, "optimizer-step")
+    first = (14 * U + HEAD) / 2
+    assert max(first, last) == last
+    assert step == pytest.approx(
+        {"weights": 2 * last, "gradients": 4 * last, "optimizer-states": 12 * last / 4}
+    )
+    # Nothing is recomputed; the first stage has two micro-batches in flight, the last one the logits.
+    backward = stage(found, 0, "backward")
+    assert backward["activations"] == pytest.approx(14 * KEPT * T * 2)
+    # In the backward pass: the gradient of the output, and the gradients of both halves of the MLP.
+    assert backward["working-set"] == pytest.approx((2 * H + 4 * F) / 2 * T)
+    recomputed = ask(
+        {
+            **MEGATRON,
+            "megatron.override_transformer_config.recompute_granularity": "full",
+            "megatron.override_transformer_config.recompute_method": "uniform",
+            "megatron.override_transformer_config.recompute_num_layers": 1,
+        },
+        gpus=16,
+        version=OLD,
+    )
+    backward = stage(recomputed, 0, "backward")
+    assert backward["layer-inputs"] == pytest.approx(2 * H * T / 2 * 14 * 2)
+    # The layer's own input is among those of all layers.
+    assert backward["working-set"] == pytest.approx((KEPT - H + H + 2 * F) * T)
+
+
+def test_megatron_at_the_head(ask, tensors):
+    """The last stage at the gradient of its logits is wider than the first stage at work."""
+    settings = {**MEGATRON, "megatron.override_transformer_config.recompute_granularity": "full"}
+    settings["megatron.override_transformer_config.recompute_method"] = "uniform"
+    settings["megatron.override_transformer_config.recompute_num_layers"] = 1
+    last = (14 * U + HEAD + H) / 2
+    found = tensors(ask(settings, gpus=16), "update-backward")
+    assert found == pytest.approx(
+        {
+            "weights": 2 * last,
+            "gradients": 4 * last,
+            "optimizer-states": 12 * last / 4,
+            "layer-inputs": 2 * H * T / 2 * 14,
+            "logits": 4 * T * V / 2,
+        }
+    )
+
+
+def test_megatron_has_no_more_micro_batches_in_flight_than_there_are(ask, sizes):
+    one = {**MEGATRON, "actor.use_dynamic_bsz": False, "actor.ppo_micro_batch_size_per_gpu": 64}
+    one |= {"actor.ppo_mini_batch_size": 32}
+    found = ask(one, gpus=16, version=OLD)  # 256 sequences for 4 ranks: one micro-batch
+    assert sizes(found, "update-backward")["activations"] == pytest.approx(14 * KEPT * 64 * 1024)
+
+
+def test_megatron_without_a_distributed_optimizer(ask, phase):
+    found = ask({**MEGATRON, "megatron.use_distributed_optimizer": False}, gpus=16)
+    last = (14 * U + HEAD + H) / 2
+    assert phase(found, "optimizer-step").counted == pytest.approx(18 * last)
+
+
+def test_megatron_with_an_optimizer_on_the_host(ask, sizes):
+    key = "optim.override_optimizer_config"
+    half = {**MEGATRON, f"{key}.optimizer_cpu_offload": True, f"{key}.optimizer_offload_fraction": 0.5}
+    last = (14 * U + HEAD + H) / 2
+    # The main parameters stay, unless the optimizer is precision-aware.
+    assert sizes(ask(half, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(8 * last / 4)
+    aware = {**half, f"{key}.use_precision_aware_optimizer": True}
+    assert sizes(ask(aware, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * last / 4)
+    whole = {**aware, f"{key}.optimizer_offload_fraction": 1}
+    assert "optimizer-states" not in sizes(ask(whole, gpus=16), "optimizer-step")
+    unsaid = {**MEGATRON, f"{key}.optimizer_cpu_offload": True}  # Megatron's own fraction is 0
+    assert sizes(ask(unsaid, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(12 * last / 4)
+
+
+def test_megatron_with_fewer_bytes_a_moment(ask, sizes):
+    settings = {
+        **MEGATRON,
+        "optim.use_precision_aware_optimizer": True,
+        "optim.exp_avg_dtype": "bf16",
+        "optim.exp_avg_sq_dtype": "bf16",
+    }
+    last = (14 * U + HEAD + H) / 2
+    # Two bytes of each main parameter are those of the weight.
+    assert sizes(ask(settings, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * last / 4)
+    found = sizes(ask(settings, gpus=16, version=(0, 5, 0)), "optimizer-step")
+    assert found["optimizer-states"] == pytest.approx(8 * last / 4)
+
+
+def test_megatron_with_gradients_in_16_bits(ask, sizes):
+    settings = {
+        **MEGATRON,
+        "optim.use_precision_aware_optimizer": True,
+        "optim.main_grads_dtype": "bf16",
+    }
+    last = (14 * U + HEAD + H) / 2
+    assert sizes(ask(settings, gpus=16), "optimizer-step")["gradients"] == pytest.approx(2 * last)
+    settings["megatron.override_ddp_config.grad_reduce_in_fp32"] = True
+    assert sizes(ask(settings, gpus=16), "optimizer-step")["gradients"] == pytest.approx(4 * last)
+
+
+def test_megatron_spreads_experts(ask, sizes, registries):
+    model = "Qwen/Qwen3-30B-A3B"
+    total, experts, head, hidden = 30_532_122_624, 48 * 128 * 3 * 2048 * 768, 151_936 * 2048, 2048
+    settings = {
+        **FULL,
+        "actor.strategy": "megatron",
+        "megatron.tensor_model_parallel_size": 2,
+        "megatron.expert_model_parallel_size": 8,
+        "megatron.expert_tensor_parallel_size": 1,
+    }
+    found = sizes(ask(settings, model=model, gpus=16), "optimizer-step")
+    dense = (total - experts) / 2
+    assert found["weights"] == pytest.approx(2 * (dense + experts / 8))
+    assert found["gradients"] == pytest.approx(4 * (dense + experts / 8))
+    assert found["optimizer-states"] == pytest.approx(12 * dense / 8)
+    assert found["optimizer-states-experts"] == pytest.approx(12 * experts / 8 / 2)
+    assert registries.shape(model).parameters == total
+    assert head * 2 + hidden < dense * 2
+
+
+def test_megatron_lora(ask, sizes):
+    found = ask({**MEGATRON, "model.lora.rank": 32}, gpus=16, version=OLD)
+    last, share = (14 * U + HEAD + H) / 2, ADAPTERS / P
+    step = sizes(found, "optimizer-step")
+    assert step["weights"] == pytest.approx(2 * last * (1 + share))
+    assert step["gradients"] == pytest.approx(4 * last * share)
+    assert step["optimizer-states"] == pytest.approx(12 * last * share / 4)
+    # Adapters alone go to the engine, without the frozen weights.
+    offloaded = {**MEGATRON, "model.lora.rank": 32, "megatron.param_offload": True}
+    assert "weights" not in sizes(ask(offloaded, gpus=16), "weight-sync")
+    merged = {**offloaded, "model.lora.merge": True}
+    assert "weights" in sizes(ask(merged, gpus=16), "weight-sync")
+
+
+@pytest.mark.parametrize(("stages", "heads"), [(1, 1), (2, 2)])
+def test_megatron_copies_a_tied_head_onto_the_last_stage(ask, sizes, stages, heads):
+    model, layers, head, total = "Qwen/Qwen2.5-3B", 36, 151_936 * 2048, 3_085_938_688
+    layer = (total - head - 2048) / layers
+    settings = {**FULL, "actor.strategy": "megatron", "megatron.pipeline_model_parallel_size": stages}
+    found = sizes(ask(settings, model=model), "optimizer-step")["weights"]
+    each = layers / stages * layer + head + 2048
+    assert found == pytest.approx(2 * each)
+    assert stages * each == pytest.approx(total + (heads - 1) * head, rel=1e-5)
+
+
+def test_experts_on_several_gpus_are_uneven(ask, sizes):
+    settings = {**FULL, "actor.strategy": "megatron"}
+    model = "Qwen/Qwen3-30B-A3B"
+    even, uneven = (
+        sizes(ask({**settings, "megatron.expert_model_parallel_size": size}, model=model), "update-backward")
+        for size in (1, 2)
+    )
+    assert 1 < uneven["activations"] / even["activations"] < 1.2
+
+
+def test_megatron_critic_has_a_small_head(ask, sizes):
+    settings = {**MEGATRON, "algorithm.adv_estimator": "gae"}
+    settings |= {f"critic.megatron.{name}_model_parallel_size": 2 for name in ("tensor", "pipeline")}
+    found = ask(settings, gpus=16)
+    first = (14 * U + HEAD) / 2  # the embedding is larger than a head that gives one number
+    step = sizes(found, "critic-optimizer-step")
+    assert step["critic-weights"] == pytest.approx(2 * first)
+    assert step["critic-optimizer-states"] == pytest.approx(12 * first / 4)  # distributed, as the actor's
+    actors, critics = roles_of(found.shape, found.settings)
+    working = [stage.inference(T)[0][-1].size for stage in (actors[0], critics[0])]
+    assert working[0] == working[1] > 0
+    values = sizes(found, "critic-values")["critic-working-set"]
+    assert values == pytest.approx(2 * working[1])  # twice the token budget
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_megatron_reference(ask, sizes, resident):
+    settings = {**MEGATRON, "actor.use_kl_loss": True, "ref.megatron.param_offload": not resident}
+    found = ask(settings, gpus=16)
+    last = (14 * U + HEAD + H) / 2
+    assert sizes(found, "ref-log-prob")["reference"] == pytest.approx(2 * last)
+    assert ("reference" in sizes(found, "optimizer-step")) is resident
+
+
+def test_uneven_stages_report_the_worst(ask, sizes):
+    last = "megatron.override_transformer_config.num_layers_in_last_pipeline_stage"
+    found = ask({**MEGATRON, last: 4}, gpus=16)
+    assert sizes(found, "optimizer-step")["weights"] == pytest.approx(2 * (24 * U + HEAD) / 2)

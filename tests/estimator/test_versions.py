@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sphinx_verl_resources.estimator.constants import POOL_OFFSET, SECOND_CONTEXT
 from sphinx_verl_resources.estimator.versions import (
     CURRENT,
     LAST,
@@ -39,11 +40,21 @@ def change(ask, sizes):
     return found
 
 
-def test_entropy_of_the_update(change):
-    assert change((0, 4, 0), "update-forward", "logits", {"actor.entropy_coeff": 0}) == (
-        10 * T * V,
-        6 * T * V,
-    )
+@pytest.mark.parametrize(
+    ("settings", "old", "new"),
+    [
+        # Padded logits are no view: the quotient and its gradient are there, with entropy ten copies more in fp32.
+        ({"model.use_remove_padding": False}, 26, 4),
+        # Divided in place in a view, the backward pass holds four copies of the gradient.
+        ({"model.use_remove_padding": True, "actor.use_torch_compile": False}, 28, 8),
+        ({"model.use_remove_padding": True}, 8, 8),
+    ],
+    ids=["padded", "eager", "compiled"],
+)
+def test_entropy_of_the_update(change, settings, old, new):
+    """Until v0.4.0 the update computes the entropy even if nothing uses it."""
+    found = change((0, 4, 0), "update-forward", "logits", {"actor.entropy_coeff": 0, **settings})
+    assert found == (old * T * V, new * T * V)
 
 
 def test_cache_awake_while_weights_are_handed_over(change):
@@ -119,21 +130,24 @@ def test_padding_by_default(ask, sizes):
 def test_engine_in_its_own_process(ask, sizes):
     old, new = (ask(FULL, version=version) for version in ((0, 7, 0), (0, 7, 1)))
     assert "engine-context" not in sizes(old, "rollout")
-    assert sizes(new, "rollout")["engine-context"] == GIB / 2
-    pool = old.capacity / 2 - 2 * GIB
+    assert sizes(new, "rollout")["engine-context"] == SECOND_CONTEXT.value
+    pool = old.capacity / 2 - POOL_OFFSET.value
     assert old.torch_peak == pytest.approx(max(phase.counted for phase in old.phases) + pool)
     assert new.torch_peak == pytest.approx(max(phase.counted for phase in new.phases))
     assert ask({**FULL, "rollout.name": "sglang"}, version=(0, 7, 0)).torch_peak < old.torch_peak
 
 
 def test_bucket_for_weights(change):
-    assert change((0, 7, 1), "weight-sync", "bucket") == (None, 2 * GIB)
-    sglang = {"rollout.name": "sglang"}
+    """FSDP2 hands over tensor by tensor; FSDP gathers more before the bucket is there."""
+    fsdp2 = {"actor.strategy": "fsdp2"}
+    assert change((0, 7, 1), "weight-sync", "bucket") == (None, None)
+    assert change((0, 7, 1), "weight-sync", "bucket", fsdp2) == (None, 2 * GIB)
+    sglang = {**fsdp2, "rollout.name": "sglang"}
     assert change((0, 5, 0), "weight-sync", "bucket", sglang) == (None, GIB / 2)
     assert change((0, 7, 1), "weight-sync", "bucket", sglang) == (GIB / 2, 2 * GIB)
     older = {**sglang, "rollout.update_weights_bucket_megabytes": 1024}
     assert change((0, 6, 0), "weight-sync", "bucket", older) == (GIB, GIB)
-    newer = {"rollout.checkpoint_engine.update_weights_bucket_megabytes": 4096}
+    newer = {**fsdp2, "rollout.checkpoint_engine.update_weights_bucket_megabytes": 4096}
     assert change((0, 7, 1), "weight-sync", "bucket", newer) == (None, 4 * GIB)
 
 
@@ -163,15 +177,17 @@ def test_gradients_of_adapters_are_small(change):
 
 
 def test_second_copy_of_the_logits(change):
-    # Without entropy the update's figure has it in it, in place of a model output that lives too long.
-    assert change((0, 9, 0), "update-forward", "logits") == (6 * T * V, 6 * T * V)
+    # In the update the quotient is a copy more, and the backward pass no longer has one more of the gradient.
+    assert change((0, 9, 0), "update-forward", "logits") == (8 * T * V, 4 * T * V)
     entropy = {"actor.entropy_coeff": 0.01}
-    assert change((0, 9, 0), "update-forward", "logits", entropy) == (10 * T * V, 12 * T * V)
-    assert change((0, 9, 0), "old-log-prob", "logits") == (9 * T * V, 11 * T * V)
+    assert change((0, 9, 0), "update-forward", "logits", entropy) == (8 * T * V, 6 * T * V)
+    assert change((0, 9, 0), "old-log-prob", "logits") == (2 * T * V, 4 * T * V)
+    eager = {"actor.use_torch_compile": False}
+    assert change((0, 9, 0), "old-log-prob", "logits", eager) == (14 * T * V, 16 * T * V)
     assert change((0, 9, 0), "ref-log-prob", "logits") == (2 * T * V, 4 * T * V)
-    megatron = {"actor.strategy": "megatron"}  # divides in place, and clones for the entropy only
-    assert change((0, 9, 0), "ref-log-prob", "logits", megatron) == (2 * T * V, 2 * T * V)
-    assert change((0, 9, 0), "old-log-prob", "logits", megatron) == (9 * T * V, 11 * T * V)
+    megatron = {"actor.strategy": "megatron"}  # in fp32, divided in place by every version
+    assert change((0, 9, 0), "ref-log-prob", "logits", megatron) == (6 * T * V, 6 * T * V)
+    assert change((0, 9, 0), "old-log-prob", "logits", megatron) == (12 * T * V, 12 * T * V)
 
 
 def test_fsdp2_hands_over_tensor_by_tensor(change):

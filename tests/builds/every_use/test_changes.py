@@ -41,8 +41,8 @@ REMARKS = {
 CARD = "  - {{name: {}, vendor: nvidia, memory_gb: 1, memory_mib: {}, kind: nominal}}\n"
 KEY = "  - {{name: {}, group: actor, type: str, default: {}, phases: [], effect: {}, status: active}}\n"
 ACCURACY = (
-    "accuracy:\n  - {{name: {}, cases: 2, mean_error: 0.1, median_error: 0.1, worst_error: 0.2, inside: 1.0, "
-    "half_width: 0.3, low: 0.5, high: 1.9}}\n"
+    "accuracy:\n  - {{name: {}, cases: 2, mean_error: 0.1, median_error: 0.1, worst_error: 0.2, out_of_fold: 0.1, "
+    "inside: 1.0, half_width: 0.3, widening: 1.9}}\n"
 )
 CASE = (
     "- {{id: {}, source: https://example.org/log, model: own/Used-1B, gpus: {{count: {}, type: H100}}, "
@@ -143,7 +143,7 @@ CHANGES = {
     "keys deleted": ({"data/config_keys.yaml": None}, set()),
     # the record of accuracy
     "accuracy of what one page shows": ({"data/accuracy.yaml": ACCURACY.format("own")}, {"downloads"}),
-    "accuracy of logs": ({"data/accuracy.yaml": ACCURACY.format("verl-log")}, ESTIMATES - {"accuracy-drawn", "accuracy-training", "lengths", "memory-settings"}),
+    "accuracy of logs": ({"data/accuracy.yaml": ACCURACY.format("fsdp-today")}, ESTIMATES - {"accuracy", "accuracy-drawn", "accuracy-training", "lengths", "memory-settings"}),
     "accuracy of fine-tuning": ({"data/accuracy.yaml": ACCURACY.format("training")}, {"accuracy-drawn", "accuracy-training", "downloads"}),
     # cases
     "case edited": ({"data/cases/own.yaml": ("count: 2", "count: 4")}, {"accuracy"}),

@@ -1,0 +1,69 @@
+"""Tokens of the fullest micro-batch, from lengths and budgets."""
+
+from __future__ import annotations
+
+import pytest
+
+from sphinx_verl_resources.estimator.settings import least, most, update_tokens
+from sphinx_verl_resources.estimator.tokens import Lengths, MicroBatch, tokens_of
+
+#: Sequences of exactly 500 tokens.
+EVEN = Lengths(500, 500, 1000, True)
+#: Sequences of 500 tokens in the mean, and of 2000 at most.
+UNEVEN = Lengths(500, 2000, 4000, True)
+
+
+def dynamic(budget, lengths=EVEN, sequences=20, divide=1, padded=False):
+    return tokens_of(lengths, MicroBatch(None, True, budget), sequences, divide, padded=padded)
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        (20_000, 10_000),  # everything at once
+        (10_000, 10_000),
+        (9_000, 5_000),  # two, and not one of 9000
+        (4_000, 10_000 / 3),
+        (600, 10_000 / 17),
+    ],
+)
+def test_a_budget_is_filled_evenly(budget, expected):
+    """As few micro-batches as it allows, k, of total ÷ k tokens."""
+    assert dynamic(budget) == pytest.approx(expected)
+
+
+def test_a_budget_is_one_of_a_gpu():
+    assert dynamic(2_000, divide=4) == pytest.approx(2_500 / 2)
+    assert dynamic(9_000, padded=True) == pytest.approx(20_000 / 3)  # 1000 tokens each, two thirds real
+
+
+def test_a_micro_batch_has_a_sequence_at_least():
+    """The longest sequence is more than the budget: it takes the place of the budget."""
+    assert dynamic(100) == 500
+    assert dynamic(400, Lengths(500, 2000, 4000, False)) == 2000
+    assert dynamic(400, Lengths(500, 2000, 4000, False), divide=4) == 500
+
+
+def test_the_budget_is_full_where_totals_vary_around_a_multiple_of_it():
+    """16 sequences hold 8000 tokens, and 1 + 1/√16 times as many in the fullest mini-batch: 10,000."""
+    for budget in (8_000, 9_000, 9_999):
+        assert dynamic(budget, UNEVEN, 16) == budget  # some mini-batch has as many as this
+    assert dynamic(10_000, UNEVEN, 16) == 10_000
+    assert dynamic(7_999, UNEVEN, 16) == 5_000  # all have more: two micro-batches each
+    assert dynamic(12_000, UNEVEN, 16) == 10_000  # all have fewer
+    assert dynamic(4_500, UNEVEN, 16) == 4_500  # two or three
+    assert dynamic(3_900, UNEVEN, 16) == pytest.approx(10_000 / 3)
+
+
+def test_the_budget_is_full_where_lengths_are_unknown():
+    unknown = Lengths(1000, 1000, 1000, False)
+    assert dynamic(9_000, unknown) == 9_000
+    assert dynamic(30_000, unknown) == 20_000  # all there is
+
+
+def test_bounds_of_known_lengths(ask):
+    """Half and one and a half times the variation of the middle."""
+    seen = {"prompt_length_mean": 100, "response_length_mean": 300}
+    settings = ask({"actor.ppo_micro_batch_size_per_gpu": 16}, observed=seen).settings
+    found = [update_tokens(each, each.actor) for each in (least(settings), settings, most(settings))]
+    assert found == pytest.approx([16 * 400 * (1 + each / 4) for each in (0.5, 1, 1.5)])
