@@ -145,16 +145,16 @@ def _value(value: float) -> str:
 
 
 class Oracle(EstimatorTable):
-    """``.. docs-oracle::``: traced training steps beside the closed form."""
+    """``.. docs-oracle::``: traces beside the estimator."""
 
-    headings = ("Model", "Step", "What", "Traced (GiB)", "Computed (GiB)", "Difference")
+    headings = ("Traced", "Step", "What", "Traced (GiB)", "Computed (GiB)", "Difference")
 
     def rows(self) -> Iterable[Sequence[str]]:
         from compare import compare_all
 
         for item in compare_all():
             model, step = item.name.split("/", 1)
-            sizes = (f"{size / GIB:.2f}" for size in (item.traced, item.computed))
+            sizes = (f"{size / GIB:.3f}" for size in (item.traced, item.computed))
             yield model, step.replace("/", ", "), item.what, *sizes, percent(item.deviation)
 
 

@@ -127,6 +127,7 @@ SYMBOLS: Mapping[str, str] = {
     "x": "hidden size, for each expert of a token",
     "e": "width of one expert, for each expert of a token",
     "n": "routed experts",
+    "s": "hidden size, where the shared experts have a gate",
 }
 
 #: Widths by their names, each with the moments that it is the largest of: the operation, and what is alive
@@ -137,7 +138,8 @@ Widths = dict[str, dict[str, str]]
 
 _KEPT = "4q + 4k + 4a"
 _KEPT_QK = "10q + 10k + 8a + 4g"
-_KEPT_QK_LORA = "12q + 10k + 8a + 4g"
+_KEPT_LORA = "6q + 4k + 4a"
+_KEPT_QK_LORA = "10q + 8k + 8a + 4g"
 
 DENSE: Widths = {
     "working": {
@@ -146,10 +148,10 @@ DENSE: Widths = {
         "attention": "10h + 16q + 8k + 8a",
     },
     "saved": {"forward": f"16h + 8f + {_KEPT}"},
-    "lora_working": {"MLP": "28h + 14f + 6q + 4k"},
-    "lora_saved": {"forward": "16h + 8f + 6q + 4k"},
-    "lora_attention_working": {"MLP": "16h + 12f + 6q + 4k"},
-    "lora_attention_saved": {"forward": "12h + 6f + 6q + 4k"},
+    "lora_working": {"MLP": f"28h + 14f + {_KEPT_LORA}"},
+    "lora_saved": {"forward": f"18h + 8f + {_KEPT_LORA}"},
+    "lora_attention_working": {"MLP": f"16h + 12f + {_KEPT_LORA}"},
+    "lora_attention_saved": {"forward": f"14h + 6f + {_KEPT_LORA}"},
     "forward": {"MLP": "8h + 6f", "norm": "14h", "attention": "6h + 8q + 4k"},
 }
 QK_NORM: Widths = {
@@ -161,9 +163,9 @@ QK_NORM: Widths = {
     },
     "saved": {"forward": f"16h + 8f + {_KEPT_QK}"},
     "lora_working": {"MLP": f"28h + 14f + {_KEPT_QK_LORA}"},
-    "lora_saved": {"forward": f"16h + 8f + {_KEPT_QK_LORA}"},
+    "lora_saved": {"forward": f"18h + 8f + {_KEPT_QK_LORA}"},
     "lora_attention_working": {"MLP": f"16h + 12f + {_KEPT_QK_LORA}"},
-    "lora_attention_saved": {"forward": f"12h + 6f + {_KEPT_QK_LORA}"},
+    "lora_attention_saved": {"forward": f"14h + 6f + {_KEPT_QK_LORA}"},
     "forward": {"MLP": "8h + 6f", "norm": "14h", "attention": "6h + 10q"},
 }
 FOUR_NORMS: Widths = {
@@ -173,26 +175,38 @@ FOUR_NORMS: Widths = {
 }
 
 
-def _with_experts(kept: str) -> Widths:
-    """Return the widths of a layer whose experts are one operation, and which keeps ``kept`` of attention."""
-    saved = {"forward": f"16h + 4x + 8e + 8f + {kept} + 12n"}
+def _with_experts(kept: str, kept_lora: str) -> Widths:
+    """Return the widths of a layer whose experts are one operation, and which keeps ``kept`` of attention.
+
+    Adapters are on the shared experts and not on the others.
+    """
+    of_all, of_lora = f"8f + {kept} + 4n", f"{kept_lora} + 4n"
     return {
         "working": {
-            "gather": f"18h + 10x + 8e + 8f + {kept} + 12n",
-            "experts": f"18h + 4x + 14e + 12f + {kept} + 12n",
-            "activation": f"18h + 2x + 16e + 12f + {kept} + 12n",
+            "gather": f"18h + 4s + 10x + 8e + {of_all}",
+            "activation": f"18h + 4s + 2x + 12e + {of_all}",
         },
-        "saved": saved,
-        "lora_working": {"experts": f"28h + 10x + 14e + 14f + {kept} + 12n"},
-        "lora_saved": saved,
-        "lora_attention_working": {"experts": f"18h + 10x + 14e + 12f + {kept} + 12n"},
-        "lora_attention_saved": saved,
-        "forward": {"gather": "8h + 8x + 6f", "experts": "8h + 2x + 8e + 6f"},
+        "saved": {"forward": f"16h + 2s + 4x + 8e + {of_all}"},
+        "lora_working": {
+            "gather": f"20h + 6s + 8x + 6e + 8f + {of_lora}",
+            "activation": f"16h + 8s + 12e + 8f + {of_lora}",
+        },
+        "lora_saved": {"forward": f"14h + 6s + 2x + 6e + 8f + {of_lora}"},
+        "lora_attention_working": {
+            "gather": f"20h + 2s + 8x + 6e + 6f + {of_lora}",
+            "activation": f"16h + 4s + 12e + 6f + {of_lora}",
+        },
+        "lora_attention_saved": {"forward": f"14h + 2s + 2x + 6e + 6f + {of_lora}"},
+        "forward": {
+            "gather": "8h + 2s + 8x",
+            "experts": "8h + 2s + 2x + 8e",
+            "shared experts": "10h + 6f",
+        },
     }
 
 
-EXPERTS = _with_experts(_KEPT)
-EXPERTS_QK_NORM = _with_experts(_KEPT_QK)
+EXPERTS = _with_experts(_KEPT, _KEPT_LORA)
+EXPERTS_QK_NORM = _with_experts(_KEPT_QK, _KEPT_QK_LORA)
 
 _TERM = re.compile(r"(\d+)([a-z])")
 
@@ -231,6 +245,7 @@ def layer_sizes(architecture: Architecture, imbalance: float) -> Iterator[tuple[
                 "x": fullest * architecture.hidden_size,
                 "e": fullest * moe.moe_intermediate_size,
                 "n": moe.num_experts,
+                "s": architecture.hidden_size if moe.shared_expert_gate else 0,
             },
         )
 

@@ -1,4 +1,4 @@
-"""The closed form against the recorded traces of real training steps."""
+"""The estimator against the recorded traces of real training steps, losses and sharded steps."""
 
 from __future__ import annotations
 
@@ -9,31 +9,76 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def compare(request):
+def oracle(request):
     path = request.config.rootpath / "tests" / "oracle" / "compare.py"
     spec = importlib.util.spec_from_file_location("oracle_compare", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["oracle_compare"] = module
     spec.loader.exec_module(module)
-    return module
+    return module.Oracle()
 
 
-def test_states_and_activations_are_within_three_per_cent(compare):
-    found = compare.compare_all()
-    assert {item.what for item in found} == {"states", "activations"}
-    assert {f"{item.name}: {item.deviation:+.1%}" for item in found if abs(item.deviation) > 0.03} == set()
+@pytest.fixture(scope="module")
+def wrong(oracle):
+    """What is too far off, by its part of the memory."""
+    found = oracle.compare()
+    assert {item.tolerance for item in found if item.what in ("states", "idle")} == {0.0}
+    assert {item.tolerance for item in found if item.what not in ("states", "idle")} == {0.02}
+    return {
+        what: {f"{item.name}: {item.deviation:+.2%}" for item in found if item.what == what and not item.good}
+        for what in {item.what for item in found}
+    }
 
 
-def test_every_full_fine_tune_is_within_one_per_cent(compare):
-    full = [item for item in compare.compare_all() if "/full/" in item.name]
-    assert len(full) > 20
-    assert max(abs(item.deviation) for item in full) < 0.01
+def test_everything_is_compared(wrong):
+    assert set(wrong) == set(WHAT)
 
 
-def test_traces_cover_what_the_formulas_distinguish(compare):
-    cases = compare.load_traces()["cases"]
+WHAT = ("states", "idle", "activations", "loss", "logits", "inference", "after inference", "backward", "step")
+
+
+#: Where the formulas are known to be behind the traces.
+OPEN = {"loss", "logits", "inference", "after inference", "backward", "step"}
+
+
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(what, marks=pytest.mark.xfail(strict=True) if what in OPEN else ()) for what in WHAT],
+)
+def test_states_are_exact_and_all_else_within_two_per_cent(wrong, what):
+    assert wrong[what] == set()
+
+
+def test_traces_cover_what_the_formulas_distinguish(oracle):
+    cases = oracle.traces["cases"]
     names = {case["architecture"] for case in cases}
-    assert {"Qwen2.5-7B", "Llama-3-8B", "Qwen3-8B", "Qwen3-30B-A3B", "Gemma-2-2B"} <= names
-    assert {case["recompute"] for case in cases if case["gradients"]} == {"full", "none"}
-    assert any(case["lora_rank"] for case in cases)
-    assert any(not case["gradients"] for case in cases)
+    assert {
+        "Qwen2.5-7B",
+        "Llama-3-8B",
+        "Qwen3-8B",
+        "Qwen3-30B-A3B",
+        "Qwen1.5-MoE-A2.7B",
+        "Gemma-2-2B",
+    } <= names
+    with_experts = [case for case in cases if "A3B" in case["id"] or "MoE" in case["id"]]
+    for of_all in (cases, with_experts):
+        assert {case["recompute"] for case in of_all if case["gradients"]} == {"full", "none"}
+        assert any(case["lora_rank"] for case in of_all)
+        assert any(not case["gradients"] for case in of_all)
+    assert {case["gradients"] for case in cases if case["loss"] == "value"} == {True, False}
+
+
+def test_traces_cover_every_way_to_the_loss(oracle):
+    ways = {(case["engine"], case["entropy"]) for case in oracle.traces["logits"]}
+    of_fsdp = {
+        (engine, how) for engine in ("v0.8", "v0.9") for how in ("none", "compiled", "eager", "chunked")
+    }
+    assert of_fsdp | {("megatron", "none"), ("megatron", "compiled"), ("fused", "compiled")} <= ways
+
+
+def test_traces_cover_both_backends_and_deferred_gradients(oracle):
+    for backend in ("fsdp", "fsdp2"):
+        cases = [case for case in oracle.traces["sharding"] if case["backend"] == backend]
+        assert {case["deferred"] for case in cases if case["micro_batches"] > 1} == {True, False}
+        assert {case["dtype"] for case in cases} == {"fp32", "bf16"}
+        assert {case["reshard"] for case in cases} == {True, False}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _FusedLinear(torch.autograd.Function):
-    """Output layer and cross-entropy in one, by chunks: no logits, one gradient of the hidden states and the weight."""
+    """Output layer and cross-entropy in one, seen from afar: one gradient of the hidden states and the weight."""
 
     @staticmethod
     def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -76,47 +77,196 @@ class _LogSumExp(torch.autograd.Function):
         return gradient.unsqueeze(-1) * probability
 
 
-def _eager_entropy(logits: torch.Tensor) -> torch.Tensor:
+class _ChunkedLinear(torch.autograd.Function):
+    """verl's output layer, log-probabilities and entropy in one (``FusedLinearForPPO``), some rows at a time."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, chunk: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(hidden, weight)
+        ctx.chunk = chunk
+        chosen, entropy = torch.zeros(hidden.shape[0]), hidden.new_zeros(hidden.shape[0])
+        for i in range(0, hidden.shape[0], chunk):
+            part = _ChunkedLinear._chunk(hidden[i : i + chunk], weight)
+            chosen[i : i + chunk], entropy[i : i + chunk] = part
+        return chosen, entropy
+
+    @staticmethod
+    def _chunk(hidden: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = (hidden @ weight.t()) / 1.0
+        logits = logits.float()
+        probability = logits.softmax(-1)
+        entropy = _LogSumExp.apply(logits) - torch.sum(probability * logits, dim=-1)
+        return cross_entropy_kernel(logits, False), entropy
+
+    @staticmethod
+    def backward(
+        ctx: Any, of_chosen: torch.Tensor | None, of_entropy: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, None]:
+        hidden, weight = ctx.saved_tensors
+        of_hidden, of_weight = torch.zeros_like(hidden), torch.zeros_like(weight)
+        for i in range(0, hidden.shape[0], ctx.chunk):
+            rows = slice(i, i + ctx.chunk)
+            each = [None if gradient is None else gradient[rows] for gradient in (of_chosen, of_entropy)]
+            first, second = _ChunkedLinear._gradients(hidden[rows], weight, *each)
+            of_hidden[rows] += first
+            of_weight += second
+        return of_hidden, of_weight, None
+
+    @staticmethod
+    def _gradients(
+        hidden: torch.Tensor,
+        weight: torch.Tensor,
+        of_chosen: torch.Tensor | None,
+        of_entropy: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = (hidden @ weight.t()) / 1.0
+        logits = logits.float()
+        probability = logits.softmax(-1)
+        gradient: Any = 0
+        if of_chosen is not None:
+            chosen = torch.zeros_like(logits)
+            gradient += of_chosen.unsqueeze(-1) * (chosen - probability)
+        if of_entropy is not None:
+            log_probability = logits.log_softmax(-1)
+            entropy = _LogSumExp.apply(logits) - torch.sum(probability * logits, dim=-1)
+            gradient += (
+                probability * (log_probability + entropy.unsqueeze(-1)) * (-of_entropy.float().unsqueeze(-1))
+            )
+        gradient = gradient.bfloat16() / 1.0
+        return gradient @ weight, gradient.t() @ hidden
+
+
+class _ParallelCrossEntropy(torch.autograd.Function):
+    """Megatron's cross-entropy of fp32 logits: the logits become their softmax in place, and that their gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
+        highest = logits.amax(-1)
+        logits -= highest.unsqueeze(-1)
+        torch.exp(logits, out=logits)
+        total = logits.sum(-1)
+        logits.div_(total.unsqueeze(-1))
+        ctx.save_for_backward(logits)
+        return total.log()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return ctx.saved_tensors[0].mul_(gradient.unsqueeze(-1))
+
+
+class _ParallelEntropy(torch.autograd.Function):
+    """verl's entropy for Megatron: a softmax is kept beside the logits, and becomes the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
+        highest = logits.amax(-1, keepdim=True)
+        softmax = (logits - highest).exp_()
+        total = softmax.sum(-1, keepdim=True)
+        softmax.div_(total)
+        mean = torch.empty_like(total)  # product and sum are compiled into one
+        ctx.save_for_backward(logits, softmax, mean)
+        return (highest + total.log() - mean).squeeze(-1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        logits, softmax, mean = ctx.saved_tensors
+        logits.sub_(mean)
+        softmax.mul_(logits).mul_(gradient.unsqueeze(-1))
+        logits.add_(mean)
+        return softmax.mul_(-1)
+
+
+def cross_entropy_kernel(logits: torch.Tensor, in_place: bool) -> torch.Tensor:
+    """flash-attn's cross-entropy."""
+    return _FusedCrossEntropy.apply(logits, in_place)
+
+
+def compiled_entropy(logits: torch.Tensor) -> torch.Tensor:
+    """The entropy through ``torch.compile``."""
+    return _CompiledEntropy.apply(logits)
+
+
+def eager_entropy(logits: torch.Tensor) -> torch.Tensor:
+    """The entropy operation by operation."""
     # Under CUDA's autocast softmax and logsumexp each make their own fp32 copy of the logits.
     probability = torch.softmax(logits.float(), dim=-1)
     return _LogSumExp.apply(logits.float()) - torch.sum(probability * logits, dim=-1)
 
 
-def fused_linear(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """No logits at all (``use_fused_kernels``)."""
-    return _FusedLinear.apply(hidden, weight)
+def chunked_entropy(logits: torch.Tensor, chunk: int) -> torch.Tensor:
+    """The entropy operation by operation, of some rows at a time; the fp32 copy is made once a chunk."""
+    entropy = torch.zeros(logits.shape[0])
+    for i in range(0, logits.shape[0], chunk):
+        rows = logits[i : i + chunk].float()
+        probability = torch.softmax(rows, dim=-1)
+        part = _LogSumExp.apply(rows) - torch.sum(probability * rows, dim=-1)
+        entropy[i : i + chunk] = part
+    return entropy
 
 
-def cross_entropy(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def log_probs_by_row(logits: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities as without flash-attn: a softmax in fp32 for each row."""
+    chosen = []
+    for row in logits:
+        every = functional.log_softmax(row.float(), dim=-1)
+        chosen.append(every.gather(-1, torch.zeros(1, dtype=torch.long)).squeeze(-1))
+    return torch.stack(chosen)
+
+
+def parallel_cross_entropy(logits: torch.Tensor) -> torch.Tensor:
+    """Megatron's ``vocab_parallel_cross_entropy``."""
+    return _ParallelCrossEntropy.apply(logits)
+
+
+def parallel_entropy(logits: torch.Tensor) -> torch.Tensor:
+    """verl's ``vocab_parallel_entropy``."""
+    return _ParallelEntropy.apply(logits)
+
+
+def chunked_linear(
+    hidden: torch.Tensor, weight: torch.Tensor, chunk: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """verl's fused kernel: log-probabilities and entropy."""
+    return _ChunkedLinear.apply(hidden, weight, chunk)
+
+
+def fused_linear(hidden: torch.Tensor, head: nn.Linear) -> torch.Tensor:
+    """No logits at all."""
+    return _FusedLinear.apply(hidden, head.weight)
+
+
+def cross_entropy(hidden: torch.Tensor, head: nn.Linear) -> torch.Tensor:
     """The loss of transformers: an fp32 copy of the logits and ``cross_entropy``."""
-    logits = functional.linear(hidden, weight)
+    logits = head(hidden)
     labels = torch.empty(hidden.shape[1], dtype=torch.long)
     return functional.cross_entropy(logits.float().flatten(0, 1), labels)
 
 
-def log_prob(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """verl's update without entropy: temperature divided in place, fused cross-entropy in place."""
-    logits = functional.linear(hidden, weight).div_(1.0)
-    return _FusedCrossEntropy.apply(logits, True).mean()
+def log_prob(hidden: torch.Tensor, head: nn.Linear) -> torch.Tensor:
+    """verl's update without entropy, from v0.9 on: the logits are divided by the temperature out of place."""
+    return cross_entropy_kernel(head(hidden).squeeze(0) / 1.0, True).mean()
 
 
-def log_prob_entropy(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """verl's update with an entropy bonus, the entropy compiled."""
-    logits = functional.linear(hidden, weight).div_(1.0)
-    return _FusedCrossEntropy.apply(logits, False).mean() - _CompiledEntropy.apply(logits).mean()
+def log_prob_entropy(hidden: torch.Tensor, head: nn.Linear) -> torch.Tensor:
+    """verl's update with an entropy bonus, from v0.9 on, the entropy compiled."""
+    logits = head(hidden).squeeze(0) / 1.0
+    entropy = compiled_entropy(logits)
+    return cross_entropy_kernel(logits, False).mean() - entropy.mean()
 
 
-def log_prob_eager_entropy(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """verl's update with an entropy bonus, the entropy computed operation by operation under autocast."""
-    logits = functional.linear(hidden, weight).div_(1.0)
-    return _FusedCrossEntropy.apply(logits, False).mean() - _eager_entropy(logits).mean()
+def value(hidden: torch.Tensor, head: nn.Linear) -> torch.Tensor:
+    """A critic's loss: one number a token, and no vocabulary."""
+    return head(hidden).squeeze(0).squeeze(-1).float().mean()
 
 
 #: By the name that a case gives.
-LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+LOSSES: dict[str, Callable[[torch.Tensor, nn.Linear], torch.Tensor]] = {
     "fused-linear": fused_linear,
     "cross-entropy": cross_entropy,
     "log-prob": log_prob,
     "log-prob-entropy": log_prob_entropy,
-    "log-prob-eager-entropy": log_prob_eager_entropy,
+    "value": value,
 }

@@ -1,4 +1,4 @@
-"""Models of transformers from the facts in ``data/architectures.yaml``, with random weights and nothing downloaded."""
+"""Models of transformers from the facts of an architecture, with random weights and nothing downloaded."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import torch
 import yaml
 from attention import NAME, register
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification, PreTrainedModel
 
-ARCHITECTURES = Path(__file__).resolve().parents[2] / "data" / "architectures.yaml"
+HERE = Path(__file__).resolve().parent
+ARCHITECTURES = (HERE.parents[1] / "data" / "architectures.yaml", HERE / "architectures.yaml")
 #: Facts that a configuration calls by the same name.
 SAME_NAME = (
     "hidden_size",
@@ -30,13 +31,18 @@ EXPERTS = {
     "experts_per_token": "num_experts_per_tok",
     "moe_intermediate_size": "moe_intermediate_size",
 }
+SHARED_EXPERT = {"shared_expert_intermediate_size": "shared_expert_intermediate_size"}
+#: How every model is made.
+HOW = {"dtype": torch.bfloat16, "attn_implementation": NAME}
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 ALL_LINEAR = (*ATTENTION, "gate_proj", "up_proj", "down_proj")
 
 
 def architecture(name: str) -> dict[str, Any]:
     """The facts of one architecture."""
-    entries = yaml.safe_load(ARCHITECTURES.read_text(encoding="utf-8"))["architectures"]
+    entries = (
+        entry for path in ARCHITECTURES for entry in yaml.safe_load(path.read_text("utf-8"))["architectures"]
+    )
     return next(entry for entry in entries if entry["name"] == name)
 
 
@@ -46,16 +52,28 @@ def causal_lm(facts: dict[str, Any], layers: int) -> PreTrainedModel:
     Raises:
         ValueError: If the whole model does not have the number of parameters that the facts state.
     """
-    register()
-    fields = {key: facts[key] for key in SAME_NAME} | {"num_hidden_layers": layers}
-    if "moe" in facts:
-        fields |= {theirs: facts["moe"][ours] for ours, theirs in EXPERTS.items()}
-    config = AutoConfig.for_model(facts["model_type"], use_cache=False, pad_token_id=None, **fields)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation=NAME)
+    model = AutoModelForCausalLM.from_config(_config(facts, layers), **HOW)
     count = sum(parameter.numel() for parameter in model.parameters())
     if layers == facts["num_hidden_layers"] and count != facts["parameters"]:
         raise ValueError(f"{facts['name']}: {count} parameters, the facts say {facts['parameters']}")
     return model
+
+
+def critic(facts: dict[str, Any], layers: int) -> PreTrainedModel:
+    """The same with a value head, as verl makes critics."""
+    config = _config(facts, layers)
+    config.num_labels = 1
+    config.classifier_dropout = 0.0
+    return AutoModelForTokenClassification.from_config(config, **HOW)
+
+
+def _config(facts: dict[str, Any], layers: int) -> Any:
+    register()
+    fields = {key: facts[key] for key in SAME_NAME if facts[key] is not None} | {"num_hidden_layers": layers}
+    if "moe" in facts:
+        experts = EXPERTS | (SHARED_EXPERT if facts["moe"]["shared_experts"] else {})
+        fields |= {theirs: facts["moe"][ours] for ours, theirs in experts.items()}
+    return AutoConfig.for_model(facts["model_type"], use_cache=False, pad_token_id=None, **fields)
 
 
 class _Adapted(nn.Module):

@@ -1,4 +1,4 @@
-"""Traces training steps with fake tensors and writes what was alive at the peak of each phase to ``traces.json``.
+"""Traces training steps, losses and sharded steps, and writes what was alive at their peaks to ``traces.json``.
 
 Run ``python tests/oracle/trace.py`` in an environment with ``tests/oracle/requirements.txt``; see README.md there.
 """
@@ -20,8 +20,12 @@ from typing import Any
 import torch
 import transformers
 from live_bytes import LiveBytes
+from logits import cases as logits_cases
+from logits import trace_logits
 from losses import LOSSES
-from models import ALL_LINEAR, ATTENTION, add_adapters, architecture, causal_lm
+from models import ALL_LINEAR, ATTENTION, add_adapters, architecture, causal_lm, critic
+from sharding import cases as sharding_cases
+from sharding import trace_sharding
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 OUTPUT = Path(__file__).with_name("traces.json")
@@ -37,7 +41,7 @@ class Case:
     Args:
         architecture: A name in ``data/architectures.yaml``.
         tokens: Tokens of the one micro batch.
-        loss: A name in ``losses.LOSSES``.
+        loss: A name in ``losses.LOSSES``; "value" is that of a critic, which has a value head.
         recompute: "full" recomputes every decoder layer in backward, "none" keeps everything.
         lora_rank: Rank of the adapters; 0 trains all parameters.
         lora_targets: A name in ``TARGETS``.
@@ -68,13 +72,16 @@ class Case:
 
 CASES = (
     Case("Qwen2.5-0.5B", 8192, "cross-entropy"),
+    Case("Qwen2.5-0.5B", 16384, "log-prob"),
     Case("Qwen2.5-0.5B", 16384, "log-prob-entropy"),
     Case("Qwen2.5-0.5B", 16384),
+    Case("Qwen2.5-0.5B", 16384, "value"),
     Case("Qwen2.5-0.5B", 4096, recompute="none"),
     Case("Qwen2.5-7B", 1024),
     Case("Qwen2.5-7B", 16384),
+    Case("Qwen2.5-7B", 16384, "value"),
+    Case("Qwen2.5-7B", 16384, "value", gradients=False),
     Case("Qwen2.5-7B", 16384, "log-prob"),
-    Case("Qwen2.5-7B", 8192, "log-prob-eager-entropy"),
     Case("Qwen2.5-7B", 4096, recompute="none"),
     Case("Qwen2.5-7B", 16384, lora_rank=32, lora_targets="all-linear"),
     Case("Qwen2.5-7B", 16384, lora_rank=16, lora_targets="q,k,v,o"),
@@ -83,6 +90,7 @@ CASES = (
     Case("Llama-3-8B", 8192),
     Case("Llama-3-8B", 16384, optimizer="adamw-fused"),
     Case("Llama-3-8B", 6144, recompute="none"),
+    Case("Llama-3-8B", 8192, "value", recompute="none"),
     Case("Mistral-7B-v0.1", 8192),
     Case("Qwen3-0.6B", 16384),
     Case("Qwen3-0.6B", 4096, recompute="none"),
@@ -90,7 +98,11 @@ CASES = (
     Case("Qwen3-8B", 16384, lora_rank=32, lora_targets="all-linear"),
     Case("Qwen3-30B-A3B", 8192),
     Case("Qwen3-30B-A3B", 6144, recompute="none", layers=12),
+    Case("Qwen3-30B-A3B", 8192, layers=12, lora_rank=32, lora_targets="q,k,v,o"),
     Case("Qwen3-30B-A3B", 16384, "log-prob", gradients=False),
+    Case("Qwen1.5-MoE-A2.7B", 8192, layers=8),
+    Case("Qwen1.5-MoE-A2.7B", 6144, recompute="none", layers=8),
+    Case("Qwen1.5-MoE-A2.7B", 16384, "log-prob", gradients=False, layers=8),
     Case("Gemma-2-2B", 8192),
 )
 
@@ -103,7 +115,9 @@ class Step:
         self.case = case
         self.live = LiveBytes()
         self.states: Counter[str] = Counter()
-        self.model = causal_lm(facts, case.layers or facts["num_hidden_layers"])
+        self.model = (critic if case.loss == "value" else causal_lm)(
+            facts, case.layers or facts["num_hidden_layers"]
+        )
         if case.lora_targets:
             add_adapters(self.model, case.lora_rank, TARGETS[case.lora_targets])
         if case.recompute == "full":
@@ -136,7 +150,8 @@ class Step:
             self.live.phase = "loss"
             if hidden.requires_grad:
                 self._enter_at_gradient(hidden, "backward_norm")
-            return LOSSES[self.case.loss](hidden, self.model.lm_head.weight)
+            head = self.model.score if self.case.loss == "value" else self.model.lm_head
+            return LOSSES[self.case.loss](hidden, head)
 
     def without_gradients(self) -> None:
         """One pass as for log-probabilities."""
@@ -156,6 +171,12 @@ class Step:
             self.live.phase = "optimizer_step"
             optimizer.step()
         self.states = self.live.live.copy()
+        self.states["gradients"] = sum(p.grad.untyped_storage().nbytes() for p in self.trained)
+
+    def beside_states(self) -> int:
+        """What counts to the states and is no number for each parameter: buffers, and the steps that Adam counts."""
+        buffers = sum(buffer.untyped_storage().nbytes() for buffer in self.model.buffers())
+        return buffers + (4 * len(self.trained) if self.case.gradients else 0)
 
     def _optimizer(self) -> torch.optim.Optimizer:
         fused = self.case.optimizer == "adamw-fused"
@@ -204,6 +225,7 @@ def trace(case: Case) -> dict[str, Any]:
         "parameters": sum(p.numel() for p in step.model.parameters()),
         "trained_parameters": sum(p.numel() for p in step.trained),
         "states_bytes": {group: step.states[group] for group in GROUPS[:3]},
+        "beside_states_bytes": step.beside_states(),
         "peak_bytes": phases[highest]["total"],
         "peak_phase": highest,
         "phases_bytes": phases,
@@ -246,16 +268,24 @@ def main() -> None:
     chosen = [
         case for case in CASES if not arguments.words or any(word in case.id for word in arguments.words)
     ]
-    records = []
-    for case in chosen:
-        records.append(trace(case))
-        record = records[-1]
-        line = f"{record['peak_bytes'] / 2**30:8.3f} GiB  {record['peak_phase']:15}{record['seconds']:6.1f} s  {case.id}"
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+    records = [_shown(trace(case)) for case in chosen]
     if not arguments.words:
-        text = json.dumps({"environment": environment(), "cases": records}, indent=2)
-        arguments.output.write_text(text + "\n", encoding="utf-8")
+        found = {
+            "environment": environment(),
+            "cases": records,
+            "logits": [trace_logits(case) for case in logits_cases()],
+            "sharding": [trace_sharding(case) for case in sharding_cases()],
+        }
+        arguments.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+def _shown(record: dict[str, Any]) -> dict[str, Any]:
+    size = record["peak_bytes"] / 2**30
+    sys.stdout.write(
+        f"{size:8.3f} GiB  {record['peak_phase']:15}{record['seconds']:6.1f} s  {record['id']}\n"
+    )
+    sys.stdout.flush()
+    return record
 
 
 if __name__ == "__main__":

@@ -1,0 +1,160 @@
+"""The bytes a token and vocabulary entry that follow the last hidden states, in each pass of each engine of verl.
+
+The operations are verl's, in its order (`prepare_model_outputs` of the FSDP engine, `_lm_head_logits_processor` of the
+Megatron engine), written anew. Kernels of GPUs are imitated by what they allocate, see ``losses.py``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import torch
+from live_bytes import LiveBytes
+from losses import (
+    chunked_entropy,
+    chunked_linear,
+    compiled_entropy,
+    cross_entropy_kernel,
+    eager_entropy,
+    log_probs_by_row,
+    parallel_cross_entropy,
+    parallel_entropy,
+)
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VOCABULARY, HIDDEN, CHUNK = 2**20, 8, 64
+ENTROPIES = {
+    "none": None,
+    "compiled": compiled_entropy,
+    "eager": eager_entropy,
+    "chunked": chunked_entropy,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Logits:
+    """One way from the last hidden states to the loss.
+
+    Args:
+        engine: "v0.8" (logits divided by the temperature in place) or "v0.9" (out of place, and the entropy comes before
+            the log-probabilities) for FSDP, "fused" for its fused kernel, or "megatron".
+        entropy: A name in ``ENTROPIES``.
+        recomputed: Whether the entropy is recomputed in the backward pass.
+        by_row: Whether log-probabilities are computed row by row, as without flash-attn.
+        gradients: False for old and reference log-probabilities.
+    """
+
+    engine: str
+    entropy: str = "none"
+    recomputed: bool = False
+    by_row: bool = False
+    gradients: bool = True
+
+
+def cases() -> Iterator[Logits]:
+    """Every way that verl can go."""
+    for engine, entropy, gradients in product(("v0.8", "v0.9"), ENTROPIES, (False, True)):
+        yield Logits(engine, entropy, gradients=gradients)
+    for engine, entropy in product(("v0.8", "v0.9"), ("compiled", "eager", "chunked")):
+        yield Logits(engine, entropy, recomputed=True)
+    for engine, gradients in product(("v0.8", "v0.9"), (False, True)):
+        yield Logits(engine, by_row=True, gradients=gradients)
+    for engine, entropy, gradients in product(("fused", "megatron"), ("none", "compiled"), (False, True)):
+        yield Logits(engine, entropy, gradients=gradients)
+    # With gradients Megatron's chunks cannot be: they are changed in place after they were kept.
+    yield Logits("megatron", "chunked", gradients=False)
+
+
+class Output:
+    """What a model returns: it keeps the logits alive."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        self.logits = logits
+
+
+def fsdp(case: Logits, output: Output) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Log-probabilities and entropy as the FSDP engine has them."""
+    rows = output.logits.squeeze(0)
+    temperature = rows.new_empty(rows.shape[0], 1)
+    if case.engine == "v0.9":
+        rows = rows / temperature
+    else:
+        rows.div_(temperature)
+    entropy = None
+    if case.engine == "v0.9":
+        entropy = entropy_of(case, rows)
+    chosen = log_probs_by_row(rows) if case.by_row else cross_entropy_kernel(rows, case.entropy == "none")
+    if case.engine == "v0.8":
+        entropy = entropy_of(case, rows)
+    return chosen, entropy
+
+
+def entropy_of(case: Logits, rows: torch.Tensor) -> torch.Tensor | None:
+    """The entropy, recomputed or not."""
+    function = ENTROPIES[case.entropy]
+    if function is None:
+        return None
+    arguments = (rows, CHUNK) if case.entropy == "chunked" else (rows,)
+    return checkpoint(function, *arguments, use_reentrant=True) if case.recomputed else function(*arguments)
+
+
+def megatron(case: Logits, output: Output) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Log-probabilities and entropy as the Megatron engine has them, of fp32 logits."""
+    logits, entropy = output.logits, None
+    logits.div_(logits.new_empty(*logits.shape[:2], 1))
+    before = logits
+    if case.entropy != "none":
+        before = logits.clone()
+        step = CHUNK if case.entropy == "chunked" else logits.shape[1]
+        entropy = torch.zeros(logits.shape[:2])
+        for i in range(0, logits.shape[1], step):
+            entropy[:, i : i + step] = parallel_entropy(logits[:, i : i + step, :])
+    return parallel_cross_entropy(before), entropy
+
+
+def forward(case: Logits, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """From the last hidden states to the loss."""
+    if case.engine == "fused":
+        chosen, entropy = chunked_linear(hidden.squeeze(0), weight, CHUNK)
+    elif case.engine == "megatron":
+        chosen, entropy = megatron(case, Output(functional.linear(hidden, weight).float()))
+    else:
+        chosen, entropy = fsdp(case, Output(functional.linear(hidden, weight)))
+    return chosen.mean() if entropy is None or case.entropy == "none" else chosen.mean() - entropy.mean()
+
+
+def peaks(case: Logits, tokens: int) -> dict[str, int]:
+    """The largest number of bytes while the loss is computed and while it is differentiated."""
+    with FakeTensorMode():
+        hidden = torch.empty(1, tokens, HIDDEN, dtype=torch.bfloat16, requires_grad=case.gradients)
+        weight = torch.empty(
+            VOCABULARY, HIDDEN, dtype=torch.bfloat16, requires_grad=case.engine == "fused" and case.gradients
+        )
+        live = LiveBytes()
+        live.track(weight, "parameters")
+        live.phase = "forward"
+        with live, torch.set_grad_enabled(case.gradients):
+            loss = forward(case, hidden, weight)
+            if case.gradients:
+                live.phase = "backward"
+                live.gradient_shapes = {(VOCABULARY, HIDDEN)}
+                loss.backward()
+    return {phase: live.largest[phase, "activations"] for phase in live.peaks}
+
+
+def trace_logits(case: Logits) -> dict[str, Any]:
+    """The record of one way: bytes a token and vocabulary entry, and bytes a token of a chunk and vocabulary entry."""
+    few, many = (peaks(case, tokens) for tokens in (4 * CHUNK, 8 * CHUNK))
+    record: dict[str, Any] = dataclasses.asdict(case)
+    for phase in few:
+        slope = (many[phase] - few[phase]) / (4 * CHUNK)
+        record[phase] = round(slope / VOCABULARY, 2)
+        record[f"{phase}_chunk"] = round((few[phase] - 4 * CHUNK * slope) / CHUNK / VOCABULARY, 2)
+    return record
