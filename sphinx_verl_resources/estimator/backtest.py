@@ -109,7 +109,7 @@ def score(case: Case, registries: Registries) -> Score:
         errors = (item.message for item in error.diagnostics if item.is_error)
         return Score(case, None, "; ".join(errors), OTHER, figure)
     group = found.kind
-    if not measured or not measured.gib or kind in _NOT_COMPARED:
+    if found.undecided or not measured or not measured.gib or kind in _NOT_COMPARED:
         return Score(case, found, "", group, figure)
     part = found
     if phases := tuple(phase for phase in found.phases if phase.name == case.phase):

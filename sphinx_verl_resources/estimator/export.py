@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
     """Return an estimate under the names of ``FIELDS``.
 
-    ``fits`` is None where the verdict is neither "fits" nor "does-not-fit".
+    Without a setting that decides memory there is no figure. ``fits`` is None where the verdict is neither "fits" nor "does-not-fit".
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.estimate import estimate
@@ -33,7 +33,10 @@ def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
     >>> result_of("mine", found)["capacity_gib"]
     79.147
     """
-    return {"id": name, **{field: value(estimate) for field, value in FIELDS.items()}}
+    values = {field: value(estimate) for field, value in FIELDS.items()}
+    if estimate.undecided:
+        values |= {**dict.fromkeys(_FIGURES), "phases": []}
+    return {"id": name, **values}
 
 
 def failed(name: str, message: str) -> dict[str, Any]:
@@ -135,3 +138,6 @@ FIELDS: Mapping[str, Callable[[AnyEstimate], Any]] = {
     "warnings": lambda found: [problem.message for problem in found.warnings],
     "verl_version": lambda found: version_text(found.version) if found.version else None,
 }
+_FIGURES = tuple(
+    name for name in FIELDS if name.startswith(("peak", "low", "high", "binding", "relief", "logged", "host"))
+)
