@@ -129,6 +129,8 @@ def test_update_backward_of_tied_embeddings(moment, strategy, root):
         assert found["gathered-root"] == pytest.approx(2 * root)
         assert found["head-gradient"] == pytest.approx(2 * E_SMALL)
         assert found["gathered-layer"] == pytest.approx(layers * U_SMALL)
+    at_loss = moment(settings, "loss", T, model=SMALL, version=V08)
+    assert ("gathered-root" in at_loss) is (strategy == "fsdp")
 
 
 def test_update_backward_is_widest_at_the_head_of_a_small_model(ask, tensors):
