@@ -153,8 +153,8 @@ def test_a_head_of_its_own_is_gathered_with_its_gradient_in_16_and_32_bits(momen
     found = moment(FSDP2, "at_head", version=V08)
     assert (found["head-gradient"], found["gathered-layer"]) == pytest.approx((6 * HEAD, 2 * U))
     assert "gathered-root" not in found
-    # Before v0.8.0 FSDP2 had the head in its root.
-    found = moment(FSDP2, "at_head", version=(0, 7, 1))
+    # Before v0.7.1 FSDP2 had the head in its root.
+    found = moment(FSDP2, "at_head", version=(0, 7, 0))
     assert (found["head-gradient"], found["gathered-layer"]) == pytest.approx((2 * HEAD, 4 * U))
 
 
