@@ -15,6 +15,8 @@ extensions = [
     "myst_parser",
     "reference_lists",
     "estimator_lists",
+    "causes",
+    "closed_form",
     "limits",
     "rules_list",
     "architecture",

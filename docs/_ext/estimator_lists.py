@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from sphinx_verl_resources.estimator.shape import (
     QK_NORM,
     SYMBOLS,
 )
-from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, Behaviour, behaviour, version_text
+from sphinx_verl_resources.estimator.versions import CURRENT
 from sphinx_verl_resources.units import GIB, MIB, gib, percent, short_number
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
@@ -43,11 +42,12 @@ class EstimatorTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         table = empty_table("verl-docs-estimator")
-        table += table_group(self.headings, [[Cell.of(text) for text in row] for row in self.rows()])
+        cells = [[Cell.of(text) if isinstance(text, str) else text for text in row] for row in self.rows()]
+        table += table_group(self.headings, cells)
         self.set_source_info(table)
         return [table]
 
-    def rows(self) -> Iterable[Sequence[str]]:
+    def rows(self) -> Iterable[Sequence[str | Cell]]:
         raise NotImplementedError
 
 
@@ -112,38 +112,6 @@ class Symbols(EstimatorTable):
         return SYMBOLS.items()
 
 
-class Versions(EstimatorTable):
-    """``.. docs-versions::``: what the estimator takes to have changed between releases."""
-
-    headings = ("From", "Release", "What is different from then on")
-
-    def rows(self) -> Iterable[Sequence[str]]:
-        before, meanings = None, attributes_of(Behaviour)
-        for day, version in RELEASES:
-            now = vars(behaviour(version))
-            changed = [
-                f"{meanings[name]} {_value(value)}"
-                for name, value in now.items()
-                if before is None or before[name] != value
-            ]
-            if changed:
-                yield day, version_text(version), "; ".join(changed)
-            before = now
-
-
-def attributes_of(documented: type) -> dict[str, str]:
-    """What a class says of each of its attributes."""
-    lines = inspect.getdoc(documented).partition("Attributes:")[2].splitlines()
-    pairs = (line.strip().partition(": ") for line in lines if ": " in line)
-    return {name: meaning.rstrip(".") for name, _, meaning in pairs}
-
-
-def _value(value: float) -> str:
-    if isinstance(value, bool):
-        return "(yes)" if value else "(no)"
-    return f"({value // MIB} MiB)" if value >= MIB else f"({value})"
-
-
 class Oracle(EstimatorTable):
     """``.. docs-oracle::``: traces beside the estimator."""
 
@@ -181,7 +149,7 @@ class Boundaries(EstimatorTable):
         "Computed to fit",
         "Difference",
         "Peak at the largest that ran",
-        "Of the card",
+        "Of the GPU",
     )
 
     def rows(self) -> Iterable[Sequence[str]]:
@@ -247,7 +215,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
         "constants": Constants,
         "widths": Widths,
         "symbols": Symbols,
-        "versions": Versions,
         "oracle": Oracle,
         "oracle-versions": OracleVersions,
         "boundaries": Boundaries,

@@ -99,7 +99,7 @@ class Behaviour:
     graphs_in_budget: bool = _since((0, 9, 0))  # vLLM 0.21; the image of v0.9.0 has 0.24
     reference_resident: bool = _until((0, 3, 0))
     leaves_root: bool = _since((0, 8, 0))
-    wraps_head: bool = _since((0, 8, 0))
+    wraps_head: bool = _since((0, 7, 1))  # 95e17d5c8 (2026-03-11)
     second_logits_copy: bool = _since((0, 9, 0))
     unsharded_gradients: bool = _by_version((_FIRST, False), ((0, 9, 0), True), ((0, 10, 0), False))
     fsdp2_streams: bool = _since((0, 9, 0))

@@ -46,6 +46,7 @@ _TOO_HIGH = N_(
     "It ran, although even the lower end of the range, {low}, is more than the {capacity} of the GPU: the "
     "estimate is too high."
 )
+_NO_FIGURES = N_("Even short sequences are computed to need more than that, so no phase is shown.")
 FITS_UP_TO = N_("It fits up to a mean of {tokens} tokens a sequence, prompt and response.")
 
 
@@ -68,12 +69,17 @@ def short(verdict: Verdict, tokens: float | None) -> str:
 
 def reason(found: AnyEstimate) -> str:
     """Return why an estimate has its verdict, and the lengths up to which the run fits."""
+    # Pages of runs without estimates load this module, and not the estimator.
+    from ..estimator.recorded import credible
+
     if found.undecided:
         return _(UNDECIDED).format(settings="; ".join(found.undecided))
     sizes = {"peak": found.peak, "low": found.low, "high": found.high, "capacity": found.capacity or 0.0}
     texts = {name: gib(size) for name, size in sizes.items()}
     why = _(_why(found)).format(**texts, range=span(found.low, found.high))
     tokens = found.fits_up_to_tokens
+    if found.ran and found.low <= (found.capacity or 0.0) and credible(found) is None:
+        return in_a_row(why, _(_NO_FIGURES))
     return why if tokens is None else in_a_row(why, _(FITS_UP_TO).format(tokens=two_digits(tokens)))
 
 
@@ -98,7 +104,10 @@ def _why(found: AnyEstimate) -> str:
         return REASONS[found.verdict]
     if found.low > found.capacity:
         return _TOO_HIGH
-    return _RAN if found.fits_up_to_tokens is None else _RAN_SHORT
+    from ..estimator.estimate import Estimate
+
+    known = not isinstance(found, Estimate) or found.settings.lengths.known
+    return _RAN if known else _RAN_SHORT
 
 
 def span(low: float, high: float) -> str:
