@@ -99,17 +99,28 @@ class Estimate(AnyEstimate):
 
     @cached_property
     def fits_up_to_tokens(self) -> float | None:
-        """The largest mean length of a sequence that fits, where lengths are unknown and decide."""
-        lengths = self.settings.lengths
-        if lengths.known or self.capacity is None or self.high <= self.capacity:
+        """The largest mean length of a sequence that fits, where lengths are unknown and decide.
+
+        It fits with its whole range; where not even short sequences do, with the middle of the range.
+        """
+        lengths, capacity = self.settings.lengths, self.capacity
+        if lengths.known or capacity is None or self.high <= capacity:
             return None
-
-        def fits(mean: float) -> bool:
-            settings = replace(self.settings, lengths=replace(lengths, mean=mean, known=True))
-            return replace(self, settings=settings, elsewhere=None).fits
-
         shortest = math.ceil(lengths.longest * TYPICAL_LENGTH.value)
-        return largest_that_fits(shortest, int(lengths.longest), fits) if fits(shortest) else None
+
+        def longest(fits: Callable[[Estimate], bool]) -> int | None:
+            def with_mean(mean: int) -> bool:
+                settings = replace(self.settings, lengths=replace(lengths, mean=mean, known=True))
+                return fits(replace(self, settings=settings, elsewhere=None))
+
+            return (
+                largest_that_fits(shortest, int(lengths.longest), with_mean) if with_mean(shortest) else None
+            )
+
+        found = longest(lambda estimate: estimate.fits)
+        if found is None and self.peak > capacity:
+            found = longest(lambda estimate: estimate.peak <= capacity)
+        return found
 
     @cached_property
     def torch_peak(self) -> float:
