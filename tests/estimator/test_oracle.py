@@ -34,7 +34,7 @@ def test_everything_is_compared(wrong):
     assert set(wrong) == set(WHAT)
 
 
-WHAT = ("states", "idle", "activations", "loss", "inference", "after inference", "backward", "step")
+WHAT = ("states", "idle", "activations", "loss", "logits", "inference", "after inference", "backward", "step")
 
 
 #: Where the formulas are known to be behind the traces.
