@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.catalog.names import FSDP
-from sphinx_verl_resources.estimator.accuracy import error_with
-from sphinx_verl_resources.estimator.constants import LOGITS_IN_LOGS
+from sphinx_verl_resources.estimator.accuracy import CANDIDATES, error_with, source_of
 from sphinx_verl_resources.estimator.lora import lora_parameters
 from sphinx_verl_resources.estimator.queries import Accuracies
 from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
@@ -20,13 +19,15 @@ from sphinx_verl_resources.units import GIB, gib_number, percent, share
 from sphinx_verl_resources.views.table import Cell, bold, empty_table, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from docutils import nodes
     from sphinx.application import Sphinx
 
     from sphinx_verl_resources.estimator.backtest import Score
     from sphinx_verl_resources.estimator.estimate import Estimate
+
+    Error = Callable[[float, Score], float]
 
 #: Bytes a token and vocabulary entry in the update: as traced.
 TRACED = 8
@@ -71,7 +72,7 @@ class ClosedForm(SphinxDirective):
 
 
 def rows(scores: Iterable[Score]) -> Iterator[list[Cell]]:
-    """Yield a row for each log, and the mean errors with the same bytes of a logit in both."""
+    """Yield a row for each log, and mean errors with bytes of a logit that both find in the same way."""
     logs = [item for item in scores if item.case.is_scored and item.deviation is not None]
     for item in logs:
         sizes = (_closed(item), item.computed or 0, item.observed or 0)
@@ -81,14 +82,30 @@ def rows(scores: Iterable[Score]) -> Iterator[list[Cell]]:
             *(Cell.number(gib_number(size)) for size in sizes),
             *(Cell.number(percent(error)) for error in errors),
         ]
-    for each, how in ((TRACED, "traced"), (LOGITS_IN_LOGS.value, "fitted")):
-        means = (
-            fmean(abs(_closed(item, each) / (item.observed or 1) - 1) for item in logs),
-            fmean(error_with(each, item) for item in logs),
-        )
-        title = f"Mean error, both with {each} bytes a logit ({how})"
-        empty = [Cell.of("")] * 3
-        yield bold([Cell.of(title), *empty, *(Cell.number(share(mean)) for mean in means)])
+    for title, mean in (
+        (f"{TRACED} bytes a logit, as traced", _mean),
+        ("bytes a logit fitted to other sources", _fitted),
+    ):
+        means = (Cell.number(share(mean(error, logs))) for error in (_error, error_with))
+        yield bold([Cell.of(f"Mean error of both, {title}"), *[Cell.of("")] * 3, *means])
+
+
+def _mean(error: Error, logs: Sequence[Score], per_logit: float = TRACED) -> float:
+    return fmean(error(per_logit, item) for item in logs)
+
+
+def _fitted(error: Error, logs: Sequence[Score]) -> float:
+    """Return the mean error on the logs of each source, with what is best for those of the others."""
+    errors = []
+    for source in dict.fromkeys(source_of(item.case) for item in logs):
+        others = [item for item in logs if source_of(item.case) != source]
+        best = min(CANDIDATES, key=lambda each: _mean(error, others, each))
+        errors += [error(best, item) for item in logs if source_of(item.case) == source]
+    return fmean(errors)
+
+
+def _error(per_logit: float, item: Score) -> float:
+    return abs(_closed(item, per_logit) / (item.observed or 1) - 1)
 
 
 def _closed(item: Score, per_logit: float = TRACED) -> float:
