@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
     """Return an estimate under the names of ``FIELDS``.
 
-    Without a setting that decides memory there is no figure. ``fits`` is None where the verdict is neither "fits" nor "does-not-fit".
+    Without a setting that decides memory there is no figure. ``fits`` is None where the verdict is neither
+    "fits" nor "does-not-fit".
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.estimate import estimate
