@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .allocations import Kind, Update, allocate, size_of
-from .constants import EXACT, GATHERED_LAYER
+from .constants import EXACT
 from .settings import micro_batches, update_tokens
 from .shape import adapter_parameters
+from .sharding import Layout, gathered
 from .versions import behaviour
 
 if TYPE_CHECKING:
@@ -16,22 +17,14 @@ if TYPE_CHECKING:
     from ..breakdown import Evidence
     from .allocations import Allocations
     from .constants import Spread
-    from .settings import Fsdp, Role, Settings
+    from .settings import Role, Settings, Sharding
     from .shape import Shape
-
-
-#: Bytes a parameter of a gathered layer at work, with FSDP and FSDP2. Forward: the layer, with FSDP2 in two
-#: buffers. Backward: the next one too, and with FSDP2 the gradient of the last one in 32 bits.
-_FORWARD, _BACKWARD = (2, 4), (4, 8)
 
 
 class FsdpRole:
     """The actor or the critic, trained with FSDP or FSDP2.
 
-    The methods that fulfil ``phases.TrainedRole`` are described there. Sizes are bytes per GPU. What is
-    gathered when is traced with PyTorch's own FSDP (``make oracle``). FSDP's root holds embedding, head and
-    last norm, and stays gathered from the first forward to the end of the backward pass. FSDP2, as verl wraps
-    it, gathers the embedding and an untied head on their own, and nothing is left at the loss.
+    The methods that fulfil ``phases.TrainedRole`` are described there. Sizes are bytes per GPU.
 
     Attributes:
         parameters: of the model; a critic has a value head instead of the output head.
@@ -39,8 +32,7 @@ class FsdpRole:
         weights: the sharded parameters, adapters included.
         gradients: the sharded gradients, which exist during an update only.
         optimizer: the states of Adam.
-        root: what is gathered beside layers while they work.
-        whole_layers: all layers where they stay gathered after the forward pass, otherwise none.
+        gathered: what is gathered and divided at each moment.
     """
 
     stage_index = 0
@@ -66,47 +58,63 @@ class FsdpRole:
         self.weights, self.gradients, self.optimizer = ((), (), ()) if self._on_host else self._states
         self._kept_optimizer = () if fsdp.optimizer_offload else self.optimizer
         self.idle = (() if fsdp.param_offload else self.weights) + self._kept_optimizer
-        self._gathers = fsdp.shard > 1 or self._on_host  # otherwise one GPU has everything
-        self.root = self._root() if self._gathers else ()
-        self.whole_layers: Allocations = ()
-        if self._gathers and not fsdp.reshard:
-            layers = {"parameters of layers": shape.parameters - shape.counts.root}
-            self.whole_layers = self._allocate(Kind.GATHERED_LAYERS, "exact", layers, 2)
+        self._layout = Layout(
+            second=self._second,
+            critic=critic,
+            frozen=bool(role.lora_rank),
+            gathers=fsdp.shard > 1 or self._on_host,  # otherwise one GPU has everything
+            on_host=self._on_host,
+            shard=fsdp.shard,
+            parameter_bytes=fsdp.parameter_bytes,
+            reshards=fsdp.reshard,
+            wraps_head=behaviour(settings.version).wraps_head,
+            defers=fsdp.defers_sync and fsdp.shard > 1,
+        )
+        self.gathered = gathered(shape, self._layout)
         # Those of all layers but two wait on the host.
         self._offloads_activations = role.activation_offload and shape.layers >= 3
 
     def inference(self, tokens: float) -> tuple[Allocations, Allocations]:
         """Return the moments of the widest layer and of the head."""
-        states = self.weights + self._kept_optimizer
-        at_work = self._at_work(tokens, self.shape.forward)
-        return states + self.root + self._layer(_FORWARD[self._second]) + at_work, states + self._at_loss
+        states, moments = self.weights + self._kept_optimizer, self.gathered
+        at_work = moments.root + moments.layer + self._at_work(tokens, self.shape.forward)
+        return states + max(at_work, moments.between, key=size_of), states + moments.loss
 
     def update(self, tokens: float) -> Update:
         """Return the moments of an update; offloaded states are loaded for all of them."""
-        role, shape = self.role, self.shape
+        role, shape, moments = self.role, self.shape, self.gathered
         states = self.weights + self.optimizer
-        accumulated = self._accumulated_gradients() if micro_batches(self.settings, role) > 1 else ()
+        further = micro_batches(self.settings, role) > 1
+        accumulated = self._accumulated_gradients() if further else ()
         working, kept = shape.backward(role.targets if role.lora_rank else None)
         layers = 2 if self._offloads_activations else shape.layers
         saved = self._saved_activations(tokens, kept, layers)
-        loss = states + accumulated + self._at_loss + saved
+        loss = states + accumulated + moments.loss + saved
         # Saved activations go while the gradients come.
         remaining = saved if role.checkpointing else self._saved_activations(tokens, kept, layers - 1)
-        halfway = accumulated + remaining if accumulated else max(remaining, self.gradients, key=size_of)
+        divided = moments.divided if self._layout.gathers and not role.lora_rank else self.gradients
+        halfway = accumulated + remaining if accumulated else max(remaining, divided, key=size_of)
         at_work = self._at_work(tokens, max(working, kept))
-        copies = _FORWARD[self._second] if role.lora_rank else _BACKWARD[self._second]
-        of_layers = states + halfway + self.root + self._waiting_gradient() + self._layer(copies) + at_work
-        at_the_end = states + max(accumulated, self.gradients, key=size_of) + self._last_gradient()
-        step = states + self.gradients
+        of_layers = states + halfway + moments.backward[further] + at_work
+        at_the_end = states + (moments.dividing[further] or self.gradients)
+        at_head = states + accumulated + saved + moments.head[further]
+        return Update(loss, at_head, max(of_layers, at_the_end, key=size_of), self._step())
+
+    def _step(self) -> Allocations:
+        """Return the optimizer step."""
+        role, step = self.role, self.weights + self.optimizer + self.gradients
         if role.step_copies:  # torch's multi-tensor Adam
             step += self._sharded(Kind.STEP_BUFFER, self._trained_count, role.fsdp.parameter_bytes)
-        at_head = states + accumulated + saved + self._head_at_work()
-        return Update(loss, at_head, max(of_layers, at_the_end, key=size_of), step)
+        elif self._second and not role.lora_rank and not self._on_host:  # one tensor after the other, with two of its size
+            largest = {"vocabulary × hidden": self.shape.vocabulary * self.shape.hidden}
+            step += self._sharded(Kind.STEP_BUFFER, largest, 2 * role.fsdp.parameter_bytes)
+        return step
 
     @property
     def waiting(self) -> Allocations:
         """The idle allocations, and a root that the pass without gradients has left gathered."""
-        return self.idle + (self.root if self._keeps_root(self.role.fsdp) else ())
+        left = not self._layout.reshards or self._keeps_root(self.role.fsdp)
+        return self.idle + (self.gathered.loss if left else ())
 
     def resident_reference(self) -> Allocations:
         """Return the reference policy in versions that do not offload it, or the root its pass leaves."""
@@ -121,10 +129,12 @@ class FsdpRole:
     def reference_pass(self, tokens: float, resident: Allocations) -> tuple[Allocations, Allocations]:
         """Return the moments of the widest layer and of the head."""
         # The layers of a reference policy on the host come to the GPU one by one.
-        root = () if resident else self._root()
-        layer = self._layer(_FORWARD[self._second]) or self._gathered_layer(_FORWARD[self._second])
+        moments = self.gathered
+        if not self._layout.gathers:
+            moments = gathered(self.shape, self._layout._replace(gathers=True))
+        root, waiting = () if resident else moments.root, self.waiting
         at_work = self._at_work(tokens, self.shape.forward)
-        return self.waiting + root + layer + at_work, self.waiting + (() if self._second else root)
+        return waiting + root + moments.layer + at_work, waiting + (() if self._second else root)
 
     def weight_sync(self, bucket: Allocations) -> Allocations:
         """Return the weights, their copies on the way to the rollout engine, and the optimizer."""
@@ -170,56 +180,12 @@ class FsdpRole:
 
         FSDP keeps them in the type of the computation, FSDP2 in that of the reduction.
         """
-        if not self.role.fsdp.defers_sync or self.role.fsdp.shard == 1:
+        if not self._layout.defers:
             return self.gradients
-        each = 2 if self.role.backend == "fsdp" else 4
+        each = 4 if self._second else 2
         return self._allocate(Kind.UNDIVIDED_GRADIENTS, "exact", {"trained parameters": self.trained}, each)
 
-    @property
-    def _at_loss(self) -> Allocations:
-        """The weights that are gathered at the loss."""
-        return self.whole_layers + (() if self._second and not self.whole_layers else self.root)
-
-    def _waiting_gradient(self) -> Allocations:
-        """Return the gradient of a head in the root, which waits for that of the embedding."""
-        if self.critic or self.role.lora_rank or self._head_is_unit or not self._gathers:
-            return ()
-        return self._allocate(Kind.HEAD_GRADIENT, "exact", {"parameters of the head": self.shape.head}, 2)
-
-    def _head_at_work(self) -> Allocations:
-        """Return what is gathered and made in the backward pass of the head, without the logits."""
-        gathered = self.whole_layers + self.root  # FSDP2 gathers a tied head once more
-        if self.role.lora_rank or self.critic or not self._gathers:
-            return gathered
-        if not self._head_is_unit:
-            layer = () if self.whole_layers else self._gathered_layer(_BACKWARD[False])
-            return gathered + self._waiting_gradient() + layer
-        head = self._allocate(Kind.HEAD_GRADIENT, "exact", {"parameters of the head": self.shape.head}, 6)
-        return head + self._layer(_FORWARD[False])
-
-    def _last_gradient(self) -> Allocations:
-        """Return the gradient of the root, the last to be divided, in 16 bits and a copy in 32 bits.
-
-        With FSDP2 it is that of the embedding. Of parameters in 16 bits a share in 32 bits is there, too.
-        """
-        if self.role.lora_rank or not self._gathers:
-            return ()
-        fsdp = self.role.fsdp
-        each: float = 6 if fsdp.parameter_bytes == 4 else 6 + 4 / fsdp.shard
-        if self._second:
-            embedding = {"parameters of the embedding": self.shape.counts.embedding}
-            return self._allocate(Kind.ROOT_GRADIENT, "exact", embedding, each)
-        return self._allocate(
-            Kind.ROOT_GRADIENT, "exact", {"parameters outside layers": self._root_size}, each
-        )
-
-    @property
-    def _head_is_unit(self) -> bool:
-        """Tell whether the head is gathered on its own: with FSDP2, unless it is tied or verl is old."""
-        wraps_head = self._second and behaviour(self.settings.version).wraps_head
-        return bool(wraps_head and self.shape.counts.lm_head)
-
-    def _keeps_root(self, fsdp: Fsdp) -> bool:
+    def _keeps_root(self, fsdp: Sharding) -> bool:
         """Tell whether FSDP leaves the root gathered after a pass without gradients.
 
         Source: ``EngineEvalModeCtx`` in verl/workers/engine/fsdp/transformer_impl.py:1092 at 1dda039b9.
@@ -230,23 +196,6 @@ class FsdpRole:
     @property
     def _root_size(self) -> int:
         return self.shape.counts.root - (self.shape.parameters - self.parameters)
-
-    def _root(self) -> Allocations:
-        """Return what is gathered beside layers while they work: FSDP's root, with FSDP2 a tied head."""
-        if self._head_is_unit or (self._second and self.critic):
-            return ()
-        size = self.shape.head if self._second else self._root_size
-        return self._allocate(Kind.GATHERED_ROOT, "exact", {"parameters outside layers": size}, 2)
-
-    def _layer(self, each: float) -> Allocations:
-        """Return the layer at work, gathered, or all layers where they stay gathered."""
-        if not self._gathers:
-            return ()
-        return self.whole_layers or self._gathered_layer(each)
-
-    def _gathered_layer(self, each: float) -> Allocations:
-        layer = {"parameters of a layer": self.shape.counts.largest_layer}
-        return self._allocate(Kind.GATHERED_LAYER, "measured", layer, each, spread=GATHERED_LAYER.spread)
 
     def _saved_activations(self, tokens: float, kept: float, layers: int) -> Allocations:
         """Return what the forward pass saves for the backward pass of some layers."""

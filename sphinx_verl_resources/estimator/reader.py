@@ -35,6 +35,7 @@ class Reader:
         rollout_gpus: the GPUs that rollout engines are on, once they are read.
         fully_async: the run is one of the fully asynchronous trainer.
         has_rollout_pool: it is one of a trainer whose rollout engines have a pool of GPUs of their own.
+        pads, cuts_log_probs: some key says how sequences are padded, or how log-prob passes are cut.
         diagnostics: what is wrong, in the order in which it was met.
     """
 
@@ -43,6 +44,9 @@ class Reader:
         self.config = _as_verl(registries.in_todays_names(request.config))
         sections = {key.partition(".")[0] for key in self.config}
         self.fully_async = self.config.get("data.train_batch_size") == 0 or "async_training" in sections
+        names = {key.rpartition(".")[2] for key in self.config}
+        self.pads = "pad_to_length" in names
+        self.cuts_log_probs = any(name.startswith("log_prob") for name in names)
         self.has_rollout_pool = (
             self.fully_async
             or (self.is_set(f"{ROOT}.hybrid_engine") and self.config[f"{ROOT}.hybrid_engine"] is False)

@@ -148,6 +148,8 @@ def pad_bucket(reader: Reader, size: str, *switches: str) -> int:
 
     FSDP's keys follow those of the role; those of the reference policy follow the actor.
     """
+    if not reader.pads:
+        return 1
     if size.startswith(REFERENCE):
         size = reader.first_set(size, ACTOR + size.removeprefix(REFERENCE))
         switches += (f"{REFERENCE}.pad_to_length",)

@@ -290,6 +290,7 @@ def modelled_keys(version: Version, registries: Registries) -> frozenset[str]:
     for backend, critic, use_v1 in (("fsdp", True, True), ("megatron", True, False), ("fsdp", None, True)):
         config = _KeyLog({f"{ACTOR}.strategy": backend, "critic.enable": critic, "trainer.use_v1": use_v1})
         config[f"{ACTOR}.entropy_coeff"], config[f"{ACTOR}.use_kl_loss"] = 0, True
+        config[f"{ACTOR}.pad_to_length"] = config[f"{ROLLOUT}.log_prob_use_dynamic_bsz"] = True
         config["distillation.enabled"] = config["reward.reward_model.enable_resource_pool"] = True
         config["data.train_batch_size"] = 0 if critic is None else 1024
         for role in (ACTOR, "critic"):

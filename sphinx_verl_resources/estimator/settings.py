@@ -26,15 +26,13 @@ USUAL_CAPACITY = 79.1 * GIB
 
 
 @dataclass(frozen=True)
-class Fsdp:
-    """FSDP keys of a role.
+class Sharding:
+    """FSDP keys of any model, the reference policy's among them.
 
     Attributes:
         shard: GPUs that one copy of the states is divided among.
         ulysses: GPUs that a sequence is divided among.
         reshards_root: a pass without gradients does not leave the root gathered.
-        parameter_bytes: per stored parameter, gradient and moment.
-        defers_sync: gradients are divided among the GPUs after the last micro-batch only.
         pad_bucket: the tokens of a packed micro-batch, of all GPUs that share a sequence together, are padded
             up to a multiple of it; 1 for no padding.
     """
@@ -44,13 +42,24 @@ class Fsdp:
     ulysses: int = setting(
         reading.ulysses_size, "{fsdp}.ulysses_sequence_parallel_size", "{role}.ulysses_sequence_parallel_size"
     )
+    pad_bucket: int = setting(reading.pad_bucket, "{fsdp}.pad_to_length_bucket", "{fsdp}.pad_to_length")
+
+
+@dataclass(frozen=True)
+class Fsdp(Sharding):
+    """FSDP keys of a role.
+
+    Attributes:
+        parameter_bytes: per stored parameter, gradient and moment.
+        defers_sync: gradients are divided among the GPUs after the last micro-batch only.
+    """
+
     parameter_bytes: int = setting(Reader.data_type, "{fsdp}.model_dtype")
     param_offload: bool = setting(Reader.flag, "{fsdp}.param_offload")
     optimizer_offload: bool = setting(Reader.flag, "{fsdp}.optimizer_offload")
     offload_policy: bool = setting(Reader.flag, "{fsdp}.offload_policy")
     reshard: bool = setting(reading.unless_false, "{fsdp}.reshard_after_forward")
     defers_sync: bool = setting(reading.defers_sync, "{fsdp}.use_no_sync_for_gradient_accumulation")
-    pad_bucket: int = setting(reading.pad_bucket, "{fsdp}.pad_to_length_bucket", "{fsdp}.pad_to_length")
 
 
 @dataclass(frozen=True)
@@ -157,7 +166,7 @@ class Settings:
     rollout: Rollout
     lengths: Lengths
     reference: bool
-    reference_fsdp: Fsdp
+    reference_fsdp: Sharding
     old_micro_batch: MicroBatch
     reference_micro_batch: MicroBatch
     unstated: frozenset[str]
@@ -200,7 +209,7 @@ def settings_of(reader: Reader, registries: Registries) -> Settings:
         critic = _role(reader, OF_CRITIC, reading.strategy(reader, "critic.strategy") or backend)
     asked = reading.has_reference(reader, f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
     asked = asked and not actor.lora_rank  # without its adapters the actor serves as one
-    reference = read_fields(Fsdp, reader, OF_REFERENCE) if asked else actor.fsdp
+    reference = read_fields(Sharding, reader, OF_REFERENCE) if asked else actor.fsdp
     of_actor = data_parallel(backend, actor.fsdp, actor.megatron, reader.gpus)
     old = log_prob_micro_batch(reader, ROLLOUT, of_actor, actor.micro_batch)
     of_reference = old
@@ -305,7 +314,7 @@ def most(settings: Settings) -> Settings:
 # -- what follows from settings
 
 
-def data_parallel(backend: Backend, fsdp: Fsdp, megatron: Megatron, gpus: int) -> int:
+def data_parallel(backend: Backend, fsdp: Sharding, megatron: Megatron, gpus: int) -> int:
     """Return the number of ranks that sequences are divided among."""
     if backend == "megatron":
         return max(1, gpus // (megatron.tensor * megatron.pipeline * megatron.context))
@@ -340,7 +349,7 @@ def reference_tokens(settings: Settings) -> float:
     return _log_prob_tokens(settings, settings.reference_micro_batch, settings.reference_fsdp)
 
 
-def _log_prob_tokens(settings: Settings, micro: MicroBatch, fsdp: Fsdp) -> float:
+def _log_prob_tokens(settings: Settings, micro: MicroBatch, fsdp: Sharding) -> float:
     """Return the tokens of a log-prob pass, which runs over the whole step."""
     actor, divide, ranks = settings.actor, fsdp.ulysses, settings.gpus // fsdp.ulysses
     if actor.backend == "megatron":
@@ -355,7 +364,7 @@ def _log_prob_tokens(settings: Settings, micro: MicroBatch, fsdp: Fsdp) -> float
     return padded_up(found, divide, _pad_bucket(actor, fsdp))
 
 
-def _pad_bucket(role: Role, fsdp: Fsdp) -> int:
+def _pad_bucket(role: Role, fsdp: Sharding) -> int:
     """Return the multiple that packed micro-batches are padded up to; others are not."""
     bucket = role.megatron.pad_bucket if role.backend == "megatron" else fsdp.pad_bucket
     return bucket if role.remove_padding else 1

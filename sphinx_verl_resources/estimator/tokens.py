@@ -120,6 +120,8 @@ def update_micro_batch(reader: Reader, of: Sections, ranks: int) -> MicroBatch:
 
 def log_prob_micro_batch(reader: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> MicroBatch:
     """Read how a log-prob pass is cut; unset keys follow the actor."""
+    if not reader.cuts_log_probs:
+        return otherwise
     key = f"{prefix}.log_prob_use_dynamic_bsz"
     dynamic = reader.flag(key) if reader.is_set(key) else otherwise.dynamic
     budget_key = f"{prefix}.log_prob_max_token_len_per_gpu"

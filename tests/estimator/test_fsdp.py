@@ -151,7 +151,8 @@ def test_update_backward_is_widest_at_the_head_of_a_small_model(ask, tensors):
 
 def test_a_head_of_its_own_is_gathered_with_its_gradient_in_16_and_32_bits(moment):
     found = moment(FSDP2, "at_head", version=V08)
-    assert (found["head-gradient"], found["gathered-layer"]) == pytest.approx((6 * HEAD, 2 * U))
+    # With the share of each GPU in 32 bits.
+    assert (found["head-gradient"], found["gathered-layer"]) == pytest.approx(((6 + 4 / 8) * HEAD, 2 * U))
     assert "gathered-root" not in found
     # Before v0.7.1 FSDP2 had the head in its root.
     found = moment(FSDP2, "at_head", version=(0, 7, 0))
@@ -185,7 +186,8 @@ def test_end_of_the_backward_pass_of_others(moment, ask, sizes):
     assert "root-gradient" not in moment(FULL, "backward", model=SMALL, gpus=1)
     critic = {**FULL, "algorithm.adv_estimator": "gae", "critic.ppo_max_token_len_per_gpu": 1024}
     found = sizes(ask(critic, version=V08), "critic-backward")
-    assert found["critic-root-gradient"] == pytest.approx(6 * (R - HEAD + H))
+    # There are several micro-batches: the share of the last one lies beside that of the others.
+    assert found["critic-root-gradient"] == pytest.approx((6 + 4 / 8) * (R - HEAD + H))
 
 
 def test_with_one_micro_batch_gradients_come_while_activations_go(ask, sizes):
@@ -292,8 +294,10 @@ def test_root_of_the_actor_stays_beside_the_critic(ask, sizes, settings, version
     [("fsdp", "fp32", 20), ("fsdp", "bf16", 10), ("fsdp2", "fp32", 16), ("fsdp2", "bf16", 8)],
 )
 def test_bytes_a_parameter_in_the_optimizer_step(ask, phase, strategy, data_type, total):
+    """FSDP2 steps through the parameters one by one, with two tensors as large as the largest."""
     settings = {**FULL, "actor.strategy": strategy, "fsdp.model_dtype": data_type}
-    assert phase(ask(settings), "optimizer-step").counted == pytest.approx(total * P / 8)
+    largest = 2 * (total / 4) * HEAD / 8 if strategy == "fsdp2" else 0
+    assert phase(ask(settings), "optimizer-step").counted == pytest.approx(total * P / 8 + largest)
 
 
 @pytest.mark.parametrize("how", [{"fused": True}, {"foreach": False}])
@@ -356,11 +360,11 @@ def test_layers_stay_gathered_without_resharding(ask, sizes):
     fused = {"model.use_fused_kernels": True}  # otherwise the gradient of the logits is wider than a layer
     found = ask({**FULL, **fused, "fsdp.reshard_after_forward": False})
     for name in ("update-forward", "update-backward", "old-log-prob"):
-        assert sizes(found, name)["gathered-layers"] == pytest.approx(2 * (P - R))
-        assert "gathered-layer" not in sizes(found, name)
+        assert sizes(found, name)["gathered-layers"] == pytest.approx(2 * P)
+        assert not {"gathered-layer", "gathered-root"} & set(sizes(found, name))
     critic = {"algorithm.adv_estimator": "gae", "critic.fsdp.reshard_after_forward": False}
     both = ask({**FULL, **critic})
-    assert sizes(both, "critic-forward")["critic-gathered-layers"] == pytest.approx(2 * (P - R))
+    assert sizes(both, "critic-forward")["critic-gathered-layers"] == pytest.approx(2 * (P - HEAD + H))
 
 
 def test_offload_policy_keeps_states_on_the_host(ask, tensors, phase):

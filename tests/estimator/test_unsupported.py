@@ -345,10 +345,6 @@ def test_every_key_that_is_read_is_one_of_verls(registries):
         f"{A}.use_torch_compile",
         f"{A}.megatron.override_transformer_config.num_layers_in_last_pipeline_stage",
         "actor_rollout_ref.ref.fsdp_config.fsdp_size",
-        "actor_rollout_ref.ref.fsdp_config.offload_policy",
-        "actor_rollout_ref.ref.fsdp_config.optimizer_offload",
-        "actor_rollout_ref.ref.fsdp_config.reshard_after_forward",
         "actor_rollout_ref.ref.fsdp_config.ulysses_sequence_parallel_size",
-        "actor_rollout_ref.ref.fsdp_config.use_no_sync_for_gradient_accumulation",
         f"{A}.megatron.entropy_from_logits_chunk_size",
     }
