@@ -105,7 +105,7 @@ class FsdpRole:
         role, step = self.role, self.weights + self.optimizer + self.gradients
         if role.step_copies:  # torch's multi-tensor Adam
             step += self._sharded(Kind.STEP_BUFFER, self._trained_count, role.fsdp.parameter_bytes)
-        elif self._second and not role.lora_rank and not self._on_host:  # one tensor after the other, with two of its size
+        elif self._second and not role.lora_rank and not self._on_host:  # tensor by tensor
             largest = {"vocabulary × hidden": self.shape.vocabulary * self.shape.hidden}
             step += self._sharded(Kind.STEP_BUFFER, largest, 2 * role.fsdp.parameter_bytes)
         return step

@@ -58,7 +58,7 @@ PAGES = {
     "priorities": ".. verl-analysis:: priorities",
     "trade-offs": ".. verl-analysis:: trade-offs",
     "monitoring": ".. verl-analysis:: monitoring",
-    "fit": ".. verl-fit::\n   :gpu: OWN-40\n   :task: GRPO\n   :sizes: 7B\n   :gpus: 2 16\n",
+    "fit": ".. verl-fit::\n   :gpu: OWN-40\n   :task: GRPO\n   :sizes: 7B\n   :gpus: 2 8 16\n",
     "lengths": ".. verl-lengths::\n   :model: own/Used-1B\n   :gpus: 2*OWN-40\n   :responses: 1024 4096\n",
     "what-if": ".. verl-what-if::\n   :models: own/Used-1B\n   :gpus: OWN-40\n   :counts: 2 8\n",
     "downloads": ".. verl-downloads::\n",
