@@ -96,6 +96,13 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Sleeping vLLM drops its weights on NPUs too.", f"v0.7.1: {_VLLM}:639"),
         ("On NPUs, sleeping vLLM keeps its weights in host memory again.", f"{_VLLM}:1130"),
     ),
+    "keeps_embeddings": (
+        (
+            "With LoRA the embedding of each micro-batch and its gradient stay until the last.",
+            "v0.8.0: verl/workers/engine/fsdp/transformer_impl.py:1288",
+        ),
+        ("They are freed at once (#6699).", f"{_ENGINE}:733"),
+    ),
     "leaves_root": (
         (
             "A pass without gradients leaves embedding and head gathered (FSDP1), of the reference for good.",

@@ -110,6 +110,7 @@ class Kind(Enum):
 
     LAYER_INPUTS = "layer-inputs", Category.ACTIVATIONS, N_("Layer inputs"), N_("Critic: layer inputs")
     OFFLOADED_INPUTS = "layer-inputs", Category.ACTIVATIONS, N_("Offloaded layer inputs")
+    KEPT_EMBEDDINGS = "kept-embeddings", Category.ACTIVATIONS, N_("Embeddings of earlier micro-batches")
     ACTIVATIONS = "activations", Category.ACTIVATIONS, N_("Activations"), N_("Critic: activations")
     WORKING_SET = (
         "working-set",

@@ -84,11 +84,15 @@ class FsdpRole:
         """Return the moments of an update; offloaded states are loaded for all of them."""
         role, shape, moments = self.role, self.shape, self.gathered
         states = self.weights + self.optimizer
-        further = micro_batches(self.settings, role) > 1
+        count = micro_batches(self.settings, role)
+        further = count > 1
         accumulated = self._accumulated_gradients() if further else ()
         working, kept = shape.backward(role.targets if role.lora_rank else None)
         layers = 2 if self._offloads_activations else shape.layers
         saved = self._saved_activations(tokens, kept, layers)
+        if further and role.lora_rank and behaviour(self.settings.version).keeps_embeddings:
+            earlier = {"tokens": tokens, "hidden size": shape.hidden, "earlier micro-batches": count - 1}
+            accumulated += self._allocate(Kind.KEPT_EMBEDDINGS, "exact", earlier, 4)
         loss = states + accumulated + moments.loss + saved
         # Saved activations go while the gradients come.
         remaining = saved if role.checkpointing else self._saved_activations(tokens, kept, layers - 1)

@@ -67,6 +67,7 @@ class Behaviour:
         gathers_before_sync: FSDP's copy of the weights is complete before the rollout engine wakes up.
         graphs_in_budget: vLLM counts its CUDA graphs in its budget.
         reference_resident: the reference policy stays on the GPU.
+        keeps_embeddings: with LoRA the embedding of each micro-batch and its gradient stay until the last.
         leaves_root: FSDP leaves the root gathered after a pass without gradients.
         wraps_head: FSDP2 gathers an untied head on its own.
         second_logits_copy: logits are divided by the temperature out of place.
@@ -98,6 +99,7 @@ class Behaviour:
     gathers_before_sync: bool = _until((0, 7, 1))
     graphs_in_budget: bool = _since((0, 9, 0))  # vLLM 0.21; the image of v0.9.0 has 0.24
     reference_resident: bool = _until((0, 3, 0))
+    keeps_embeddings: bool = _by_version((_FIRST, False), ((0, 8, 0), True), ((0, 9, 0), False))
     leaves_root: bool = _since((0, 8, 0))
     wraps_head: bool = _since((0, 7, 1))  # 95e17d5c8 (2026-03-11)
     second_logits_copy: bool = _since((0, 9, 0))

@@ -54,6 +54,16 @@ def moment(ask):
     return found
 
 
+@pytest.mark.parametrize(("version", "kept"), [((0, 7, 1), False), (V08, True), ((0, 9, 0), False)])
+def test_embeddings_of_earlier_micro_batches_stay_with_lora(ask, sizes, version, kept):
+    """Four micro-batches of 16 sequences: the embeddings of three of them, and their gradients, in 16 bits."""
+    four = {"actor.ppo_micro_batch_size_per_gpu": 16, "actor.ppo_mini_batch_size": 64, "rollout.n": 8}
+    found = sizes(ask({**LORA, **four, "actor.use_dynamic_bsz": False}, version=version), "update-forward")
+    assert found.get("kept-embeddings") == (pytest.approx(4 * H * T * 3) if kept else None)
+    full = sizes(ask({**FULL, **four, "actor.use_dynamic_bsz": False}, version=version), "update-forward")
+    assert "kept-embeddings" not in full
+
+
 # Passes without gradients.
 def test_old_log_prob_is_widest_at_the_head(ask, tensors):
     found = tensors(ask(FULL, version=V08), "old-log-prob")
