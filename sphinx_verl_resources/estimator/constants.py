@@ -292,11 +292,20 @@ FRAGMENTATION = Constant(
     "fragmentation",
     0.05,
     0,
-    0.2,
+    0.1,
     "of what the training process allocates",
     "assumed",
-    "with the constants above, the smallest difference between driver and PyTorch in those rows; of an idle "
-    "trainer (lab-qwen3-8b-grpo-4h20-8k-device) one GPU shows 0 and another 0.2",
+    "with the constants above, the smallest difference between driver and PyTorch in those rows; where "
+    "memory is short, PyTorch gives its free blocks back",
+)
+IDLE_FRAGMENTATION = Constant(
+    "fragmentation of an idle training process",
+    FRAGMENTATION.value,
+    0,
+    0.2,
+    "of what the training process allocates",
+    "measured",
+    "an idle trainer (lab-qwen3-8b-grpo-4h20-8k-device): 0 on one GPU, 0.2 on another",
 )
 UNEVEN_CACHE = Constant(
     "blocks that PyTorch keeps where experts exchange tokens",

@@ -134,8 +134,8 @@ class FsdpRole:
         """Return the moments of the widest layer and of the head."""
         # The layers of a reference policy on the host come to the GPU one by one.
         moments = self.gathered
-        if not self._layout.gathers:
-            moments = gathered(self.shape, self._layout._replace(gathers=True))
+        if not self._layout.gathers or not self._layout.reshards:
+            moments = gathered(self.shape, self._layout._replace(gathers=True, reshards=True))
         root, waiting = () if resident else moments.root, self.waiting
         at_work = self._at_work(tokens, self.shape.forward)
         return waiting + root + moments.layer + at_work, waiting + (() if self._second else root)

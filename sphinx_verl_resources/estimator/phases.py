@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ..breakdown import Breakdown, Category
 from ..i18n import N_
 from .allocations import Kind, allocate, ends_of, of_constant, size_of
-from .constants import ALL_TO_ALL, COMMUNICATOR, CONTEXT, FRAGMENTATION, SECOND_CONTEXT, UNEVEN_CACHE
+from .constants import (
+    ALL_TO_ALL,
+    COMMUNICATOR,
+    CONTEXT,
+    FRAGMENTATION,
+    IDLE_FRAGMENTATION,
+    SECOND_CONTEXT,
+    UNEVEN_CACHE,
+)
 from .engine import bucket, engine_allocations
 from .fsdp import FsdpRole
 from .logits import logits, logits_gradient
@@ -75,7 +83,8 @@ class Phase(NamedTuple):
     def allocations(self) -> Allocations:
         """Everything; the memory that PyTorch's allocator cannot use comes last."""
         lost = {"allocated": self.counted, "share": FRAGMENTATION.value}
-        fragments = allocate(Kind.FRAGMENTATION, FRAGMENTATION.evidence, lost, spread=FRAGMENTATION.spread)
+        constant = FRAGMENTATION if self.engine_state == "asleep" else IDLE_FRAGMENTATION
+        fragments = allocate(Kind.FRAGMENTATION, constant.evidence, lost, spread=constant.spread)
         return (*self.trainer, *self.engine, *self.runtime_overhead, fragments)
 
     @property

@@ -286,7 +286,8 @@ def modelled_keys(version: Version, registries: Registries) -> frozenset[str]:
 
     Some keys are read with one backend only, or where another key is set: settings are read more than once.
     """
-    keys = {f"{MODEL}.path", "easyr1.dtype"}
+    # With FSDP the reference policy is on the host, whatever its key says.
+    keys = {f"{MODEL}.path", "easyr1.dtype", f"{REFERENCE}.fsdp_config.param_offload"}
     for backend, critic, use_v1 in (("fsdp", True, True), ("megatron", True, False), ("fsdp", None, True)):
         config = _KeyLog({f"{ACTOR}.strategy": backend, "critic.enable": critic, "trainer.use_v1": use_v1})
         config[f"{ACTOR}.entropy_coeff"], config[f"{ACTOR}.use_kl_loss"] = 0, True
