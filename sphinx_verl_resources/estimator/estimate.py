@@ -101,14 +101,14 @@ class Estimate(AnyEstimate):
     def fits_up_to_tokens(self) -> float | None:
         """The largest mean length of a sequence that fits, where lengths are unknown and decide.
 
-        It fits with its whole range; where not even short sequences do, with the middle of the range.
+        Of the lengths of real data it is the largest that fits with its whole range, or else with the middle
+        of it; where none does, the largest of shorter ones.
         """
         lengths, capacity = self.settings.lengths, self.capacity
-        if lengths.known or capacity is None or self.high <= capacity:
+        if lengths.known or capacity is None or not self.low <= capacity < self.high:
             return None
-        shortest = math.ceil(lengths.longest * TYPICAL_LENGTH.value)
 
-        def longest(fits: Callable[[Estimate], bool]) -> int | None:
+        def longest(shortest: int, fits: Callable[[Estimate], bool]) -> int | None:
             def with_mean(mean: int) -> bool:
                 settings = replace(self.settings, lengths=replace(lengths, mean=mean, known=True))
                 return fits(replace(self, settings=settings, elsewhere=None))
@@ -117,9 +117,11 @@ class Estimate(AnyEstimate):
                 largest_that_fits(shortest, int(lengths.longest), with_mean) if with_mean(shortest) else None
             )
 
-        found = longest(lambda estimate: estimate.fits)
+        usual = math.ceil(lengths.longest * TYPICAL_LENGTH.value)
+        found = longest(usual, lambda estimate: estimate.fits)
         if found is None and self.peak > capacity:
-            found = longest(lambda estimate: estimate.peak <= capacity)
+            found = longest(usual, lambda estimate: estimate.peak <= capacity)
+            found = found or longest(1, lambda estimate: estimate.fits)
         return found
 
     @cached_property

@@ -184,6 +184,15 @@ def test_the_longest_sequences_that_fit(ask):
     assert known(found, tokens + 1).verdict != "fits"
 
 
+def test_only_lengths_below_those_of_real_data_fit(ask):
+    found = ask({**LONG, "actor.ppo_micro_batch_size_per_gpu": 12})
+    tokens = found.fits_up_to_tokens
+    assert found.verdict == "depends-on-lengths"
+    assert 1 < tokens < 0.24 * 16_384
+    assert known(found, tokens).verdict == "fits"
+    assert known(found, tokens + 1).verdict != "fits"
+
+
 def test_lengths_do_not_matter(ask):
     for settings, observed in (
         ({**LONG, "actor.ppo_micro_batch_size_per_gpu": 1, "data.max_response_length": 1024}, {}),
