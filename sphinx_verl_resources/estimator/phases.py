@@ -186,7 +186,9 @@ def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
             if state != "asleep":
                 before = size_of(trainer) if state == "awake" else 0.0
                 engine = engine_allocations(state, shape, settings, before)
-            phase = phase_of(name, trainer, state, engine, overhead + _cached_blocks(settings, trainer))
+            phase = phase_of(
+                name, trainer, state, engine, overhead + _cached_blocks(shape, settings, trainer)
+            )
             known = fullest.get(name)
             if known is None or phase.total > known.total:
                 fullest[name] = phase
@@ -266,10 +268,10 @@ def runtime_overhead(settings: Settings) -> Allocations:
     return _overhead(engine, sum(size > 1 for size in sizes), partners)
 
 
-def _cached_blocks(settings: Settings, trainer: Allocations) -> Allocations:
+def _cached_blocks(shape: Shape, settings: Settings, trainer: Allocations) -> Allocations:
     """Return the blocks that PyTorch keeps because each layer's experts get another number of tokens."""
     actor = settings.actor
-    if actor.backend != "megatron" or actor.megatron.expert == 1:
+    if not shape.expert_parameters or actor.backend != "megatron" or actor.megatron.expert == 1:
         return ()
     sizes = [item.size for item in trainer if item.kind.category in (Category.ACTIVATIONS, Category.LOGITS)]
     if not sizes:
