@@ -214,7 +214,7 @@ def _changes() -> Iterator[tuple[Version, str, str]]:
 
 
 def _named(version: Version) -> str:
-    """Return the release, or the day for what is not released."""
+    """Return the release; for code that is not released yet, the day."""
     if version <= CURRENT:
         return version_text(version)
     return f"main, {next(day for day, release in RELEASES if release == version)}"

@@ -273,6 +273,15 @@ def of_constant(
     return allocate(kind, constant.evidence, variables, constant.value, sharers, "TP", spread=constant.spread)
 
 
+def fixed(kind: Kind, symbol: str, constant: Constant) -> Allocation:
+    """Return an allocation that is one constant.
+
+    >>> fixed(Kind.HOST_PROCESSES, "base", HOST_BASE).component.formula.symbols
+    'base'
+    """
+    return allocate(kind, constant.evidence, {symbol: constant.value}, spread=constant.spread)
+
+
 def size_of(allocations: Allocations) -> float:
     """Add up the bytes of allocations."""
     return sum(map(_SIZE, allocations))
@@ -282,8 +291,8 @@ def ends_of(allocations: Allocations, widening: float, counted: float) -> Ends:
     """Return both ends of the sum of allocations.
 
     What is wrong with one allocation of a category is wrong with all of them, so within a category the
-    distances add up. Categories are independent of each other, so their distances add up as squares, as does
-    that of what no allocation stands for.
+    distances add up. Categories are independent of each other, so their distances add up as squares. So does
+    a share for tensors without a formula.
 
     Args:
         allocations: on one GPU at one moment.

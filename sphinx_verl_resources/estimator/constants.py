@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Spread(NamedTuple):
-    """How far a size can be from what is computed: both ends as factors of it."""
+    """Both ends of a range, as factors of the computed size."""
 
     low: float
     high: float
@@ -59,7 +59,7 @@ _PER_HIDDEN = "bytes a token and hidden unit"
 _TRACED = "traced (make oracle)"
 
 UNMODELLED = Constant(
-    "tensors and moments that no allocation stands for",
+    "tensors and moments without a formula",
     0.04,
     0.02,
     0.07,
@@ -85,8 +85,8 @@ LOGITS_IN_LOGS = Constant(
     11,
     _PER_LOGIT,
     "measured",
-    "fitted to seven logs, each judged by the others (see the accuracy). Traced, 8: the rest stands for "
-    "longer sequences in other steps than the one that is known, since PyTorch's counter is never reset",
+    "fitted to seven logs; the accuracy page judges each by the others. The trace gives 8. PyTorch's counter "
+    "is never reset, so a log shows the peak of its longest step and the lengths of another",
 )
 LOGITS_FUSED_LOSS = Constant(
     "logits, fused cross-entropy in fp32",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from .allocations import Kind, allocate, size_of
+from .allocations import Kind, allocate, fixed, size_of
 from .constants import CONTEXT, CUDA_GRAPHS, ENGINE_BUDGET, POOL_OFFSET, Spread
 from .versions import behaviour
 
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 EngineState = Literal["awake", "asleep", "taking weights"]
 
 #: Outside the engine's budget, and never freed.
-_GRAPHS = (
-    allocate(
-        Kind.CUDA_GRAPHS, CUDA_GRAPHS.evidence, {"CUDA graphs": CUDA_GRAPHS.value}, spread=CUDA_GRAPHS.spread
-    ),
-)
+_GRAPHS = (fixed(Kind.CUDA_GRAPHS, "CUDA graphs", CUDA_GRAPHS),)
 
 
 def engine_allocations(state: EngineState, shape: Shape, settings: Settings, before: float) -> Allocations:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..breakdown import Breakdown, Change
 from ..catalog.names import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
 from ..diagnostics import Code, NoAnswerError
-from .allocations import Kind, allocate, size_of
+from .allocations import Kind, fixed, size_of
 from .constants import HOST_BASE, TYPICAL_LENGTH
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
 from .peak import AnyEstimate, widening_of
@@ -246,5 +246,5 @@ def host_memory(shape: Shape, settings: Settings) -> Breakdown:
     if per_node != 1:
         of_node = Change("×", per_node, "GPUs of the node")
         components = [component.changed(of_node) for component in components]
-    base = allocate(Kind.HOST_PROCESSES, HOST_BASE.evidence, {"base": HOST_BASE.value})
+    base = fixed(Kind.HOST_PROCESSES, "base", HOST_BASE)
     return Breakdown((*components, base.component))

@@ -40,7 +40,7 @@ class FsdpRole:
 
     def __init__(self, shape: Shape, settings: Settings, role: Role, *, critic: bool = False) -> None:
         self.shape, self.settings, self.role, self.critic = shape, settings, role, critic
-        fsdp, self._second = role.fsdp, role.backend == "fsdp2"
+        fsdp, self._fsdp2 = role.fsdp, role.backend == "fsdp2"
         self.parameters = shape.critic_parameters if critic else shape.parameters
         self.trained, count = self.parameters, {"parameters": self.parameters}
         self._trained_count = count
@@ -54,12 +54,12 @@ class FsdpRole:
             self._sharded(Kind.OPTIMIZER_STATES, self._trained_count, role.moments),
         )
         # FSDP2's offload policy: the states never come to the GPU as a whole.
-        self._on_host = fsdp.offload_policy and self._second
+        self._on_host = fsdp.offload_policy and self._fsdp2
         self.weights, self.gradients, self.optimizer = ((), (), ()) if self._on_host else self._states
         self._kept_optimizer = () if fsdp.optimizer_offload else self.optimizer
         self.idle = (() if fsdp.param_offload else self.weights) + self._kept_optimizer
         self._layout = Layout(
-            second=self._second,
+            fsdp2=self._fsdp2,
             critic=critic,
             frozen=bool(role.lora_rank),
             gathers=fsdp.shard > 1 or self._on_host,  # otherwise one GPU has everything
@@ -109,7 +109,7 @@ class FsdpRole:
         role, step = self.role, self.weights + self.optimizer + self.gradients
         if role.step_copies:  # torch's multi-tensor Adam
             step += self._sharded(Kind.STEP_BUFFER, self._trained_count, role.fsdp.parameter_bytes)
-        elif self._second and not role.lora_rank and not self._on_host:  # tensor by tensor
+        elif self._fsdp2 and not role.lora_rank and not self._on_host:  # tensor by tensor
             largest = {"vocabulary × hidden": self.shape.vocabulary * self.shape.hidden}
             step += self._sharded(Kind.STEP_BUFFER, largest, 2 * role.fsdp.parameter_bytes)
         return step
@@ -138,7 +138,7 @@ class FsdpRole:
             moments = gathered(self.shape, self._layout._replace(gathers=True, reshards=True))
         root, waiting = () if resident else moments.root, self.waiting
         at_work = self._at_work(tokens, self.shape.forward)
-        return waiting + root + moments.layer + at_work, waiting + (() if self._second else root)
+        return waiting + root + moments.layer + at_work, waiting + (() if self._fsdp2 else root)
 
     def weight_sync(self, bucket: Allocations) -> Allocations:
         """Return the weights, their copies on the way to the rollout engine, and the optimizer."""
@@ -186,7 +186,7 @@ class FsdpRole:
         """
         if not self._layout.defers:
             return self.gradients
-        each = 4 if self._second else 2
+        each = 4 if self._fsdp2 else 2
         return self._allocate(Kind.UNDIVIDED_GRADIENTS, "exact", {"trained parameters": self.trained}, each)
 
     def _keeps_root(self, fsdp: Sharding) -> bool:

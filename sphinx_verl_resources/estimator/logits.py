@@ -1,4 +1,4 @@
-"""What a pass makes for the whole vocabulary: logits, gradients and entropy; and the last hidden states.
+"""The tensors at the output head: logits, their gradients, the entropy, and the last hidden states.
 
 Bytes are those of verl's own order of operations, traced without data (``make oracle``). Up to v0.8.0 logits
 are divided by the temperature in place, in a view of the model's output: the backward pass of that division

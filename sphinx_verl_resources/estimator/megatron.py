@@ -186,7 +186,7 @@ class MegatronRole:
         return self.weights + gradients + self._kept_optimizer
 
     def _adam(self) -> Allocations:
-        """Return the states of Adam; beside Muon it has what is not a matrix of a layer."""
+        """Return the states of Adam. With Muon, Adam only trains what is no matrix of a layer."""
         megatron, stage = self.role.megatron, self.stage
         dense, experts = (stage.outside, 0.0) if megatron.muon else (stage.dense, stage.experts)
         size = megatron.moment_bytes * (1 - megatron.cpu_optimizer)

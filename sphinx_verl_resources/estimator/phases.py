@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..breakdown import Breakdown, Category
 from ..i18n import N_
-from .allocations import Kind, allocate, ends_of, of_constant, size_of
+from .allocations import Kind, allocate, ends_of, fixed, of_constant, size_of
 from .constants import (
     ALL_TO_ALL,
     COMMUNICATOR,
@@ -247,15 +247,8 @@ def _wider(at_layer: Allocations, at_head: Allocations, of_vocabulary: Allocatio
     return max(at_layer, at_head + of_vocabulary, key=size_of)
 
 
-CUDA_CONTEXT = allocate(
-    Kind.CUDA_CONTEXT, CONTEXT.evidence, {"context": CONTEXT.value}, spread=CONTEXT.spread
-)
-_ENGINE_CONTEXT = allocate(
-    Kind.ENGINE_CONTEXT,
-    SECOND_CONTEXT.evidence,
-    {"context": SECOND_CONTEXT.value},
-    spread=SECOND_CONTEXT.spread,
-)
+CUDA_CONTEXT = fixed(Kind.CUDA_CONTEXT, "context", CONTEXT)
+_ENGINE_CONTEXT = fixed(Kind.ENGINE_CONTEXT, "context", SECOND_CONTEXT)
 
 
 def runtime_overhead(settings: Settings) -> Allocations:

@@ -57,7 +57,7 @@ def strategy(reader: Reader, key: str) -> Backend | None:
 
 
 def _other_backend(reader: Reader, key: str) -> Backend:
-    """Warn that the backend is not modelled, and return one that stands in for it."""
+    """Warn that the backend is not modelled, and return the most similar one."""
     message = f"the training backend {str(reader.any(key))[:80]!r} is not modelled: its memory is not known"
     reader.warning(key, message, f"{', '.join(BACKENDS)} are modelled")
     return "fsdp2"

@@ -1,4 +1,4 @@
-"""What FSDP and FSDP2 gather and divide, and when: the same for every number of tokens.
+"""The parameters that FSDP and FSDP2 gather at each moment, and the gradients that they divide.
 
 Traced with PyTorch's own FSDP, wrapped as verl wraps it (``make oracle``). FSDP's root holds embedding, head
 and last norm, and stays gathered from the first forward to the end of the backward pass. FSDP2 gathers the
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Layout(NamedTuple):
-    """What decides how a model is gathered and divided.
+    """The settings of FSDP that decide what is gathered and divided.
 
     Attributes:
-        second: it is FSDP2.
+        fsdp2: it is FSDP2, not FSDP.
         critic: it has a value head.
         frozen: only adapters are trained.
         gathers: its parameters are divided, or on the host.
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
         defers: gradients are divided after the last micro-batch only.
     """
 
-    second: bool
+    fsdp2: bool
     critic: bool
     frozen: bool
     gathers: bool
@@ -49,7 +49,7 @@ class Layout(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What is gathered and divided at each moment, without states and activations.
+    """The gathered parameters and the gradients at each moment; states and activations come on top.
 
     Attributes:
         root: beside layers while they work.
@@ -91,7 +91,7 @@ class _Moments:
 
     def __init__(self, shape: Shape, layout: Layout) -> None:
         self.shape, self.layout = shape, layout
-        self.head_is_unit = bool(layout.second and layout.wraps_head and shape.counts.lm_head)
+        self.head_is_unit = bool(layout.fsdp2 and layout.wraps_head and shape.counts.lm_head)
         self.parameters = shape.critic_parameters if layout.critic else shape.parameters
         self.root_size = shape.counts.root - (shape.parameters - self.parameters)
         self.whole: Allocations = ()
@@ -101,11 +101,11 @@ class _Moments:
 
     def all(self) -> Gathered:
         """Return all of them."""
-        second = self.layout.second
-        loss = self.whole or (() if second else self.root)
+        fsdp2 = self.layout.fsdp2
+        loss = self.whole or (() if fsdp2 else self.root)
         return Gathered(
             root=self.root,
-            layer=self.layer(_FORWARD[second]),
+            layer=self.layer(_FORWARD[fsdp2]),
             between=self.between(),
             loss=loss,
             head=(self.head(further=False), self.head(further=True)),
@@ -121,9 +121,9 @@ class _Moments:
 
     def gathered_root(self) -> Allocations:
         """Return what is gathered beside layers: FSDP's root, with FSDP2 a tied head."""
-        if self.head_is_unit or (self.layout.second and self.layout.critic):
+        if self.head_is_unit or (self.layout.fsdp2 and self.layout.critic):
             return ()
-        size = self.shape.head if self.layout.second else self.root_size
+        size = self.shape.head if self.layout.fsdp2 else self.root_size
         return self.of(Kind.GATHERED_ROOT, "parameters outside layers", size, 2)
 
     def gathered_layer(self, each: float) -> Allocations:
@@ -140,7 +140,7 @@ class _Moments:
         layout, head = self.layout, "parameters of the head"
         if not layout.gathers:
             return ()
-        if not layout.second:
+        if not layout.fsdp2:
             staged = 2 / layout.shard if layout.parameter_bytes == 4 else 0
             return self.root + self.layer(_GATHERING[False] + staged)
         # The head in two buffers, or a tied one before the first layer.
@@ -171,8 +171,8 @@ class _Moments:
     def backward(self, *, further: bool) -> Allocations:
         """Return what is gathered and made while a layer computes backward."""
         layout = self.layout
-        divides = not (layout.frozen or (layout.second and further and layout.defers))
-        copies = _BACKWARD[layout.second] if divides else _FORWARD[layout.second]
+        divides = not (layout.frozen or (layout.fsdp2 and further and layout.defers))
+        copies = _BACKWARD[layout.fsdp2] if divides else _FORWARD[layout.fsdp2]
         return self.root + self.waiting_gradient() + self.layer(copies)
 
     def divided(self, left: int) -> Allocations:
@@ -203,20 +203,20 @@ class _Moments:
         gradients = self.shared("parameters", self.parameters)
         undivided: Allocations = ()
         if further and layout.defers:
-            each = 4 if layout.second else 2
+            each = 4 if layout.fsdp2 else 2
             undivided = self.of(Kind.UNDIVIDED_GRADIENTS, "trained parameters", self.parameters, each)
         of_root: float = 6 if layout.parameter_bytes == 4 else 6 + 4 / layout.shard
-        of_layer: float = _DIVIDING[layout.second]
-        if undivided and layout.second:
+        of_layer: float = _DIVIDING[layout.fsdp2]
+        if undivided and layout.fsdp2:
             of_layer = _NOT_DIVIDING
         elif further:
             of_layer += layout.parameter_bytes / layout.shard
         if further and not undivided:
             of_root += layout.parameter_bytes / layout.shard
         root = ("parameters outside layers", self.root_size)
-        if layout.second:
+        if layout.fsdp2:
             root = ("parameters of the embedding", shape.counts.embedding)
         at_the_end = max(undivided, gradients, key=size_of) + self.of(Kind.ROOT_GRADIENT, *root, of_root)
-        earlier = undivided or (gradients if further else self.divided(2 if layout.second else 1))
+        earlier = undivided or (gradients if further else self.divided(2 if layout.fsdp2 else 1))
         of_layers = earlier + self.root + self.waiting_gradient() + self.layer(of_layer)
         return max(at_the_end, of_layers, key=size_of)
