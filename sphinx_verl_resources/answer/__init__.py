@@ -1,0 +1,8 @@
+"""Answers: will it run on these GPUs, and if not, what to change. The one decision that everybody asks.
+
+- ``question``: what people ask, as a request to the estimator, and what they left open.
+- ``evidence``: the recorded runs that bear on it. ``trust``: the measured runs of its kind.
+- ``layouts``: the settings with which it fits best, with FSDP and with Megatron.
+- ``changes``: what makes it fit where it does not.
+- ``answer`` puts these together, ``fewest`` turns the question round, ``export`` is for programs.
+"""

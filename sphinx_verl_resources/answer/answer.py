@@ -1,0 +1,119 @@
+"""The one decision: did it run, will it fit, how sure is that, what to change, and the command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..diagnostics import NoAnswerError
+from ..estimator.estimate import estimate
+from ..estimator.planner import fitted
+from .changes import changes_for
+from .evidence import bearing_on
+from .layouts import Layout, best_of, tried_layouts
+from .question import assumed, request_of
+from .trust import trust_in
+
+if TYPE_CHECKING:
+    from ..catalog.names import Verdict
+    from ..estimator.context import EstimatorContext
+    from ..estimator.request import Request
+    from .changes import Change
+    from .evidence import Bearing
+    from .question import Question
+    from .trust import Trust
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """An answer. What takes long is computed when it is asked for.
+
+    Attributes:
+        asked: the question as a request, before any setting was chosen.
+        data: the records.
+        tried: all layouts that were tried; a single one where the settings were given.
+        assumed: what the question left open.
+        evidence: recorded runs that bear on it, the strongest and nearest first.
+    """
+
+    asked: Request
+    data: EstimatorContext
+    tried: tuple[Layout, ...]
+    assumed: tuple[str, ...]
+    evidence: tuple[Bearing, ...]
+
+    @cached_property
+    def fsdp(self) -> Layout | None:
+        """The best layout with FSDP."""
+        return best_of(layout for layout in self.tried if not layout.is_megatron)
+
+    @cached_property
+    def megatron(self) -> Layout | None:
+        """The best layout with Megatron."""
+        return best_of(layout for layout in self.tried if layout.is_megatron)
+
+    @cached_property
+    def best(self) -> Layout:
+        """The better of the two; what all figures are about."""
+        found = best_of(layout for layout in (self.fsdp, self.megatron) if layout)
+        assert found
+        return found
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the best layout; no recorded run that ran is contradicted."""
+        verdict = self.best.estimate.verdict
+        if verdict == "does-not-fit" and any(item.word != "claimed" for item in self.evidence):
+            return "borderline"
+        return verdict
+
+    @cached_property
+    def trust(self) -> Trust:
+        """The measured runs behind the estimate."""
+        return trust_in(self.best.estimate, self.data)
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes that make it fit, the first to be tried first; empty where it fits."""
+        return changes_for(self.best, self.data.registries)
+
+    @cached_property
+    def largest_token_budget(self) -> int | None:
+        """The most tokens of a GPU's micro-batch that fit; None where even one sequence does not."""
+        return None
+
+    @cached_property
+    def longest_response(self) -> int | None:
+        """The longest responses that fit, in tokens; None where even short ones do not."""
+        return None
+
+
+def answer(question: Question, data: EstimatorContext) -> Answer:
+    """Answer a question; settings that it leaves open are chosen so that it fits.
+
+    Raises:
+        NoAnswerError: it leaves no estimate.
+
+    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> from sphinx_verl_resources.answer.question import Question
+    >>> answer(Question("Qwen/Qwen2.5-7B", 8, "H100"), read_data([])).verdict
+    'fits'
+    """
+    registries, request = data.registries, request_of(question)
+    tried = tried_layouts(request, registries)
+    if not tried:
+        # The reason why nothing can be estimated.
+        estimate(fitted(replace(request, gpus=request.gpus or 8), registries), registries)
+        raise NoAnswerError.because("no layout leaves an estimate", "name other parallel sizes or GPUs")
+    return Answer(request, data, tried, assumed(question, registries), bearing_on(request, data))
+
+
+def answer_settings(request: Request, data: EstimatorContext) -> Answer:
+    """Answer whether a run fits with just these settings; what is not set has verl's default.
+
+    Raises:
+        NoAnswerError: the settings leave no estimate.
+    """
+    tried = (Layout(request, estimate(request, data.registries)),)
+    return Answer(request, data, tried, (), bearing_on(request, data))
