@@ -13,7 +13,6 @@ from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator import constants
 from sphinx_verl_resources.estimator.backtest import boundaries
 from sphinx_verl_resources.estimator.phases import LABELS
-from sphinx_verl_resources.estimator.planner import SAVING, TASKS
 from sphinx_verl_resources.estimator.resolve import modelled_keys
 from sphinx_verl_resources.estimator.shape import (
     DENSE,
@@ -23,6 +22,7 @@ from sphinx_verl_resources.estimator.shape import (
     QK_NORM,
     SYMBOLS,
 )
+from sphinx_verl_resources.estimator.tasks import SAVING, TASKS
 from sphinx_verl_resources.estimator.versions import CURRENT
 from sphinx_verl_resources.units import GIB, MIB, gib, percent, short_number
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import estimate
-from ..estimator.planner import fitted
+from ..estimator.tasks import fitted
 from .changes import changes_for
 from .evidence import bearing_on
 from .layouts import Layout, best_of, tried_layouts

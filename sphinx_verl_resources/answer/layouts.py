@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..estimator.planner import SAVING, layout_of, with_fsdp, with_megatron
+from ..estimator.planner import layout_of, with_fsdp, with_megatron
 from ..estimator.request import ACTOR
+from ..estimator.tasks import SAVING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

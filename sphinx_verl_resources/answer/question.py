@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.planner import LIMITS, TASKS, known_task
 from ..estimator.request import MODEL, Request
+from ..estimator.tasks import LIMITS, TASKS, known_task
 from ..estimator.versions import CURRENT, version_text
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS
 from ..diagnostics import nearest
-from ..estimator.planner import TASKS
+from ..estimator.tasks import TASKS
 from .backtest import BACKTEST
 from .check import CHECK
 from .command import COLOR_CHOICES, Command, UsageError, choose_color

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.names import MOST_GPUS
 from ..diagnostics import Code, NoAnswerError
 from ..estimator.export import result_of
-from ..estimator.planner import TASKS, known_task, layout_of, plan, task_settings
+from ..estimator.planner import layout_of, plan
+from ..estimator.tasks import TASKS, known_task, task_settings
 from ..views.plain_text import plan_text
 from .command import Command, add_result_options, report
 from .data import given_data, registry_problems

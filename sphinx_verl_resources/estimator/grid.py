@@ -13,9 +13,10 @@ from ..diagnostics import Code, NoAnswerError, did_you_mean
 from ..units import GIB
 from .estimate import Estimate, attempt
 from .phases import LABELS
-from .planner import BUDGETS, SAVING, TASKS, best_layout, fitted, layout_of, task_settings
+from .planner import best_layout, layout_of
 from .registries import capacity_of
 from .request import REFERENCE, ROLLOUT, Request
+from .tasks import BUDGETS, SAVING, TASKS, fitted, task_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

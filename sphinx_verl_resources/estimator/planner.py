@@ -1,150 +1,29 @@
-"""Plans: settings of tasks, layouts over GPUs, the smallest number of GPUs, the largest micro-batch."""
+"""Plans: layouts over GPUs, the smallest number of GPUs, the largest micro-batch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..diagnostics import Code, NoAnswerError, did_you_mean
+from ..diagnostics import NoAnswerError
 from .estimate import Estimate, attempt, estimate, largest_that_fits
-from .registries import capacity_of
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
-from .settings import USUAL_CAPACITY, sequence_divisor
+from .settings import sequence_divisor
+from .tasks import BUDGETS, MEGATRON_SAVING, fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from .registries import Registries
     from .request import Request
 
-#: The memory optimisations of runs tagged MIN, as far as they have an effect.
-SAVING: Mapping[str, Any] = {
-    f"{MODEL}.enable_gradient_checkpointing": True,
-    f"{MODEL}.use_remove_padding": True,
-    f"{ACTOR}.use_dynamic_bsz": True,
-    f"{ACTOR}.fsdp_config.param_offload": True,
-    f"{ACTOR}.fsdp_config.optimizer_offload": True,
-    "critic.fsdp.param_offload": True,
-    "critic.fsdp.optimizer_offload": True,
-}
-#: Settings of each task.
-TASKS: Mapping[str, Mapping[str, Any]] = {
-    "GRPO": {"algorithm.adv_estimator": "grpo", f"{ACTOR}.use_kl_loss": True},
-    "GRPO-LoRA": {
-        "algorithm.adv_estimator": "grpo",
-        f"{ACTOR}.use_kl_loss": True,
-        f"{MODEL}.lora_rank": 32,
-        f"{MODEL}.target_modules": "all-linear",
-        f"{ROLLOUT}.load_format": "safetensors",
-        f"{ROLLOUT}.layered_summon": True,
-    },
-    "PPO": {"algorithm.adv_estimator": "gae", f"{ACTOR}.use_kl_loss": True},
-    "DAPO": {"algorithm.adv_estimator": "grpo"},
-}
-
-
-def known_task(text: str) -> str:
-    """Return a task as ``TASKS`` has it.
-
-    Raises:
-        NoAnswerError: there is no such task.
-
-    >>> known_task("grpo-lora")
-    'GRPO-LoRA'
-    """
-    for name in TASKS:
-        if name.casefold() == text.casefold():
-            return name
-    hint = did_you_mean(text, TASKS)
-    raise NoAnswerError.because(f"unknown task {text[:80]!r}", hint, code=Code.unknown_value)
-
-
-def task_settings(task: str) -> Mapping[str, Any]:
-    """Return the settings of a task with every memory optimisation on.
-
-    Raises:
-        NoAnswerError: there is no such task.
-
-    >>> task_settings("grpo-lora")["actor_rollout_ref.model.lora_rank"]
-    32
-    """
-    return {**SAVING, **TASKS[known_task(task)]}
-
-
 # -- layouts
 
-#: Share of the rollout engine's budget that its weights may take, so that there is room for the KV cache.
-_WEIGHTS_SHARE = 0.7
-
-#: Megatron as the strategy, with its memory optimisations.
-MEGATRON_SAVING: Mapping[str, Any] = {
-    f"{ACTOR}.strategy": "megatron",
-    **{
-        f"{role}.{key}": value
-        for role in (ACTOR, "critic")
-        for key, value in (
-            ("megatron.param_offload", True),
-            ("megatron.optimizer_offload", True),
-            ("megatron.override_transformer_config.recompute_granularity", "full"),
-            ("megatron.override_transformer_config.recompute_method", "uniform"),
-            ("megatron.override_transformer_config.recompute_num_layers", 1),
-            ("optim.override_optimizer_config.optimizer_cpu_offload", True),
-            ("optim.override_optimizer_config.optimizer_offload_fraction", 1),
-            ("optim.override_optimizer_config.use_precision_aware_optimizer", True),
-        )
-    },
-}
 #: Pipeline and tensor sizes that are tried with Megatron, by their product; the smaller pipeline first.
 _LAYOUTS = sorted(product((1, 2, 4, 8, 16), (1, 2, 4, 8)), key=lambda sizes: (sizes[0] * sizes[1], sizes))
 #: No GPU holds the logits of more tokens than this.
 _MOST_TOKENS = 2**18
-#: The longest prompt and response.
-LIMITS = ("data.max_prompt_length", "data.max_response_length")
-BUDGETS = (
-    f"{ACTOR}.ppo_max_token_len_per_gpu",
-    "critic.ppo_max_token_len_per_gpu",
-    "critic.ppo_infer_max_token_len_per_gpu",
-)
-
-
-def fitted(request: Request, registries: Registries) -> Request:
-    """Return the request with settings that follow from the number of GPUs, where they are not set.
-
-    These are the number of nodes, the engine's TP, and with a dynamic batch size the token budgets. TP is the
-    smallest power of two that leaves the engine room for a KV cache; a token budget holds one sequence.
-    """
-    gpus = request.gpus or 8
-    config = dict(request.config)
-    if not {"trainer.nnodes", "trainer.n_gpus_per_node"} & config.keys():
-        each = next(size for size in range(min(gpus, 8), 0, -1) if not gpus % size)
-        config |= {"trainer.nnodes": gpus // each, "trainer.n_gpus_per_node": each}
-    defaults = registries.defaults(request.version)
-    for key in LIMITS:  # they decide most answers, so the plan always names them
-        config.setdefault(key, defaults.get(key))
-
-    def value(key: str) -> Any:
-        return config.get(key, defaults.get(key))
-
-    key = f"{ROLLOUT}.tensor_model_parallel_size"
-    shape, gpu = registries.shape(request.model), registries.gpus.get(request.gpu or "")
-    memory = capacity_of(gpu) if gpu else USUAL_CAPACITY
-    utilization = value(f"{ROLLOUT}.gpu_memory_utilization")
-    if key not in config and shape and isinstance(utilization, int | float):
-        room = memory * utilization * _WEIGHTS_SHARE
-        tensor = 1
-        while (
-            2 * shape.parameters / tensor > room
-            and not gpus % (2 * tensor)
-            and not shape.heads % (2 * tensor)
-        ):
-            tensor *= 2
-        config[key] = tensor
-    limits = [value(key) for key in LIMITS]
-    if value(f"{ACTOR}.use_dynamic_bsz") is True and all(type(item) is int for item in limits):
-        for budget in BUDGETS:
-            config.setdefault(budget, sum(limits))
-    return replace(request, config=config)
 
 
 def with_fsdp(asked: Request, registries: Registries) -> Iterator[tuple[Request, Estimate]]:
@@ -276,6 +155,7 @@ def plan(request: Request, registries: Registries) -> Plan:
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.request import Request
+    >>> from sphinx_verl_resources.estimator.tasks import task_settings
     >>> asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO-LoRA"), gpu="H100")
     >>> plan(asked, read_data([]).registries).gpus
     1

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, overload
 
 from ..diagnostics import Code, NoAnswerError
 from .estimate import Estimate, estimate, largest_that_fits
-from .planner import fitted
 from .request import DATA_TYPES, Request, error_at
 from .settings import least
+from .tasks import fitted
 from .training import Training, estimate_training
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import NoAnswerError
 from .engine import cache_tokens
 from .estimate import Estimate, attempt, estimate
-from .planner import MEGATRON_SAVING, SAVING, fitted
 from .reader import OF_ACTOR, OF_CRITIC
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .settings import sequence_divisor
 from .suggestions import Suggestion, lower_utilization
+from .tasks import MEGATRON_SAVING, SAVING, fitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -171,7 +171,7 @@ def longer(request: Request, registries: Registries, responses: tuple[int, ...])
     the limit.
 
     >>> from sphinx_verl_resources.cli.data import read_data
-    >>> from sphinx_verl_resources.estimator.planner import task_settings
+    >>> from sphinx_verl_resources.estimator.tasks import task_settings
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO"), gpus=8, gpu="H100")
     >>> short, long = longer(asked, read_data([]).registries, (1024, 32768))

@@ -11,8 +11,8 @@ from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.grid import cell_settings
 from sphinx_verl_resources.estimator.phases import LABELS
-from sphinx_verl_resources.estimator.planner import fitted
 from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.estimator.tasks import fitted
 from sphinx_verl_resources.sphinx_ext.directives.sweeps import LENGTHS
 from sphinx_verl_resources.units import gib, gib_number
 from sphinx_verl_resources.views.verdicts import reason, title

@@ -10,8 +10,8 @@ import pytest
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.planner import TASKS
 from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.estimator.tasks import TASKS
 
 FIELDS = [
     "model", "task", "gpu", "gpus", "fits", "layout", "gpus_with_fsdp", "micro_batch", "unit", "verdict", "peak_gib", "low_gib", "high_gib",

@@ -18,9 +18,9 @@ from sphinx_verl_resources.estimator.grid import (
     fit_table,
     size_models,
 )
-from sphinx_verl_resources.estimator.planner import fitted
 from sphinx_verl_resources.estimator.registries import capacity_of
 from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.estimator.tasks import fitted
 from sphinx_verl_resources.sphinx_ext.directives.sweeps import DEFAULT_GPUS, DEFAULT_SIZES, LENGTHS
 from sphinx_verl_resources.units import gib_number
 

@@ -10,16 +10,14 @@ from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.planner import (
     COUNTS,
-    TASKS,
     best_layout,
-    fitted,
     largest_micro_batch,
     layout_of,
     plan,
-    task_settings,
     with_megatron,
 )
 from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.estimator.tasks import TASKS, fitted, task_settings
 
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 BUDGET = f"{A}.ppo_max_token_len_per_gpu"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.planner import SAVING, fitted, task_settings
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.sweeps import RESPONSE, longer, savings
+from sphinx_verl_resources.estimator.tasks import SAVING, fitted, task_settings
 
 REGISTRIES = read_data([]).registries
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"

@@ -14,10 +14,10 @@ from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.backtest import score
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.planner import task_settings
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.sweeps import savings
+from sphinx_verl_resources.estimator.tasks import task_settings
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.accuracy import SIGNS, accuracy_plot, log_marks, plotted
 from sphinx_verl_resources.views.analysis import waterfall_chart

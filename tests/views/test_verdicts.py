@@ -11,9 +11,9 @@ from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import Estimate, estimate
 from sphinx_verl_resources.estimator.export import result_of
 from sphinx_verl_resources.estimator.grid import FitCell
-from sphinx_verl_resources.estimator.planner import task_settings
 from sphinx_verl_resources.estimator.recorded import RAN, credible, estimate_run
 from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.estimator.tasks import task_settings
 from sphinx_verl_resources.units import GIB, gib
 from sphinx_verl_resources.views.estimate import answer, phase_rows, run_texts
 from sphinx_verl_resources.views.fit import fit_rows

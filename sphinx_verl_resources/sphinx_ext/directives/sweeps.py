@@ -76,8 +76,8 @@ class VerlFit(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table, what its words mean, and what was assumed."""
-        from ...estimator.planner import LIMITS, known_task, task_settings
         from ...estimator.queries import Defaults, Fit, SizeModels
+        from ...estimator.tasks import LIMITS, known_task, task_settings
         from ...estimator.versions import CURRENT, version_text
         from ...views import fit as render
 
