@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..estimator.export import gib_value
+from .command import command_of
 from .evidence import WORDS
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def answer_result(found: Answer) -> dict[str, Any]:
         "longest_response": found.longest_response,
         "measured_runs_of_this_kind": found.trust.measured_runs,
         "change": [change_result(change) for change in found.changes],
+        "command": command_of(found.best, found.data.registries),
         "assumed": list(found.assumed),
     }
 

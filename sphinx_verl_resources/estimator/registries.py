@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,8 @@ _SHARED = {
     f"{_ACTOR}.megatron.": "critic.megatron.",
     f"{_ACTOR}.optim.": "critic.optim.",
 }
+#: What tools print before the name of a GPU.
+_VENDOR = re.compile(r"(nvidia|amd|huawei|intel)\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,36 @@ class Registries:
             raise NoAnswerError.because(message, hint, key="model", code=Code.unknown_model)
         return shape
 
+    def known_model(self, text: str, otherwise: str = "give the path of its config.json instead") -> str:
+        """Return the name of a checkpoint by its full or short name, in any case.
+
+        Args:
+            text: the name.
+            otherwise: what to do where none of the nearest names is meant.
+
+        Raises:
+            NoAnswerError: it is unknown.
+
+        >>> from sphinx_verl_resources.cli.data import read_data
+        >>> read_data([]).registries.known_model("qwen2.5-7b")
+        'Qwen/Qwen2.5-7B'
+        """
+        if self.architectures.get(text) is not None:
+            return text
+        asked, names = text.casefold(), self.architectures.names
+        for name in names:
+            if asked in {name.casefold(), _short(name)}:
+                return name
+        shorts = {_short(name): name for name in reversed(names)}
+        near = difflib.get_close_matches(_short(text), shorts, n=3)
+        hint = (
+            f"the nearest are {', '.join(shorts[name] for name in near)}; or {otherwise}"
+            if near
+            else otherwise
+        )
+        message = f"no architecture is recorded for {text[:200]!r}"
+        raise NoAnswerError.because(message, hint, key="model", code=Code.unknown_model)
+
     def known_gpu(self, name: str) -> Gpu:
         """Return a GPU by any of its names.
 
@@ -87,7 +121,9 @@ class Registries:
     def no_gpu(self, name: str, remedy: str = "add it to gpus.yaml") -> Diagnostic:
         """Return the problem of an unknown GPU; ``remedy`` says what to do where no name is similar."""
         message = f"no GPU is recorded as {name[:200]!r}"
-        hint = suggest_or(name, self.gpus.names, remedy)
+        bare = _VENDOR.sub("", name)
+        meant = self.gpus.get(bare)
+        hint = f"did you mean {meant.name!r}?" if meant else suggest_or(bare, self.gpus.names, remedy)
         return Diagnostic(Location(""), Code.unknown_gpu, message, hint)
 
     def defaults(self, version: Version) -> Mapping[str, Any]:
@@ -149,6 +185,11 @@ class Registries:
         flat = dict(dotted_leaves(config))
         older = {renamed[key]: value for key, value in flat.items() if key in renamed}
         return {**older, **{key: value for key, value in flat.items() if key not in renamed}}
+
+
+def _short(model: str) -> str:
+    """Return the name of a checkpoint without its owner, in small letters."""
+    return model.rstrip("/").rpartition("/")[2].casefold()
 
 
 def _default(key: ConfigKey, version: Version) -> Any:

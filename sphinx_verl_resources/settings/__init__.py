@@ -1,1 +1,1 @@
-"""Settings of verl read from text: overrides, YAML and launch scripts, without running anything."""
+"""Settings of verl, read from overrides, YAML and launch scripts without running anything, and written."""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.fields import as_text
 from ..i18n import _
+from ..settings.writing import LAUNCHER, nested_yaml, overrides
 from ..units import GB, gb, gb_number, short_number
 from .blocks import code_block, in_a_row, recorded
-from .settings import nested_yaml, overrides
 from .table import Cell, column_table, remark_marks, table_group
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .remarks import Marks
 
 CONFIG_CLASS = "verl-config"
-#: The command that launches verl.
-LAUNCHER = "python3 -m verl.trainer.main_ppo"
 
 
 def settings_yaml(settings: Mapping[str, Any]) -> nodes.literal_block:

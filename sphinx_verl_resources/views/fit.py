@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..i18n import N_, _, plural
+from ..settings.writing import flat_yaml
 from ..units import gib, short_number, two_digits
 from .blocks import LEGEND_CLASS, code_block, details, in_a_row, legend, titled_item
-from .settings import flat_yaml
 from .table import Cell, table_group
 from .verdicts import LABELS, as_title
 

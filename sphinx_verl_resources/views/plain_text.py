@@ -11,8 +11,8 @@ from ..estimator.backtest import GROUPS, verdict_counts
 from ..estimator.estimate import Estimate
 from ..estimator.planner import layout_of
 from ..estimator.recorded import credible
+from ..settings.writing import overrides
 from ..units import MINUS, gib, gib_number, percent, share, short_number
-from .settings import overrides
 from .verdicts import label, of_mean, reason, short, title
 
 if TYPE_CHECKING:

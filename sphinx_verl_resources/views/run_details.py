@@ -9,11 +9,11 @@ from docutils import nodes
 from ..catalog.fields import every_field
 from ..estimator.recorded import possible
 from ..i18n import N_, _
+from ..settings.writing import overrides
 from ..units import GIB, gib, gib_number
 from .blocks import between_commas, code_block, fill, listed, notes_title, titled_item
 from .estimate import answer
 from .runs import run_cell, run_title, status
-from .settings import overrides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,10 @@ from ..catalog.names import VERDICTS
 from ..estimator.phases import LABELS
 from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _, plural
+from ..settings.writing import flat_yaml
 from .blocks import fill
 from .drawing import PAINTS
 from .file_names import FORM_CLASS, GRID_CLASS, grid_path
-from .settings import flat_yaml
 from .verdicts import FITS_UP_TO, REASONS, title
 
 if TYPE_CHECKING:

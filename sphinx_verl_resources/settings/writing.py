@@ -11,6 +11,9 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
+#: The command that launches verl.
+LAUNCHER = "python3 -m verl.trainer.main_ppo"
+
 
 def nested_yaml(settings: Mapping[str, Any]) -> str:
     """Return dotted keys as YAML with one level per dot, in their order."""

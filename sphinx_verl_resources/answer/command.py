@@ -1,0 +1,123 @@
+"""The command that runs verl with the settings of a layout, complete and ready to be copied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT
+from ..estimator.versions import version_of
+from ..settings.writing import LAUNCHER, overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..catalog.models.registries import ConfigKey
+    from ..estimator.registries import Registries
+    from ..estimator.versions import Version
+    from .layouts import Layout
+
+#: Since when ``model_engine=megatron`` chooses Megatron; before, another configuration did.
+_MODEL_ENGINE: Version = (0, 8, 0)
+_BEFORE = "--config-name=ppo_megatron_trainer.yaml"
+#: Places of data, which the shell completes, and a logger that needs no account.
+_PLACEHOLDERS = {
+    "data.train_files": "$HOME/data/gsm8k/train.parquet",
+    "data.val_files": "$HOME/data/gsm8k/test.parquet",
+}
+_LOGGER = "trainer.logger"
+_ORDER = ("algorithm.", "data.", f"{MODEL}.", f"{ACTOR}.", f"{REFERENCE}.", f"{ROLLOUT}.", "critic.", "")
+#: What chooses the backend besides the configuration.
+_STRATEGIES = {"model_engine", f"{ACTOR}.strategy", f"{REFERENCE}.strategy", "critic.strategy"}
+#: Sections whose keys are those of another one.
+_TWINS = (
+    ("critic.fsdp.", f"{ACTOR}.fsdp_config."),
+    ("critic.", f"{ACTOR}."),
+    (f"{REFERENCE}.", f"{ACTOR}."),
+)
+
+
+def command_of(layout: Layout, registries: Registries) -> str:
+    """Return the command, one setting a line.
+
+    The model, GPUs and all settings are those of the layout; the files of data are to be replaced.
+
+    >>> from sphinx_verl_resources.answer.answer import answer
+    >>> from sphinx_verl_resources.answer.question import Question
+    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> data = read_data([])
+    >>> found = answer(Question("Qwen/Qwen2.5-0.5B", 8, "H100"), data)
+    >>> command_of(found.best, data.registries).splitlines()[-1].strip()
+    'trainer.logger=console'
+    """
+    return " \\\n    ".join(_words(layout, registries))
+
+
+def command_settings(layout: Layout) -> dict[str, Any]:
+    """Return the settings of a layout that its command sets, in order, without the places of data.
+
+    Those of a critic are left out where there is none.
+    """
+    request, found = layout.request, layout.estimate.settings
+    settings = {
+        f"{MODEL}.path": request.model,
+        f"{ROLLOUT}.name": request.engine or "vllm",
+        "critic.model.path": request.model,
+        **request.config,
+    }
+    left_out = _STRATEGIES if layout.is_megatron else set()
+    kept = {
+        key: value
+        for key, value in settings.items()
+        if key not in left_out and (found.critic or not key.startswith("critic."))
+    }
+    return dict(sorted(kept.items(), key=lambda pair: _rank(pair[0])))
+
+
+def _words(layout: Layout, registries: Registries) -> Iterator[str]:
+    settings, version = command_settings(layout), layout.request.version
+    by_name = layout.is_megatron and version < _MODEL_ENGINE
+    yield f"{LAUNCHER} {_BEFORE}" if by_name else LAUNCHER
+    if layout.is_megatron and not by_name:
+        yield "model_engine=megatron"
+    data = {key: place for key, place in _PLACEHOLDERS.items() if key not in settings}
+    yield from (f"{key}={place}" for key, place in data.items())
+    for key, value in settings.items():
+        (word,) = overrides({_named_in(key, version, registries): value})
+        yield _plus(key, registries) + word
+    if _LOGGER not in settings:
+        yield f"{_LOGGER}=console"
+
+
+def _rank(key: str) -> int:
+    found = (place for place, prefix in enumerate(_ORDER) if key.startswith(prefix))
+    return next(found, len(_ORDER))
+
+
+def _named_in(key: str, version: Version, registries: Registries) -> str:
+    """Return the name that a key had in a version."""
+    entry = registries.config_keys.get(key)
+    since = version_of(entry.since) if entry and entry.moved_from else None
+    return entry.moved_from if entry and entry.moved_from and since and version < since else key
+
+
+def _plus(key: str, registries: Registries) -> str:
+    """Return what Hydra requires before a key that verl's composed configuration does not have.
+
+    A key that is recorded nowhere may be new or not: two plus signs set it in both cases.
+    """
+    entry = _entry(key, registries.config_keys)
+    if entry is not None:
+        return "" if entry.in_yaml else "+"
+    return "+" if registries.known_key(key) or registries.known_key(_twin(key)) else "++"
+
+
+def _entry(key: str, keys: Any) -> ConfigKey | None:
+    found: ConfigKey | None = keys.get(key) or keys.get(_twin(key))
+    return found
+
+
+def _twin(key: str) -> str:
+    for own, other in _TWINS:
+        if key.startswith(own):
+            return other + key.removeprefix(own)
+    return key

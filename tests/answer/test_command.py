@@ -1,0 +1,80 @@
+"""The command of an answer: complete, in an order, and as Hydra takes it."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from sphinx_verl_resources.answer.answer import answer
+from sphinx_verl_resources.answer.command import command_of
+from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.settings.read import read_script
+
+MEGATRON = {"actor_rollout_ref.actor.strategy": "megatron"}
+CPU = "actor_rollout_ref.actor.optim.override_optimizer_config.optimizer_cpu_offload"
+
+
+@pytest.fixture(scope="module")
+def data():
+    return read_data([])
+
+
+@pytest.fixture
+def command(data):
+    def make(**fields):
+        asked = Question(**{"model": "Qwen/Qwen2.5-7B", "gpus": 8, "gpu": "H100", **fields})
+        return command_of(answer(asked, data).best, data.registries)
+
+    return make
+
+
+def test_it_is_complete(command):
+    words = shlex.split(command(response=2048).replace("\\\n", " "))
+    assert words[:3] == ["python3", "-m", "verl.trainer.main_ppo"]
+    settings = dict(word.split("=", 1) for word in words[3:])
+    assert settings["actor_rollout_ref.model.path"] == "Qwen/Qwen2.5-7B"
+    assert settings["data.train_files"] == "$HOME/data/gsm8k/train.parquet"
+    assert settings["data.max_response_length"] == "2048"
+    assert (settings["trainer.nnodes"], settings["trainer.n_gpus_per_node"]) == ("1", "8")
+    assert settings["actor_rollout_ref.rollout.name"] == "vllm"
+
+
+def test_a_critic_has_keys_only_where_there_is_one(command):
+    assert "critic." not in command(overrides={"critic.fsdp.param_offload": True})
+    assert "critic.model.path=Qwen/Qwen2.5-7B" in command(task="PPO").split()
+
+
+def test_how_megatron_is_chosen(command):
+    """verl/trainer/config/ppo_megatron_trainer.yaml:1-6 at 1dda039b9."""
+    words = command(overrides={**MEGATRON, CPU: True}).split()
+    assert "model_engine=megatron" in words
+    assert not [word for word in words if "strategy=" in word]
+    assert f"+{CPU}=True" in words
+    older = command(overrides=MEGATRON, version=(0, 7, 0)).split()
+    assert older[3] == "--config-name=ppo_megatron_trainer.yaml"
+    assert "model_engine=megatron" not in older
+
+
+def test_keys_of_their_version(command):
+    key, before = "critic.fsdp.param_offload", "critic.model.fsdp_config.param_offload"
+    asked = {"task": "PPO", "overrides": {key: True}}
+    assert f"{key}=True" in command(**asked).split()
+    assert f"{before}=True" in command(**asked, version=(0, 7, 0)).split()
+
+
+def test_a_key_that_is_not_recorded_is_set_in_any_case(command):
+    assert "++a.b=3" in command(overrides={"a.b": 3}).split()
+
+
+@pytest.mark.parametrize("task", ["GRPO", "PPO", "GRPO-LoRA"])
+@pytest.mark.parametrize("overrides", [{}, MEGATRON])
+def test_the_estimate_of_the_command_is_that_of_the_answer(data, task, overrides):
+    best = answer(Question("Qwen/Qwen2.5-7B", 8, "H100", task=task, overrides=overrides), data).best
+    text = command_of(best, data.registries).replace("$HOME", "/home/me")
+    given = read_script(text, "run.sh")
+    again = estimate(Request("Qwen/Qwen2.5-7B", given.values, gpu="H100"), data.registries)
+    assert again.peak == best.estimate.peak
