@@ -71,7 +71,7 @@ class Answer:
     @cached_property
     def trust(self) -> Trust:
         """The measured runs behind the estimate."""
-        return trust_in(self.best.estimate, self.data)
+        return trust_in(self.best, self.data)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.names import WORDS
 from ..estimator.export import gib_value
 from .command import command_of
-from .evidence import WORDS
 
 if TYPE_CHECKING:
     from .answer import Answer

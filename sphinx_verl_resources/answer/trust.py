@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..catalog.names import MEGATRON
+from ..estimator.estimate import likeness
+from .evidence import needs_of, needs_of_runs
+
 if TYPE_CHECKING:
+    from ..catalog.models.run import Run
     from ..estimator.context import EstimatorContext
-    from ..estimator.estimate import Estimate
+    from .layouts import Layout
 
 
 @dataclass(frozen=True)
@@ -17,17 +22,36 @@ class Trust:
     Attributes:
         measured_runs: of this kind: training backend, time of verl, full or LoRA, dense or experts.
         mean_error: how far off the estimator was for them, as a share; None without one.
-        fewest_recorded: the fewest GPUs of any recorded run of this model; None without one.
-        undercuts: the estimate fits on fewer GPUs, or less memory, than every recorded run of this model.
+        smallest: of the runs of this model that ran or were reported, the one on the least memory of all its
+            GPUs together; None without one.
+        undercuts: the estimate fits in less than that.
     """
 
     measured_runs: int
     mean_error: float | None = None
-    fewest_recorded: int | None = None
+    smallest: Run | None = None
     undercuts: bool = False
 
 
-def trust_in(found: Estimate, data: EstimatorContext) -> Trust:
-    """Return what stands behind an estimate."""
-    entry = data.registries.accuracy.get(found.kind)
-    return Trust(entry.cases, entry.mean_error) if entry else Trust(0)
+def trust_in(layout: Layout, data: EstimatorContext) -> Trust:
+    """Return what stands behind the estimate of a layout."""
+    found, registries = layout.estimate, data.registries
+    parts = [
+        part
+        for entry in registries.accuracy
+        if (entry.name == MEGATRON) == layout.is_megatron
+        for part in entry.parts
+        if (part.today, part.lora, part.experts) == likeness(found)
+    ]
+    cases = sum(part.cases for part in parts)
+    error = sum(part.cases * part.mean_error for part in parts) / cases if cases else None
+    needs = needs_of(layout.request, data.catalog, registries)
+    recorded = [
+        (own.total_gb, run.id)
+        for run, own in needs_of_runs(data.catalog, registries)
+        if needs and run.word != "claimed" and own.is_like(needs)
+    ]
+    if needs is None or not recorded:
+        return Trust(cases, error)
+    least, smallest = min(recorded)
+    return Trust(cases, error, data.catalog.runs[smallest], found.fits and needs.total_gb < least)

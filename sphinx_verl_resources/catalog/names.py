@@ -21,6 +21,10 @@ Kind = Literal["tested", "measured", "stated", "script-default"]
 #: From the strongest claim to the weakest.
 KINDS: tuple[str, ...] = get_args(Kind)
 
+Word = Literal["ran", "reported", "claimed"]
+#: How a run is known, from the strongest to the weakest; what is computed is the fourth, "estimated".
+WORDS: tuple[Word, ...] = get_args(Word)
+
 #: The last token of verl's script names, see its hook ``check-example-naming``.
 Train = Literal[
     "fsdp",

@@ -108,7 +108,7 @@ def _case(item: Score) -> dict[str, Any]:
 
 
 def _summary(found: Accuracy) -> dict[str, Any]:
-    figures = found.model_dump(exclude={"name"})
+    figures = found.model_dump(exclude={"name", "parts"})
     return {
         "group": found.name,
         "label": GROUPS[found.name],

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from ..catalog.catalog import Registry
 from ..catalog.dataset import no_progress
-from ..catalog.models.registries import Accuracy
-from ..catalog.names import CASE_GROUPS, FSDP, FSDP_TODAY, MEGATRON
+from ..catalog.models.registries import Accuracy, AccuracyPart
+from ..catalog.names import CASE_GROUPS, EASYR1, FSDP, FSDP_TODAY, MEGATRON
 from .allocations import Ends, size_of
 from .backtest import score
 from .constants import LOGITS_IN_LOGS
+from .estimate import Estimate, likeness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,6 +67,25 @@ def _summary(
         inside=sum(inside) / len(own),
         half_width=statistics.median(widths),
         widening=widening,
+        parts=_parts(own),
+    )
+
+
+def _parts(scores: Iterable[Score]) -> tuple[AccuracyPart, ...]:
+    """Return how far off the estimator is for runs of verl that are alike."""
+    errors: dict[tuple[bool, bool, bool], list[float]] = {}
+    for item in scores:
+        if isinstance(item.estimate, Estimate) and item.group != EASYR1:
+            errors.setdefault(likeness(item.estimate), []).append(abs(item.deviation or 0))
+    return tuple(
+        AccuracyPart(
+            today=today,
+            lora=lora,
+            experts=experts,
+            cases=len(found),
+            mean_error=round(statistics.fmean(found), 3),
+        )
+        for (today, lora, experts), found in sorted(errors.items())
     )
 
 
@@ -177,7 +197,11 @@ def accuracy_text(entries: Iterable[Accuracy]) -> str:
     """Return the text of ``accuracy.yaml``, the same on every run."""
     lines = []
     for entry in entries:
-        values = {name: value for name, value in entry if value is not None}
+        values = {name: value for name, value in entry if value is not None and name != "parts"}
         first, *others = (f"{name}: {value}" for name, value in values.items())
         lines += [f"  - {first}", *(f"    {line}" for line in others)]
+        lines += ["    parts:"] if entry.parts else []
+        for part in entry.parts:
+            inner = ", ".join(f"{name}: {str(value).lower()}" for name, value in part)
+            lines.append(f"      - {{{inner}}}")
     return _HEAD + "\n".join(lines) + "\n"

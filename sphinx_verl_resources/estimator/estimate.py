@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from .suggestions import Suggestion
     from .versions import Version
 
+#: The first version of verl whose training workers are those of today.
+_TODAY = (0, 8, 0)
+
 
 @dataclass(frozen=True)
 class Estimate(AnyEstimate):
@@ -213,7 +216,13 @@ def kind_of(shape: Shape, settings: Settings) -> str:
         return MEGATRON
     if architecture.moe or architecture.vision or architecture.linear_attention or settings.critic:
         return OTHER
-    return FSDP if settings.version < (0, 8, 0) else FSDP_TODAY
+    return FSDP if settings.version < _TODAY else FSDP_TODAY
+
+
+def likeness(found: Estimate) -> tuple[bool, bool, bool]:
+    """Return whether a run has a verl of today, trains adapters, and has experts; see ``AccuracyPart``."""
+    settings = found.settings
+    return settings.version >= _TODAY, settings.actor.lora_rank > 0, found.shape.architecture.moe is not None
 
 
 def largest_that_fits(low: int, high: int, fits: Callable[[int], bool]) -> int:

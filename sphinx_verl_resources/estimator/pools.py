@@ -89,7 +89,7 @@ def is_separate(reader: Reader, mode: str, *hybrid: str) -> bool:
 def capacity(reader: Reader, registries: Registries) -> float | None:
     """Return what the GPU offers; for a nominal size alone, the least that any GPU of that size offers."""
     request = reader.request
-    gpu = _gpu_of(request, registries)
+    gpu = gpu_of(request, registries)
     if gpu is not None:
         return capacity_of(gpu)
     if request.memory_gb is not None:
@@ -105,7 +105,7 @@ def capacity(reader: Reader, registries: Registries) -> float | None:
     return None
 
 
-def _gpu_of(request: Request, registries: Registries) -> Gpu | None:
+def gpu_of(request: Request, registries: Registries) -> Gpu | None:
     """Return the GPU by its name; one sold in several sizes, by name and size."""
     if request.gpu is None:
         return None
@@ -115,5 +115,5 @@ def _gpu_of(request: Request, registries: Registries) -> Gpu | None:
 
 def is_npu(reader: Reader, registries: Registries) -> bool:
     """Tell whether the run is on NPUs."""
-    gpu = _gpu_of(reader.request, registries)
+    gpu = gpu_of(reader.request, registries)
     return gpu is not None and gpu.vendor == "huawei"

@@ -108,6 +108,16 @@ class ConfigKeyFile(Record):
     )
 
 
+class AccuracyPart(Record):
+    """The cases of a group that are alike: by version of verl, what is trained, and the kind of model."""
+
+    today: bool = Field(description="verl v0.8.0 or later.")
+    lora: bool = Field(description="Adapters are trained; false: all parameters.")
+    experts: bool = Field(description="The model has experts; false: it is dense.")
+    cases: int = Field(ge=1, description="Cases with a measured value that is compared.")
+    mean_error: float = Field(ge=0, description="Mean of the absolute relative errors; 0.05 is 5 %.")
+
+
 class Accuracy(NamedRecord):
     """The errors of one group of cases, and the range that follows from them."""
 
@@ -126,6 +136,7 @@ class Accuracy(NamedRecord):
     widening: float | None = optional(
         "Factor on the distances from computed values to the ends of their ranges.", gt=0
     )
+    parts: tuple[AccuracyPart, ...] = Field((), description="The runs of verl in it that are alike.")
 
 
 class AccuracyFile(Record):

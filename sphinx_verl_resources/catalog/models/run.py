@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..names import MOST_GPUS, SIZES, Engine, Kind, PageColumn, Tag, Train, sizes_hint
+from ..names import MOST_GPUS, SIZES, Engine, Kind, PageColumn, Tag, Train, Word, sizes_hint
 from .base import (
     SLUG,
     Checkpoint,
@@ -289,3 +289,16 @@ class Run(Record):
     def short_name(self) -> str:
         """The name in the Model column: the label, or the checkpoint without its owner."""
         return self.label or self.model.rsplit("/", 1)[-1]
+
+    @property
+    def word(self) -> Word:
+        """The word for how the run is known: it ran, sources report its results, or they only claim it.
+
+        It ran where its contributor says so, or where the log or the metrics of the run are published.
+        """
+        if self.kind == "tested":
+            return "ran"
+        if self.kind == "measured":
+            published = any(item.kind in ("log", "metrics") for item in self.evidence)
+            return "ran" if published else "reported"
+        return "claimed"

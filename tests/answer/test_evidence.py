@@ -1,0 +1,116 @@
+"""The recorded runs that bear on a question: which, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from sphinx_verl_resources.answer.evidence import bearing_on, needs_of_runs
+from sphinx_verl_resources.answer.question import Question, request_of
+from sphinx_verl_resources.cli.data import read_data
+
+SEVEN = "Qwen/Qwen2.5-7B"
+H800 = "qwen2-7b-grpo-2xh800"
+
+
+@pytest.fixture(scope="module")
+def data():
+    return read_data([])
+
+
+def bearing(data, model, gpus, gpu, **asked):
+    question = Question(model, gpus, gpu, **asked)
+    return [item.run.id for item in bearing_on(request_of(question), data)]
+
+
+@pytest.mark.parametrize("gpu", ["H800", "H100", "A100-80GB", "A800", "H20", "H200"])
+@pytest.mark.parametrize("model", [SEVEN, "Qwen/Qwen2-7B-Instruct", "Qwen/Qwen2.5-Coder-7B-Instruct"])
+def test_a_run_counts_for_the_same_shape_and_gpus_with_as_much_memory(data, model, gpu):
+    assert H800 in bearing(data, model, 2, gpu)
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "gpu", "asked"),
+    [
+        ("Qwen/Qwen3-8B", 2, "H800", {}),
+        (SEVEN, 1, "H800", {}),
+        (SEVEN, 2, "L20", {}),
+        (SEVEN, 2, "Ascend A2", {}),
+        (SEVEN, 2, "MI300X", {}),
+        (SEVEN, 2, "H800", {"lora": 32}),
+        (SEVEN, 2, "H800", {"task": "PPO"}),
+        (SEVEN, 2, "H800", {"response": 100_000}),
+        (SEVEN, 2, "H800", {"prompt": 100_000}),
+        (SEVEN, 2, "H800", {"overrides": {"actor_rollout_ref.hybrid_engine": False}}),
+        (SEVEN, 2, None, {}),
+    ],
+)
+def test_a_run_does_not_count_for_what_needs_more_or_is_something_else(data, model, gpus, gpu, asked):
+    assert H800 not in bearing(data, model, gpus, gpu, **asked)
+
+
+def test_more_gpus_more_memory_and_shorter_responses_keep_all_evidence(data):
+    few = bearing(data, SEVEN, 16, "H20", response=8192)
+    assert few == ["qwen2-5-math-7b-dapo-16xh20-megatron", "qwen2-5-math-7b-dapo-16xh20-fsdp2"]
+    for more in (
+        bearing(data, SEVEN, 64, "H20", response=8192),
+        bearing(data, SEVEN, 16, "H200", response=8192),
+        bearing(data, SEVEN, 16, "H20", response=1024),
+    ):
+        assert set(few) <= set(more)
+
+
+def test_the_nearest_run_comes_first_within_each_word(data):
+    found = bearing_on(request_of(Question("Qwen/Qwen2.5-7B", 128, "H20")), data)
+    assert [item.word for item in found] == sorted(
+        (item.word for item in found), key=["ran", "reported", "claimed"].index
+    )
+    assert found[0].run.id == H800  # ran, though on fewer GPUs of another kind
+    reported = [item.run.gpus.count for item in found if item.word == "reported"]
+    assert reported == sorted(reported, reverse=True)
+
+
+def test_adapters_of_a_larger_rank_count_for_smaller_ones(data):
+    rank = "qwen2-5-7b-grpo-lora-1xh100"
+    assert rank in bearing(data, SEVEN, 1, "H100", lora=8)
+    assert rank not in bearing(data, SEVEN, 1, "H100", lora=1024)
+
+
+def test_a_run_with_a_critic_counts_for_tasks_without_one(data):
+    ppo = "qwen2-5-0-5b-ppo-8xl20-vllm"
+    assert ppo in bearing(data, "Qwen/Qwen2.5-0.5B", 8, "L20", prompt=256, response=256)
+
+
+def test_rollout_on_gpus_of_its_own_and_weights_of_one_byte_count_for_nothing_else(data):
+    apart = {"actor_rollout_ref.hybrid_engine": False}
+    run = "qwen2-5-math-7b-dapo-fully-async-32xh20"
+    assert run in bearing(data, SEVEN, 32, "H20", overrides=apart)
+    assert run not in bearing(data, SEVEN, 32, "H20")
+    fp8 = {"actor_rollout_ref.rollout.quantization": "fp8"}
+    run = "qwen3-8b-base-dapo-fp8-rollout-8xh100"
+    assert run in bearing(data, "Qwen/Qwen3-8B", 8, "H100", overrides=fp8)
+    assert run not in bearing(data, "Qwen/Qwen3-8B", 8, "H100")
+
+
+def test_a_run_without_the_memory_of_its_gpus_counts_for_nothing(data):
+    unnamed = {run.id for run in data.catalog.runs.values() if not run.gpus.type and not run.gpus.memory_gb}
+    assert "deepseek-v3-grpo-128-gpus" in unnamed
+    assert not unnamed & set(bearing(data, "deepseek-ai/DeepSeek-V3", 1024, "B300"))
+    assert "qwen2-5-72b-grpo-lora-8-gpus" in bearing(data, "Qwen/Qwen2.5-72B", 8, "A100", lora=32)
+
+
+def test_a_length_that_was_not_read_leaves_no_evidence(data):
+    open_ = {"data.max_response_length": "${oc.env:LENGTH}"}
+    assert bearing(data, SEVEN, 8, "H100", overrides=open_) == []
+
+
+def test_a_mean_response_says_that_responses_were_longer(data):
+    run = "deepseek-v3-grpo-96xh20"
+    assert run in bearing(data, "deepseek-ai/DeepSeek-V3", 96, "H20", response=1024)
+    assert run not in bearing(data, "deepseek-ai/DeepSeek-V3", 96, "H20", response=4096)
+
+
+def test_every_run_with_known_memory_bears_on_its_own_question(data):
+    """What a run needed is compared with itself."""
+    known = [needs for _, needs in needs_of_runs(data.catalog, data.registries) if needs.memory_gb]
+    assert len(known) > 40
+    assert all(needs.bears_on(needs) for needs in known)

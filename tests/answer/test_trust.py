@@ -1,0 +1,57 @@
+"""How many measured runs stand behind an estimate, and whether it asks for less than any recorded run."""
+
+from __future__ import annotations
+
+import pytest
+
+from sphinx_verl_resources.answer.answer import answer, answer_settings
+from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.request import Request
+
+FSDP = {"actor_rollout_ref.actor.strategy": "fsdp", "algorithm.adv_estimator": "grpo"}
+MEGATRON = {"actor_rollout_ref.actor.strategy": "megatron", "algorithm.adv_estimator": "grpo"}
+LORA = {"actor_rollout_ref.model.lora_rank": 32}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return read_data([])
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "version", "runs", "error"),
+    [
+        ("Qwen/Qwen2.5-7B", FSDP, (0, 9, 0), 7, 0.076),
+        ("Qwen/Qwen2.5-7B", {**FSDP, **LORA}, (0, 7, 0), 7, 0.05),
+        ("Qwen/Qwen2.5-7B", {**FSDP, **LORA}, (0, 9, 0), 0, None),
+        ("Qwen/Qwen3-30B-A3B", FSDP, (0, 9, 0), 0, None),
+        ("Qwen/Qwen3-30B-A3B", MEGATRON, (0, 9, 0), 3, 0.058),
+        ("Qwen/Qwen2.5-7B", MEGATRON, (0, 9, 0), 5, 0.151),
+    ],
+)
+def test_measured_runs_of_the_same_kind(data, model, config, version, runs, error):
+    """By backend, time of verl, full or adapters, dense or experts."""
+    found = answer_settings(Request(model, config, gpus=8, gpu="H200", version=version), data).trust
+    assert (found.measured_runs, found.mean_error) == (runs, error)
+
+
+def test_every_case_of_verl_counts_once(data):
+    parts = [part for entry in data.registries.accuracy for part in entry.parts]
+    groups = {entry.name: entry.cases for entry in data.registries.accuracy}
+    assert sum(part.cases for part in parts) == sum(groups.values()) - groups["training"] - groups["easyr1"]
+
+
+def test_an_estimate_that_undercuts_every_recorded_run_says_so(data):
+    less = answer(Question("Qwen/Qwen2.5-Coder-14B-Instruct", 2, "H200"), data)
+    assert less.verdict == "fits"
+    assert less.trust.undercuts
+    assert less.trust.smallest.id == "qwen2-5-coder-14b-grpo-4xh800"
+    as_much = answer(Question("Qwen/Qwen2.5-Coder-14B-Instruct", 4, "H800"), data)
+    assert as_much.verdict == "fits"
+    assert not as_much.trust.undercuts
+
+
+def test_without_a_recorded_run_nothing_is_undercut(data):
+    found = answer(Question("meta-llama/Llama-3.1-8B-Instruct", 8, "H100"), data).trust
+    assert (found.smallest, found.undercuts) == (None, False)
