@@ -1,19 +1,17 @@
-"""Estimates by the dozen: size classes by numbers of GPUs, and the grid that the what-if form looks up."""
+"""Estimates by the dozen: the grid that the what-if form looks up."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from ..catalog.names import SIZES, VERDICTS
-from ..diagnostics import Code, NoAnswerError, did_you_mean
+from ..catalog.names import VERDICTS
+from ..diagnostics import NoAnswerError
 from ..units import GIB
 from .estimate import Estimate, attempt
 from .phases import LABELS
-from .planner import best_layout, layout_of
 from .registries import capacity_of
 from .request import REFERENCE, ROLLOUT, Request
 from .tasks import BUDGETS, SAVING, TASKS, fitted, task_settings
@@ -21,114 +19,8 @@ from .tasks import BUDGETS, SAVING, TASKS, fitted, task_settings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..catalog.dataset import Dataset
-    from ..catalog.models.registries import Gpu
-    from ..catalog.models.run import Run
     from ..diagnostics import Diagnostic
-    from .context import EstimatorContext
     from .registries import Registries
-
-FitKind = Literal["measured", "computed", "borderline", "depends-on-lengths", "does-not-fit", "unknown"]
-
-
-@dataclass(frozen=True)
-class FitCell:
-    """One size class on one number of GPUs.
-
-    Attributes:
-        kind: ``measured`` for a tested run; ``computed`` if the high end of the range fits; else the
-            verdict.
-        gpus: their number.
-        run: the id of the tested run.
-        peak, high: computed bytes per GPU and the high end of their range; None where nothing is computed.
-        layout: the training backend of the computed figures.
-        tokens: the mean length of a sequence up to which it fits, see ``AnyEstimate.fits_up_to_tokens``.
-    """
-
-    kind: FitKind
-    gpus: int
-    run: str | None = None
-    peak: float | None = None
-    high: float | None = None
-    layout: str = ""
-    tokens: float | None = None
-
-
-def fit_table(
-    data: EstimatorContext,
-    *,
-    gpu: str,
-    task: str,
-    sizes: tuple[str, ...],
-    counts: tuple[int, ...],
-    config: Mapping[str, Any],
-) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
-    """Return size classes and their cells, one for each number of GPUs.
-
-    A size class is computed with its model, see ``size_models``, and the settings of the task with every
-    memory optimisation on: with FSDP, and where that does not fit with Megatron.
-
-    Raises:
-        NoAnswerError: the GPU, the task or a size class is not known.
-    """
-    registries, models = data.registries, size_models(data)
-    known, settings = registries.known_gpu(gpu), task_settings(task)
-    for size in sizes:
-        if size not in models:
-            hint = did_you_mean(size, models)
-            raise NoAnswerError.because(f"no model represents {size!r}", hint, code=Code.unknown_size)
-    rows = []
-    for size in sizes or models:
-        tested = _tested(data, size, known, task)
-        asked = Request(models[size], {**settings, **config}, gpu=gpu)
-        rows.append((size, tuple(_cell(registries, asked, count, tested) for count in counts)))
-    return tuple(rows)
-
-
-def size_models(data: Dataset) -> dict[str, str]:
-    """Return the model that represents each size class, in ascending order; some have none.
-
-    It is the model of the analysis, or else the one that most tested runs of the size class load.
-    """
-    models: dict[str, str] = {}
-    for size in SIZES:
-        tested = (run for run in data.catalog.runs.values() if run.size == size and run.kind == "tested")
-        loaded = Counter(run.model for run in tested)
-        stated = data.analysis.specifications.get(size)
-        if stated is not None and stated.model:
-            models[size] = stated.model
-        elif loaded:
-            models[size] = loaded.most_common(1)[0][0]
-    return models
-
-
-def _tested(data: EstimatorContext, size: str, gpu: Gpu, task: str) -> dict[int, Run]:
-    """Return the newest tested run of a size class on the same GPU for each number of GPUs."""
-    gpus = data.registries.gpus
-    oldest_first = sorted(data.catalog.runs.values(), key=lambda run: (str(run.added or ""), run.id))
-    return {
-        run.gpus.count: run
-        for run in oldest_first
-        if run.size == size
-        and run.kind == "tested"
-        and run.gpus.type
-        and gpus.get(run.gpus.type) is gpu
-        and run.task.casefold() == task.casefold()
-    }
-
-
-def _cell(registries: Registries, asked: Request, count: int, tested: Mapping[int, Run]) -> FitCell:
-    run = tested.get(count)
-    found = best_layout(replace(asked, gpus=count), registries)
-    if found is None:
-        return FitCell("measured", count, run.id) if run else FitCell("unknown", count)
-    best = found[1]
-    kind: FitKind = "measured" if run else "computed" if best.verdict == "fits" else best.verdict
-    if kind == "unknown":
-        return FitCell(kind, count)
-    tokens = best.fits_up_to_tokens
-    return FitCell(kind, count, run.id if run else None, best.peak, best.high, layout_of(best), tokens)
-
 
 #: Keys of token budgets, which a choice sets all alike.
 TOKEN_KEYS = (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .backtest import Score
     from .context import EstimatorContext
     from .estimate import Estimate
-    from .grid import Axes, FitCell, GridCells
+    from .grid import Axes, GridCells
     from .request import Request
     from .sweeps import Longer, SavingSteps
     from .versions import Version
@@ -189,44 +189,6 @@ class Savings(EstimatorQuery["SavingSteps"]):
 
 
 @dataclass(frozen=True)
-class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
-    """A query for size classes by numbers of GPUs, for one GPU and task.
-
-    Attributes:
-        gpu: its name.
-        task: the algorithm.
-        sizes: size classes; empty for all that have a model.
-        counts: numbers of GPUs.
-        config: further settings, as pairs.
-    """
-
-    gpu: str
-    task: str
-    sizes: tuple[str, ...]
-    counts: tuple[int, ...]
-    config: tuple[tuple[str, Any], ...] = ()
-
-    reads = EstimatorQuery.reads | {"analysis"}  # for the models
-
-    def answer(self, data: EstimatorContext) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
-        """Compute each cell."""
-        from .grid import fit_table
-
-        return fit_table(
-            data,
-            gpu=self.gpu,
-            task=self.task,
-            sizes=self.sizes,
-            counts=self.counts,
-            config=dict(self.config),
-        )
-
-    def fingerprint(self, answer: tuple[tuple[str, tuple[FitCell, ...]], ...]) -> str:
-        """Return a digest of all fields."""
-        return digest(plain(answer))
-
-
-@dataclass(frozen=True)
 class Grid(EstimatorQuery["GridCells"]):
     """A query for every combination of a form's choices.
 
@@ -247,22 +209,6 @@ class Grid(EstimatorQuery["GridCells"]):
     def fingerprint(self, answer: GridCells) -> str:
         """Return a digest of every column, and of the remarks."""
         return digest({**vars(answer), "warnings": plain(answer.warnings)})
-
-
-@dataclass(frozen=True)
-class SizeModels(EstimatorQuery["tuple[tuple[str, str], ...]"]):
-    """A query for the models that represent size classes in a table of ``Fit``; ``sizes`` as there."""
-
-    sizes: tuple[str, ...] = ()
-
-    reads = EstimatorQuery.reads | {"analysis"}
-
-    def answer(self, data: EstimatorContext) -> tuple[tuple[str, str], ...]:
-        """Return size classes in ascending order, each with the name of a checkpoint."""
-        from .grid import size_models
-
-        found = size_models(data).items()
-        return tuple((size, model) for size, model in found if not self.sizes or size in self.sizes)
 
 
 @dataclass(frozen=True)

@@ -9,31 +9,40 @@ from docutils import nodes
 from ..i18n import N_, _, plural
 from ..settings.writing import flat_yaml
 from ..units import gib, short_number, two_digits
-from .blocks import LEGEND_CLASS, code_block, details, in_a_row, legend, titled_item
+from .blocks import LEGEND_CLASS, code_block, details, in_a_row, legend, listed, titled_item
 from .table import Cell, table_group
-from .verdicts import LABELS, as_title
+from .verdicts import as_title
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..estimator.grid import FitCell, FitKind
+    from ..answer.grid import FitCell, FitKind
     from .blocks import verl_details
 
 TABLE_CLASS = "verl-fit"
-#: The label of each kind of cell.
-KINDS: Mapping[str, str] = {"measured": N_("measured"), "computed": N_("computed"), **LABELS}
+#: The word of each kind of cell.
+KINDS: Mapping[FitKind, str] = {
+    "ran": N_("ran"),
+    "reported": N_("reported"),
+    "fits": N_("fits"),
+    "borderline": N_("borderline"),
+    "no": N_("no"),
+    "unknown": N_("unknown"),
+}
 _MEANINGS: Mapping[FitKind, str] = {
-    "measured": N_(
-        "a tested run of that size class, task and GPU is recorded for that number of GPUs, with "
-        "settings of its own."
+    "ran": N_(
+        "a run of that model is recorded, tested by its contributor or with a published log, on GPUs with as "
+        "much memory or less and as many of them or fewer."
     ),
-    "computed": N_("fits at the upper end of the range of the estimate. The figure is the peak of a GPU."),
-    "borderline": N_("the memory of the GPU is inside the range of the estimate."),
-    "depends-on-lengths": N_(
-        "fits with short sequences, not with sequences at their limits. The figure is the largest mean "
-        "length of a sequence that fits, prompt and response."
+    "reported": N_("it is not computed to fit, but documents or commits of verl report such a run."),
+    "fits": N_("estimated to fit at the upper end of the range. The figure is what the GPU then has left."),
+    "borderline": N_(
+        "estimated: the memory of the GPU is inside the range. The figure is what it may lack, or the "
+        "largest mean length of a sequence, prompt and response, that fits."
     ),
-    "does-not-fit": N_("even the lower end of the range of the estimate is more than the memory of the GPU."),
+    "no": N_(
+        "estimated: even the lower end of the range is more than the GPU has. The figure is what it lacks."
+    ),
     "unknown": N_("the settings leave no estimate for that number of GPUs."),
 }
 FSDP = "FSDP"
@@ -55,7 +64,7 @@ def fit_rows(
     gpus = (
         plural("{count} GPU", "{count} GPUs", count).format(count=short_number(count)) for count in counts
     )
-    headings = [_("Size class (computed for)"), *gpus]
+    headings = [_("Size class (answered for)"), *gpus]
     body = []
     for size, cells in rows:
         model = models.get(size, "").rpartition("/")[2]
@@ -66,18 +75,25 @@ def fit_rows(
 
 def _cell(cell: FitCell, link: Callable[[str, str], nodes.Element]) -> Cell:
     classes = (f"verl-fit-{cell.kind}",)
-    kind = _(KINDS[cell.kind])
+    word = _(KINDS[cell.kind])
+    word = _("{word} on {gpus}").format(word=word, gpus=cell.on) if cell.on else word
     if cell.run:
-        return Cell([], links=[link(cell.run, kind)], classes=classes)
-    if cell.peak is None:
-        return Cell([(kind, None)], classes=classes)
-    figure = gib(cell.peak)
+        return Cell([], links=[link(cell.run, word)], classes=classes)
+    if cell.spare is None or cell.kind == "unknown":
+        return Cell([(word, None)], classes=classes)
+    facts = [_figure(cell)]
+    if cell.kind != "no":  # of a run that does not fit, the layout is of no use
+        facts += [cell.layout] if cell.layout != FSDP else []
+    text = _("{word}: {facts}").format(word=word, facts=listed(facts))
+    return Cell([(text, None)], classes=classes)
+
+
+def _figure(cell: FitCell) -> str:
+    """Return what the GPU has left or lacks, or the lengths up to which it fits."""
     if cell.tokens is not None:
-        figure = _("up to {tokens} tokens").format(tokens=two_digits(cell.tokens))
-    # Of a run that does not fit, the layout is of no use.
-    bare = cell.layout == FSDP or cell.kind == "does-not-fit"
-    text = _("{kind}: {peak}") if bare else _("{kind}: {peak}, {layout}")
-    return Cell([(text.format(kind=kind, peak=figure, layout=cell.layout), None)], classes=classes)
+        return _("up to {tokens} tokens").format(tokens=two_digits(cell.tokens))
+    size = gib(abs(cell.spare or 0.0))
+    return (_("{size} left") if cell.kind == "fits" else _("{size} short")).format(size=size)
 
 
 def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> list[nodes.Node]:
@@ -87,16 +103,15 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
     for kind, meaning in _MEANINGS.items():
         if kind in used:
             words += titled_item(as_title(_(KINDS[kind])), _(meaning))
-    with_megatron = any(cell.layout.startswith("Megatron") for size, cells in rows for cell in cells)
     below = _(
-        "Computed with FSDP and the settings below; what is not set has the default of verl {version}, and "
-        "the rollout engine takes as many GPUs for a replica as it needs. Token budgets that are not set are "
-        "the smallest that hold one sequence, or larger ones where these take less."
+        "Estimates are for verl {version} with the settings below, gradient checkpointing, no padding and a "
+        "dynamic batch size. Of FSDP and Megatron they take the layout that fits with the least offloading, "
+        "then with the largest token budget. The rollout engine takes as many GPUs for a replica as it needs."
     ).format(version=version)
-    if with_megatron:
+    if any(cell.layout != FSDP and not cell.run for size, cells in rows for cell in cells):
         megatron = _(
-            "Where FSDP does not fit, Megatron is tried, with its own options that save memory; TP, PP, CP "
-            "and EP are its parallel sizes, and sizes of 1 are left out."
+            "Cells name the layout if it is not FSDP; TP, PP, CP and EP are the parallel sizes of Megatron, "
+            "and sizes of 1 are left out."
         )
         below = in_a_row(below, megatron)
     return [words, legend(below)]
@@ -105,4 +120,4 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:
     """Return the settings of the computed figures, to be folded out."""
     block = code_block(flat_yaml(settings), "yaml", TABLE_CLASS)
-    return details([nodes.Text(_("The settings of the computed figures"))], [block])
+    return details([nodes.Text(_("The settings of the estimates"))], [block])

@@ -168,18 +168,18 @@ def test_other_outputs(project, builder, name, written):
     build = project.page(f"{written(MODEL)}\n\n{written(parts)}\n{OTHERS}").build(builder)
     assert build.warnings == []
     text = build.text(name)
-    for words in ("peak phase", "computed: ", "Median", "Meta-Llama-3-8B", "Peak phase"):
+    for words in ("peak phase", "fits: ", "Median", "Meta-Llama-3-8B", "Peak phase"):
         assert words in text.replace(r"\sphinxhyphen{}", "-").replace(r"\allowbreak{}", ""), words
 
 
 def test_a_link_to_a_row_in_latex(project):
     project.page(".. toctree::\n\n   fit\n   rows\n")
-    project.page(".. verl-fit::\n   :gpu: H100\n   :task: GRPO-LoRA\n   :sizes: 7B\n   :gpus: 1\n", "fit.rst")
-    project.page(".. verl-runs:: 7B\n", "rows.rst")
+    project.page(".. verl-fit::\n   :gpu: H100\n   :task: GRPO-LoRA\n   :sizes: 3B\n   :gpus: 1\n", "fit.rst")
+    project.page(".. verl-runs:: 3B\n", "rows.rst")
     build = project.build("latex")
     assert build.warnings == []
     text = build.text("projectnamenotset.tex")
-    target = "rows:run-qwen2-5-7b-grpo-lora-1xh100"
+    target = "rows:run-qwen2-5-3b-grpo-lora-1xh100"
     assert rf"\hyperref[\detokenize{{{target}}}]" in text
     assert rf"\label{{\detokenize{{{target}}}}}" in text
 

@@ -4,60 +4,65 @@ from __future__ import annotations
 
 import re
 
+CELLS = "table.verl-fit tbody :is(th, td)"
+RAN = ".. verl-fit::\n   :gpu: H100\n   :task: GRPO-LoRA\n   :sizes: 3B\n   :gpus: 1 2\n"
+RUN = "run-qwen2-5-3b-grpo-lora-1xh100"
 
-def test_a_measured_cell_links_the_row_of_the_run(project):
-    project.page(".. verl-runs:: 7B\n", "rows.rst")
-    project.page(".. verl-fit::\n   :gpu: H100\n   :task: GRPO-LoRA\n   :sizes: 7B 14B\n   :gpus: 1 2 8\n")
+
+def test_a_cell_that_ran_links_the_row_of_the_run(project):
+    project.page(".. verl-runs:: 3B\n", "rows.rst")
+    project.page(f"{RAN}")
     build = project.build()
     assert build.warnings == []
-    cells = build.soup().select("table.verl-fit tbody :is(th, td)")
-    link = cells[1].a
-    assert (link.get_text(), link["href"]) == ("measured", "rows.html#run-qwen2-5-7b-grpo-lora-1xh100")
-    assert build.soup("rows.html").find(id="run-qwen2-5-7b-grpo-lora-1xh100")
-    # no page has a row of this one
-    assert cells[6].get_text() == "measured (qwen2-5-14b-grpo-lora-2xh100)"
+    cells = [cell.a for cell in build.soup().select(CELLS) if cell.a]
+    assert [link.get_text() for link in cells] == ["ran", "ran on 1*H100"]
+    assert {link["href"] for link in cells} == {f"rows.html#{RUN}"}
+    assert build.soup("rows.html").find(id=RUN)
 
 
 def test_a_row_that_appears_or_goes_changes_the_links_to_it(project):
-    project.page(".. verl-fit::\n   :gpu: H100\n   :task: GRPO-LoRA\n   :sizes: 7B\n   :gpus: 1\n")
-    assert (
-        "measured (qwen2" in project.build().soup().select("table.verl-fit tbody :is(th, td)")[1].get_text()
-    )
-    project.page(".. verl-runs:: 7B\n", "rows.rst")
+    def cell():
+        return project.build().soup().select(CELLS)[1]
+
+    project.page(RAN)
+    assert cell().get_text() == "ran (qwen2-5-3b-grpo-lora-1xh100)"
+    project.page(".. verl-runs:: 3B\n", "rows.rst")
     build = project.build()
     assert build.read == {"rows"}
-    assert build.soup().select("table.verl-fit tbody :is(th, td)")[1].a["href"].startswith("rows.html#run-")
+    assert build.soup().select(CELLS)[1].a["href"] == f"rows.html#{RUN}"
     (project.path / "rows.rst").unlink()
-    assert (
-        "measured (qwen2" in project.build().soup().select("table.verl-fit tbody :is(th, td)")[1].get_text()
-    )
+    assert cell().get_text() == "ran (qwen2-5-3b-grpo-lora-1xh100)"
+
+
+SIZE = r"[\d,.]+ GiB"
+LAYOUT = r"(, (Megatron( (TP|PP|CP|EP) \d+)*|FSDP2))?"
+WORDS = {
+    "ran": r"( on \d+\*[\w-]+)?( \(.+\))?",
+    "reported": r"( on \d+\*[\w-]+)?( \(.+\))?",
+    "fits": rf"( on \d+\*H100)?: {SIZE} left{LAYOUT}",
+    "borderline": rf": ({SIZE} short|up to [\d,]+ tokens){LAYOUT}",
+    "no": rf": {SIZE} short",
+    "unknown": "",
+}
 
 
 def test_each_cell_says_in_words_what_it_is(project, table_rows):
-    build = project.page(".. verl-fit::\n   :gpu: H100\n").build()
-    headings, *rows = table_rows(build.soup(), "verl-fit")
-    assert headings[0] == "Size class (computed for)"
-    assert headings[1:] == [
-        "1 GPU",
-        "2 GPUs",
-        "4 GPUs",
-        "8 GPUs",
-        "16 GPUs",
-        "32 GPUs",
-        "64 GPUs",
-        "128 GPUs",
-    ]
+    soup = project.page(".. verl-fit::\n   :gpu: H100\n").build().soup()
+    headings, *rows = table_rows(soup, "verl-fit")
+    assert headings[0] == "Size class (answered for)"
+    counts = [1, 2, 4, 8, 16, 32, 64, 128]
+    assert headings[1:] == [f"{count} GPU{'s' if count > 1 else ''}" for count in counts]
     assert [row[0].split()[0] for row in rows][:4] == ["0.5B", "1.5B", "3B", "7B"]
-    words = r"measured( \(.+\))?|(computed|borderline|depends on the lengths): [\d,.]+ GiB(, Megatron( (TP|PP|CP|EP) \d+)*|, FSDP2)?|does not fit: [\d,.]+ GiB|unknown"
+    used = set()
     for row in rows:
         for cell in row[1:]:
-            assert re.fullmatch(words, cell), cell
-    legend = [item.get_text().split(":")[0] for item in build.soup().select("ul.verl-legend li")]
-    used = {re.split(r":| \(", cell)[0].capitalize() for row in rows for cell in row[1:]}
-    assert set(legend) == used
-    assert (
-        "actor_rollout_ref.actor.fsdp_config.param_offload: true" in build.soup().select_one("pre").get_text()
-    )
+            word = re.match(r"\w+", cell)[0]
+            assert re.fullmatch(word + WORDS[word], cell), cell
+            used.add(word)
+    assert {"ran", "fits", "no"} <= used
+    legend = [item.get_text().split(":")[0] for item in soup.select("ul.verl-legend li")]
+    assert set(legend) == {word.capitalize() for word in used}
+    assert "algorithm.adv_estimator: grpo" in soup.select_one("pre").get_text()
 
 
 def test_an_own_setting_counts_and_is_listed(project, table_rows):

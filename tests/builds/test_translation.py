@@ -301,7 +301,7 @@ def test_sphinx_offers_sentences_and_headings_to_translators_and_no_data(own, da
     build = own.page(page).build("gettext")
     assert build.warnings == []
     found = offered(build)
-    legend = {text for text in found if text.startswith("Computed ")}
+    legend = {text for text in found if text.startswith("Estimates are ")}
     assert len(legend) == 1
     assert found - legend == {
         "index",
@@ -317,9 +317,9 @@ def test_sphinx_offers_sentences_and_headings_to_translators_and_no_data(own, da
         "Saved",
         "The models are shared by different numbers of GPUs, so the rows do not compare directly.",
         "GRPO on H100: what fits",
-        "Size class (computed for)",
+        "Size class (answered for)",
         "1 GPU",
-        "Computed: fits at the upper end of the range of the estimate. The figure is the peak of a GPU.",
+        "Fits: estimated to fit at the upper end of the range. The figure is what the GPU then has left.",
     }
 
 

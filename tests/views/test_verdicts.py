@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from sphinx_verl_resources.answer.grid import FitCell
 from sphinx_verl_resources.catalog.names import VERDICTS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import Estimate, estimate
 from sphinx_verl_resources.estimator.export import result_of
-from sphinx_verl_resources.estimator.grid import FitCell
 from sphinx_verl_resources.estimator.recorded import RAN, credible, estimate_run
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.tasks import task_settings
@@ -51,9 +51,9 @@ def test_lengths_stand_wherever_a_verdict_does(monkeypatch, found):
     assert sentence in estimates_text([("a", small)])
     assert "depends on the lengths: up to 1,900 tokens" in estimates_text([("a", small), ("b", small)])
     assert short(small.verdict, small.fits_up_to_tokens) == "depends on the lengths: up to 1,900 tokens"
-    cell = FitCell("depends-on-lengths", 8, peak=GIB, layout="FSDP", tokens=1937.6)
+    cell = FitCell("borderline", 8, spare=-GIB, layout="FSDP", tokens=1937.6)
     table = fit_rows([("7B", (cell,))], {}, lambda run, text: None)
-    assert "depends on the lengths: up to 1,900 tokens" in table.astext()
+    assert "borderline: up to 1,900 tokens" in table.astext()
     assert result_of("a", small)["fits_up_to_tokens"] == 1937.6
 
 

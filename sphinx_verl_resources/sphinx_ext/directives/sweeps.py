@@ -76,8 +76,10 @@ class VerlFit(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table, what its words mean, and what was assumed."""
-        from ...estimator.queries import Defaults, Fit, SizeModels
-        from ...estimator.tasks import LIMITS, known_task, task_settings
+        from ...answer.queries import Fit, SizeModels
+        from ...answer.question import Question, request_of
+        from ...estimator.queries import Defaults
+        from ...estimator.tasks import LIMITS, known_task
         from ...estimator.versions import CURRENT, version_text
         from ...views import fit as render
 
@@ -96,7 +98,8 @@ class VerlFit(SettingsDirective):
         caption = _("{task} on {gpu}: what fits").format(task=known_task(task), gpu=gpu)
         table = self.table(inside, caption)
         defaults = dict(self.ask(Defaults(LIMITS)))
-        every = {**task_settings(task), **defaults, **dict(settings)}
+        asked = request_of(Question("", gpu=gpu, task=task, overrides=dict(settings)))
+        every = {**defaults, **asked.config}
         words = [] if "no-legend" in self.given else render.fit_legend(rows, version_text(CURRENT))
         return [table, *words, render.fit_settings(every)]
 
@@ -263,7 +266,7 @@ class VerlWhatIf(SettingsDirective):
         return axes
 
     def _default_models(self) -> tuple[str, ...]:
-        from ...estimator.queries import SizeModels
+        from ...answer.queries import SizeModels
 
         return tuple(dict.fromkeys(model for _size, model in self.ask(SizeModels(DEFAULT_SIZES))))
 

@@ -10,6 +10,7 @@ import pytest
 from docutils import nodes
 
 from sphinx_verl_resources.analysis import queries as analysis_queries
+from sphinx_verl_resources.answer import queries as answer_queries
 from sphinx_verl_resources.catalog.dataset import Query, digest
 from sphinx_verl_resources.catalog.selection import RunSelection
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
@@ -18,13 +19,15 @@ from sphinx_verl_resources.estimator.grid import Axes
 from sphinx_verl_resources.sphinx_ext import domain, extension, queries
 from sphinx_verl_resources.sphinx_ext.objects import Target
 
-MODULES = {analysis_queries.__name__, estimator_queries.__name__, queries.__name__}
+MODULES = {analysis_queries.__name__, answer_queries.__name__, estimator_queries.__name__, queries.__name__}
 
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
-DATA_VERSION = 12
+DATA_VERSION = 13
 DATA = {
     "": "files objects problems state uses written",
     "analysis.queries.AnalysisQuery": "function arguments",
+    "answer.queries.Fit": "gpu task sizes counts config",
+    "answer.queries.SizeModels": "sizes",
     "catalog.selection.RunSelection": "sizes filters sort",
     "diagnostics.Diagnostic": "place code message remedy severity",
     "diagnostics.Location": "path line column key",
@@ -33,14 +36,12 @@ DATA = {
     "estimator.queries.Capacity": "gpu",
     "estimator.queries.Defaults": "keys",
     "estimator.queries.Exported": "extension_version",
-    "estimator.queries.Fit": "gpu task sizes counts config",
     "estimator.queries.Grid": "axes config",
     "estimator.queries.Lengths": "asked responses",
     "estimator.queries.ModelEstimate": "model gpus gpu config version",
     "estimator.queries.RecordedRun": "run",
     "estimator.queries.RunEstimate": "run",
     "estimator.queries.Savings": "asked",
-    "estimator.queries.SizeModels": "sizes",
     "sphinx_ext.objects.Target": "anchor title group",
     "sphinx_ext.queries.ConfigValue": "name",
     "sphinx_ext.queries.Extension": "",
