@@ -18,6 +18,7 @@ from .trust import trust_in
 if TYPE_CHECKING:
     from ..catalog.names import Verdict
     from ..estimator.context import EstimatorContext
+    from ..estimator.registries import Registries
     from ..estimator.request import Request
     from .changes import Change
     from .evidence import Bearing
@@ -68,6 +69,11 @@ class Answer:
             return "borderline"
         return verdict
 
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs that the best layout uses: fewer than asked for where not all of them help."""
+        return self.best.estimate.settings.gpus
+
     @cached_property
     def trust(self) -> Trust:
         """The measured runs behind the estimate."""
@@ -102,11 +108,30 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
     """
     registries, request = data.registries, request_of(question)
     tried = tried_layouts(request, registries)
+    if tried and not any(layout.fits for layout in tried):
+        tried += _on_fewer(request, registries)
     if not tried:
         # The reason why nothing can be estimated.
         estimate(fitted(replace(request, gpus=request.gpus or 8), registries), registries)
         raise NoAnswerError.because("no layout leaves an estimate", "name other parallel sizes or GPUs")
     return Answer(request, data, tried, assumed(question, registries), bearing_on(request, data))
+
+
+def _on_fewer(asked: Request, registries: Registries) -> tuple[Layout, ...]:
+    """Return the layouts on the largest smaller number of GPUs on which one fits; none without such a number.
+
+    Fewer GPUs can fit where their number has more divisors: 9 cannot share out the rollout engine's weights
+    as 8 can. Of the numbers that have more of them than a smaller one, it is enough to try those that lack
+    the last binary digits: all parallel sizes are powers of two.
+    """
+    count = asked.gpus or 0
+    if {"trainer.nnodes", "trainer.n_gpus_per_node"} & asked.config.keys():
+        return ()
+    while count := count & (count - 1):
+        tried = tried_layouts(replace(asked, gpus=count), registries)
+        if any(layout.fits for layout in tried):
+            return tried
+    return ()
 
 
 def answer_settings(request: Request, data: EstimatorContext) -> Answer:
