@@ -70,7 +70,7 @@ class Layout:
 
     @property
     def offloads(self) -> int:
-        """How much is offloaded: 0 for nothing, and one more for each further part."""
+        """The number of parts that are offloaded."""
         return len(self.offloaded)
 
     @property
