@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ..estimator.settings import ranks_of, sequence_divisor
 from ..estimator.tasks import BUDGETS, MEGATRON_SAVING, SAVING, fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ..estimator.registries import Registries
     from ..estimator.request import Request
@@ -79,7 +80,7 @@ class Layout:
         micro = self.estimate.settings.actor.micro_batch
         return micro.tokens if micro.dynamic else None
 
-    @property
+    @cached_property
     def fits(self) -> bool:
         """True where the whole range fits."""
         return self.estimate.fits
@@ -233,95 +234,120 @@ class _Search:
         first = next((found for found in estimates if isinstance(found, Estimate)), None)
         if first is None:
             return
-        self._read(first.settings, bases, levels)
+        self._read(first, bases, levels)
         self._run()
+        if not self._found:  # none was worth an estimate; this one takes least
+            self._at(self._in_order(self._last)[0], self._last, self._budgets[-1])
 
     @property
     def tried(self) -> list[Layout]:
         """The layouts that leave an estimate, in the order in which they were tried."""
         return [layout for layout in self._found.values() if layout]
 
-    def _read(self, settings: Settings, bases: list[_Base], levels: tuple[Mapping[str, Any], ...]) -> None:
+    def _read(self, first: Estimate, bases: list[_Base], levels: tuple[Mapping[str, Any], ...]) -> None:
         """Keep what can be chosen: the keys that the request leaves open, and those that have an effect."""
-        given, role = self._asked.config, settings.actor
-        unused = () if settings.critic else ("critic.",)
+        settings, given = first.settings, self._asked.config
+        role, unused = settings.actor, () if settings.critic else ("critic.",)
+        self._settings, self._parameters = settings, first.shape.parameters
         self._levels: list[dict[str, Any]] = []
         for level in levels:
             chosen = {key: level[key] for key in level if key not in given and not key.startswith(unused)}
             if chosen not in self._levels:
                 self._levels.append(chosen)
-        # In every update the weights and their gradients are on the GPU, in 16 bits at least.
-        most = settings.capacity / (2 if role.lora_rank else 4)
-        least_share = min(base.share for base in bases)
+        self._last = len(self._levels) - 1
         self._bases = [
             replace(base, request=replace(base.request, config=_without(base.request.config, unused, given)))
             for base in bases
-            if base.share in (least_share, min(base.share, most))
         ]
+        # The last of a pipeline has the largest TP, and takes least memory of them.
+        by_pipeline = {base.pipeline: place for place, base in enumerate(bases)}
+        self._heads = [by_pipeline[base.pipeline] for base in bases]
         self._budget_keys = [key for key in BUDGETS if not key.startswith(unused)]
         self._budgets: list[int | None] = [None]
+        self._cheapest: list[int | None] = [None]
         if role.micro_batch.dynamic and not any(given.get(key) for key in BUDGETS):
-            self._budgets = [*_budgets(math.ceil(settings.lengths.limit / sequence_divisor(role)))]
+            least = math.ceil(settings.lengths.limit / sequence_divisor(role))
+            self._budgets = [*_budgets(least)]
+            self._cheapest = [least, *_of_whole_mini_batch(settings, least)]
 
     def _run(self) -> None:
         """Try layouts until the best is found, or none can be."""
-        by_pipeline = {base.pipeline: place for place, base in enumerate(self._bases)}
-        # The last of a pipeline has the largest TP, and takes least memory of them.
-        self._heads = [by_pipeline[base.pipeline] for base in self._bases]
-        while not any(self._can_fit(head, -1) for head in by_pipeline.values()):
-            if not self._widen_engine():
-                return
+        if not self._fits(self._heads[0], 0, self._budgets[0]):
+            while not any(self._can_fit(head, self._last) for head in dict.fromkeys(self._heads)):
+                if not self._widen_engine():
+                    return
         for level in range(len(self._levels)):
             if self._finds_best(level):
                 return
 
     def _finds_best(self, level: int) -> bool:
         """Try the layouts of a level, the best first; tell whether one fits."""
-        for budget in self._budgets:
+        largest, least = self._budgets[0], self._cheapest[0]
+        for budget in dict.fromkeys((*self._budgets, *self._cheapest)):
             for base in self._in_order(level):
-                larger = budget != self._budgets[0]
-                if not self._can_fit(self._heads[base], level) or (larger and not self._can_fit(base, level)):
+                head = self._heads[base]
+                if not self._can_fit(head, level):
+                    continue
+                if budget != largest and base != head and not self._fits(base, level, least):
                     continue
                 if self._fits(base, level, budget):
                     return True
-        return any(self._can_fit(base, level) for base in self._in_order(level))
+        return False
 
-    def _in_order(self, level: int) -> Iterable[int]:
+    def _in_order(self, level: int) -> Sequence[int]:
         """Return the bases so that the first that fits takes least of the host, and else is the fastest."""
-        key = f"{ACTOR}.megatron.param_offload"
         places = range(len(self._bases))
-        if {**self._levels[level], **self._asked.config}.get(key):  # replicas offload the same parameters
+        if self._is_on(level, "param_offload"):  # replicas offload the same parameters
             return sorted(places, key=lambda place: self._bases[place].share)
         return places
 
+    def _is_on(self, level: int, name: str) -> bool:
+        """Tell whether Megatron's switch is on at a level, chosen or given."""
+        key = f"{ACTOR}.megatron.{name}"
+        return bool({**self._levels[level], **self._asked.config}.get(key))
+
     def _can_fit(self, base: int, level: int) -> bool:
-        """Tell whether a layout fits with some budget: one sequence, or the whole mini-batch.
-
-        With one micro-batch per mini-batch, verl v0.9 keeps no undivided gradients.
-        """
-        level %= len(self._levels)
-        if self._fits(base, level, self._budgets[-1]):
+        """Tell whether a layout fits with some budget."""
+        tried = self._found.get((self._engine_tp, base, level, self._budgets[0]))
+        if tried and tried.fits:
             return True
-        whole, last = self._whole(base), len(self._levels) - 1
-        return whole is not None and self._fits(base, last, whole) and self._fits(base, level, whole)
-
-    def _whole(self, base: int) -> int | None:
-        """Return the budget that holds a whole mini-batch; None where it is no more than a sequence."""
-        least = self._budgets[-1]
-        layout = self._at(base, len(self._levels) - 1, least)
-        if layout is None or least is None:
-            return None
-        settings = layout.estimate.settings
-        role, most = settings.actor, self._budgets[0] or 0
-        sequences = min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus)
-        tokens = math.ceil(sequences * settings.lengths.limit / sequence_divisor(role))
-        return max(tokens, most) if tokens > least else None
+        # What the last level but one offloads comes back for the update; if it is too much, so is more.
+        if level < self._last - 1 and not self._can_fit(base, self._last - 1):
+            return False
+        least, *others = self._cheapest
+        return self._fits(base, level, least) or any(
+            self._fits(base, self._last, budget) and self._fits(base, level, budget) for budget in others
+        )
 
     def _fits(self, base: int, level: int, budget: int | None) -> bool:
+        if self._least_bytes(base, level) > self._settings.capacity:
+            return False
         layout = self._at(base, level, budget)
         return layout is not None and layout.fits
 
+    def _least_bytes(self, base: int, level: int) -> float:
+        """Return bytes that a layout of Megatron takes at least, in an update or while vLLM generates.
+
+        With it most layouts that do not fit need no estimate.
+        """
+        settings, share = self._settings, self._bases[base].share
+        role, rollout = settings.actor, settings.rollout
+        if role.backend != "megatron":
+            return 0.0
+        weights, optimizer = 2 * share, 0.0
+        if not role.lora_rank:
+            weights += role.megatron.gradient_bytes * share
+            on_host = role.megatron.muon or role.megatron.cpu_optimizer
+            if not on_host and not any(key in self._levels[level] for key in _HOST_OPTIMIZER):
+                optimizer = role.megatron.moment_bytes * self._parameters / settings.gpus
+        idle = 0.0 if self._is_on(level, "param_offload") else weights
+        idle += 0.0 if self._is_on(level, "optimizer_offload") else optimizer
+        if rollout.engine == "vllm" and not rollout.separate:
+            idle += settings.capacity * rollout.utilization
+        return max(weights + optimizer, idle)
+
     def _at(self, base: int, level: int, budget: int | None) -> Layout | None:
+        """Return a layout; None where it leaves no estimate."""
         key = (self._engine_tp, base, level, budget)
         if key not in self._found:
             request = self._bases[base].request.having(self._levels[level])
@@ -356,6 +382,18 @@ def _fits_asleep(estimate: Estimate) -> bool:
 def _without(config: Mapping[str, Any], unused: tuple[str, ...], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings without sections that have no effect, unless the request names them."""
     return {key: value for key, value in config.items() if key in given or not key.startswith(unused)}
+
+
+def _of_whole_mini_batch(settings: Settings, least: int) -> Iterator[int]:
+    """Yield the token budget that holds a whole mini-batch, if it can take less memory than one sequence.
+
+    With one micro-batch per mini-batch, FSDP keeps no undivided gradients in verl v0.9.
+    """
+    role = settings.actor
+    sequences = min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus)
+    tokens = math.ceil(sequences * settings.lengths.limit / sequence_divisor(role))
+    if role.backend != "megatron" and tokens > least:
+        yield max(tokens, USUAL_BUDGET)
 
 
 def _budgets(least: int) -> Iterator[int]:

@@ -306,15 +306,14 @@ def ends_of(allocations: Allocations, widening: float, counted: float) -> Ends:
     Ends(low=95.0, high=105.0)
     """
     total = 0.0
-    below: dict[Category, float] = {}
-    above: dict[Category, float] = {}
+    distances: dict[Category, list[float]] = {}
     for item in allocations:
         total += item.size
         if item.spread is not EXACT:
             low, high = item.ends(widening)
-            category = item.kind.category
-            below[category] = below.get(category, 0.0) + item.size - low
-            above[category] = above.get(category, 0.0) + high - item.size
+            of_category = distances.setdefault(item.kind.category, [0.0, 0.0])
+            of_category[0] += item.size - low
+            of_category[1] += high - item.size
     rest = UNMODELLED.value * counted * widening
-    low = total - math.hypot(rest, *below.values())
-    return Ends(max(0.0, low), total + math.hypot(rest, *above.values()))
+    below, above = (math.hypot(rest, *(pair[end] for pair in distances.values())) for end in (0, 1))
+    return Ends(max(0.0, total - below), total + above)

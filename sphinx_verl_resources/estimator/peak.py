@@ -109,10 +109,12 @@ class AnyEstimate:
         """The lower end of the peak."""
         return self.peak_range.low
 
-    @property
+    @cached_property
     def high(self) -> float:
-        """The upper end of the peak."""
-        return self.peak_range.high
+        """The upper end of the peak; alone it is found faster than both ends."""
+        if self.varies:
+            return self.peak_range.high
+        return max(phase.ends(self.widening).high for phase in self.most)
 
     @cached_property
     def peak_range(self) -> Ends:
@@ -167,7 +169,10 @@ class AnyEstimate:
     @property
     def fits(self) -> bool:
         """True where the verdict is so; a search that asks for no more is faster with it."""
-        return self.capacity is not None and not self.undecided and self.high <= self.capacity
+        capacity = self.capacity
+        if capacity is None or self.undecided:
+            return False
+        return self.peak <= capacity and self.high <= capacity  # the peak is known earlier
 
     @property
     def verdict(self) -> Verdict:
