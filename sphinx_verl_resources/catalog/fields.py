@@ -186,7 +186,7 @@ _DESCRIBED = (
     Field("versions.verl", "versions.verl", quoted=True),
     Field("versions.torch", "versions.torch", quoted=True),
     Field("max_batch", N_("MaxBatch"), csv="max_batch_prompts", absent=""),
-    Field("kind", N_("Kind"), order=KINDS.index),
+    Field("kind", N_("Status"), order=KINDS.index, words=lambda run: (run.kind, run.word)),
     Field("added", N_("Added"), csv="added"),
     Field("measured.gib", N_("Peak (GiB)"), csv="measured_gib", logged=(PEAK_ALLOCATED, PEAK_RESERVED)),
     Field("measured.counter", N_("Counter"), csv="measured_counter"),

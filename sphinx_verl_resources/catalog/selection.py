@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..diagnostics import Code, NoAnswerError, did_you_mean, suggest_or
 from .fields import field_named, find_field
-from .names import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, fold, sizes_hint
+from .names import ENGINES, PAGE_SIZES, SIZES, TAGS, WORDS, fold, sizes_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -27,7 +27,7 @@ FILTERS = {
     "gpu": ("on one of these GPUs, each by any of its names", "H100"),
     "train": ("with one of these training backends", "fsdp"),
     "infer": ("with one of these rollout engines, with or without version", "vllm"),
-    "kind": ("of one of these kinds", "tested"),
+    "kind": ("known in one of these ways: ran, reported, claimed, or a kind of run files", "ran"),
     "model": ("of one of these models, by the checkpoint or by what the row shows", "Qwen2.5-7B"),
 }
 #: What to do about a name that a filter cannot know.
@@ -41,8 +41,8 @@ class RunSelection:
     Attributes:
         sizes: size classes in the order asked for; empty for all.
         filters: pairs of a name in ``FILTERS`` and the values allowed, compared without case.
-        sort: pairs of a field name and whether its order is reversed. Empty: by kind from the strongest
-            to the weakest, then by tag, date added, number of GPUs and id.
+        sort: pairs of a field name and whether its order is reversed. Empty: from those that ran to
+            those that are claimed, then by tag, date added, number of GPUs and id.
     """
 
     sizes: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ def _compared(catalog: Catalog, name: str, word: str) -> str:
 def _page_order(run: Run) -> tuple[int, int, str, int, str]:
     tag = TAGS.index(run.tag) if run.tag else len(TAGS)
     added = run.added.isoformat() if run.added else "9999"
-    return KINDS.index(run.kind), tag, added, run.gpus.count, run.id
+    return WORDS.index(run.word), tag, added, run.gpus.count, run.id
 
 
 def select_broken(catalog: Catalog, selection: RunSelection) -> list[BrokenRun]:
@@ -135,6 +135,8 @@ def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
     field = find_field(name)
     if name == "gpu":
         return catalog.gpus.names
+    if name == "kind":
+        return [*WORDS, *field.choices]
     if name not in ("model", "infer"):
         return list(field.choices)
     recorded = {word for run in runs for word in field.search_words(run)}

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS
+from ..catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS, WORDS
 from ..diagnostics import nearest
 from ..estimator.tasks import TASKS
 from .backtest import BACKTEST
@@ -153,7 +153,7 @@ def _write(text: str) -> None:
 SHELLS = ("bash", "zsh", "tcsh")
 #: Options with known values that also take others.
 _WORDS: dict[str, tuple[str, ...]] = {
-    "size": SIZES, "tag": TAGS, "kind": KINDS, "train": TRAIN_BACKENDS, "infer": ENGINES,
+    "size": SIZES, "tag": TAGS, "kind": (*WORDS, *KINDS), "train": TRAIN_BACKENDS, "infer": ENGINES,
     "task": tuple(TASKS),
 }  # fmt: skip
 

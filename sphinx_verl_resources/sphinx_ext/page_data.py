@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.fields import NOT_RECORDED, natural
-from ..catalog.names import KINDS, SIZES, run_class
+from ..catalog.names import SIZES, WORDS, run_class
 from ..catalog.selection import gpu_name
 from ..i18n import _, plural
-from ..views.runs import KIND_WORDS, NOT_COMPUTED, run_title
+from ..views.runs import NOT_COMPUTED, WORD_TEXTS, run_title
 from ..views.table import verl_rows
+from ..views.verdicts import as_title
 from .assets import is_for_browsers
 from .domain import VerlDomain
 
@@ -110,7 +111,6 @@ def _facets(catalog: Catalog, runs: Sequence[Run]) -> list[Facet]:
     gpus = [gpu_name(catalog, run) or UNNAMED_GPU for run in runs]
     tasks = [run.task for run in runs]
     backends = [run.train for run in runs]
-    kinds = [run.kind for run in runs]
     named_gpus = _as_written(_in_order(set(gpus) - {UNNAMED_GPU}))
     gpu = _facet("gpu", _("GPU"), gpus, {**named_gpus, UNNAMED_GPU: _("not stated")})
     return [
@@ -118,7 +118,12 @@ def _facets(catalog: Catalog, runs: Sequence[Run]) -> list[Facet]:
         _facet("size", _("Size"), [run.size for run in runs], _as_written(SIZES)),
         _facet("task", _("Task"), tasks, _as_written(_in_order(tasks))),
         _facet("train", _("Backend"), backends, _as_written(_in_order(backends))),
-        _facet("kind", _("Status"), kinds, {kind: _(KIND_WORDS[kind]) for kind in KINDS}),
+        _facet(
+            "kind",
+            _("Status"),
+            [run.word for run in runs],
+            {word: as_title(_(WORD_TEXTS[word])) for word in WORDS},
+        ),
     ]
 
 

@@ -150,7 +150,7 @@ NEVER = N_("never")
 FIGURES: dict[str, Callable[[Catalog], str]] = {
     "last-updated": lambda catalog: catalog.last_updated or NEVER,
     "runs": lambda catalog: str(len(catalog.runs)),
-    "tested-runs": lambda catalog: str(sum(run.kind == "tested" for run in catalog.runs.values())),
+    "runs-that-ran": lambda catalog: str(sum(run.word == "ran" for run in catalog.runs.values())),
     "gpus": lambda catalog: str(len(list(catalog.gpus))),
     "models": lambda catalog: str(len(list(catalog.architectures))),
 }

@@ -107,7 +107,7 @@ _TEXTS = {"infer": _engine, "versions": _versions}
 def _status(run: Run) -> str:
     text = status(run)
     if run.contributor:
-        text = _("{status}, reported by {name}").format(status=text, name=run.contributor.name)
+        text = _("{status}, contributed by {name}").format(status=text, name=run.contributor.name)
     if run.added:
         text = _("{status}, in the data since {date}").format(status=text, date=run.added.isoformat())
     return text

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..catalog.fields import Field
     from ..catalog.links import Links
     from ..catalog.models.run import Evidence, Note, Run
+    from ..catalog.names import Word
 
     #: Text and the address that it links to, None for none.
     Piece = tuple[str, str | None]
@@ -30,13 +31,8 @@ TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
 COMPUTED = {"estimate.peak": N_("Computed peak (GiB)"), "estimate.phase": N_("Peak phase")}
 NOT_COMPUTED = N_("not computed")
-#: How a run came about.
-KIND_WORDS = {
-    "tested": N_("tested"),
-    "measured": N_("measured"),
-    "stated": N_("stated"),
-    "script-default": N_("script default"),
-}
+#: How a run is known.
+WORD_TEXTS: Mapping[Word, str] = {"ran": N_("ran"), "reported": N_("reported"), "claimed": N_("claimed")}
 
 
 @dataclass
@@ -123,7 +119,7 @@ def uncomputed_texts(run: Run) -> dict[str, str]:
 def run_cells(
     run: Run, columns: Sequence[str], links: Links, computed: Mapping[str, str] = MappingProxyType({})
 ) -> list[Cell]:
-    """Return the cells of a run; unless it is tested, one of them says how it is known.
+    """Return the cells of a run; unless it ran, one of them says how it is known.
 
     ``computed`` holds the texts of the columns of ``COMPUTED``.
     """
@@ -133,9 +129,9 @@ def run_cells(
         else run_cell(run, field_named(name), links)
         for name in columns
     ]
-    if run.kind != "tested" and not {"tag", "kind"} & set(columns):
+    if run.word != "ran" and not {"tag", "kind"} & set(columns):
         text, address = cells[0].pieces[0]
-        cells[0].pieces[0] = (_with_kind(text, run), address)
+        cells[0].pieces[0] = (_with_word(text, run), address)
     return cells
 
 
@@ -161,10 +157,10 @@ def _contributor_pieces(run: Run, _links: Links) -> list[Piece]:
 
 
 def _tag_pieces(run: Run, _links: Links) -> list[Piece]:
-    """Return the tag; of a run that is not tested, with how it is known."""
-    if run.kind == "tested":
-        return [(str(run.tag), None)]
-    return [(_with_kind(run.tag, run) if run.tag else _(KIND_WORDS[run.kind]), None)]
+    """Return the tag; unless the run ran, with how it is known."""
+    if run.tag and run.word == "ran":
+        return [(run.tag, None)]
+    return [(_with_word(run.tag, run) if run.tag else _(WORD_TEXTS[run.word]), None)]
 
 
 def _evidence(item: Evidence, links: Links) -> Piece:
@@ -179,6 +175,7 @@ def _evidence(item: Evidence, links: Links) -> Piece:
 #: The fields whose cells hold more than the text of their value.
 _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
     "tag": _tag_pieces,
+    "kind": lambda run, _links: [(_(WORD_TEXTS[run.word]), None)],
     "script": _script_pieces,
     "evidence": lambda run, links: [_evidence(item, links) for item in run.evidence],
     "contributor": _contributor_pieces,
@@ -192,14 +189,14 @@ def _heading(name: str) -> Cell:
     return Cell([(text, None)], classes=(f"verl-col-{column}",))
 
 
-def _with_kind(text: str, run: Run) -> str:
-    return _("{text} ({kind})").format(text=text, kind=_(KIND_WORDS[run.kind]))
+def _with_word(text: str, run: Run) -> str:
+    return _("{text} ({word})").format(text=text, word=_(WORD_TEXTS[run.word]))
 
 
 def status(run: Run) -> str:
-    """Return how a run came about, and its tag."""
-    kind = _(KIND_WORDS[run.kind])
-    return _("{tag}, {kind}").format(tag=run.tag, kind=kind) if run.tag else kind
+    """Return how a run is known, and its tag."""
+    word = _(WORD_TEXTS[run.word])
+    return _("{tag}, {word}").format(tag=run.tag, word=word) if run.tag else word
 
 
 def _link(cell: Cell, target: str) -> None:

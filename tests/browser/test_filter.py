@@ -155,7 +155,7 @@ def test_a_filter_hides_rows_and_the_sections_that_it_leaves_empty(opened):
         ("Size", "7B (3)", ["a", "b", "c"], "?size=7B"),
         ("Task", f"{CHINESE} (1)", ["f"], "?task=%E6%A8%A1%E5%9E%8B"),
         ("Backend", "megatron (1)", ["d"], "?train=megatron"),
-        ("Status", "stated (1)", ["c"], "?kind=stated"),
+        ("Status", "Claimed (1)", ["c"], "?kind=claimed"),
     ],
 )
 def test_each_control_filters_and_its_address_opens_the_same(opened, label, option, shown, address):
@@ -218,7 +218,7 @@ def test_two_tables_have_one_bar_and_count_a_run_once(opened):
 
 def test_nonsense_in_the_address_is_left_out_and_said(opened):
     note = "A part of this link is not known here and was left out."
-    for address in ("gpu=%00%ff<b>", "sort=-nope", "size=7B&size=3B", "kind=tested&train=__proto__"):
+    for address in ("gpu=%00%ff<b>", "sort=-nope", "size=7B&size=3B", "kind=ran&train=__proto__"):
         page = opened(f"runs.html?{address}#%E0%A4%A")
         assert status(page).endswith(note), address
         assert page.locator("b").count() == 0

@@ -36,7 +36,7 @@ def test_every_builder_shows_the_table(rich, builder, name):
     build = rich.build(builder, fresh=True)
     assert build.warnings == []
     output = build.text(name).replace("\\sphinxhyphen{}", "-").replace("\\-", "-").replace("\\_", "_")
-    for word in ("Qwen2.5", "128*GPU", "A remark", "x_y_z", "stated", "c.yaml", "405B yet"):
+    for word in ("Qwen2.5", "128*GPU", "A remark", "x_y_z", "claimed", "c.yaml", "405B yet"):
         assert word in output, word
     assert "verl_runs" not in output
 

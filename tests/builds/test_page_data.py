@@ -35,7 +35,7 @@ def test_facets_in_order_with_the_values_of_this_page(three):
         ("size", "Size", [["0.5B", "0.5B"], ["7B", "7B"]]),
         ("task", "Task", [["GRPO", "GRPO"], ["PPO", "PPO"]]),
         ("train", "Backend", [["fsdp", "fsdp"], ["megatron", "megatron"]]),
-        ("kind", "Status", [["tested", "tested"], ["stated", "stated"]]),
+        ("kind", "Status", [["ran", "Ran"], ["claimed", "Claimed"]]),
     ]
     assert found["runs"] == {
         "b": {"title": "Qwen2.5-7B-Instruct, GRPO on 2*GPU", "values": [2, 0, 0, 1, 1]},

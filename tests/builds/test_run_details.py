@@ -45,9 +45,7 @@ def test_a_block_says_what_the_row_has_no_room_for(detailed):
     block = soup.select_one("details#run-a-details")
     assert "verl-run-a" in block["class"]
     summary = text(block.summary)
-    assert summary.startswith(
-        "Qwen2.5-7B-Instruct, GRPO on 8*H100: MIN, tested; peak measured 60.0, computed "
-    )
+    assert summary.startswith("Qwen2.5-7B-Instruct, GRPO on 8*H100: MIN, ran; peak measured 60.0, computed ")
     assert summary.endswith(" of 79.1 GiB; evidence: log, script")
     assert block.select_one(".verl-answer strong")
     assert block.svg
@@ -56,7 +54,7 @@ def test_a_block_says_what_the_row_has_no_room_for(detailed):
         "algorithm.adv_estimator=grpo \\ data.train_batch"
     )
     assert [text(item) for item in block.select(".verl-facts li")] == [
-        "Status: MIN, tested, reported by Jane, in the data since 2026-08-20",
+        "Status: MIN, ran, contributed by Jane, in the data since 2026-08-20",
         "Rollout engine: vllm 0.8.3",
         "Versions: verl 0.9.0, PyTorch 2.8.0",
         "Script: a.sh",
@@ -101,7 +99,7 @@ def test_nothing_is_computed_from_what_is_not_known(own, data, settings, said):
     data.run("a", settings=settings, kind="stated", gpus={"count": 8, "type": None}, tag=None)
     soup = own.page(DETAILS).build().soup()
     block = soup.select_one("details")
-    assert text(block.summary) == "Qwen2.5-7B-Instruct, GRPO on 8*GPU: stated; peak not recorded"
+    assert text(block.summary) == "Qwen2.5-7B-Instruct, GRPO on 8*GPU: claimed; peak not recorded"
     assert said in text(block)
     assert not block.select("svg, table")
 

@@ -283,20 +283,22 @@ def test_notes_are_marked_in_the_row_and_shown_once_for_all_their_runs(own, data
 
 
 @pytest.mark.parametrize(
-    ("kind", "tag", "shown"),
+    ("kind", "tag", "evidence", "shown"),
     [
-        ("tested", "MIN", "MIN"),
-        ("measured", "MIN", "MIN (measured)"),
-        ("stated", None, "stated"),
-        ("script-default", "RECOMMENDED", "RECOMMENDED (script default)"),
+        ("tested", "MIN", "document", "MIN"),
+        ("measured", "MIN", "metrics", "MIN"),
+        ("measured", None, "log", "ran"),
+        ("measured", "MIN", "document", "MIN (reported)"),
+        ("stated", None, "log", "claimed"),
+        ("script-default", "RECOMMENDED", "document", "RECOMMENDED (claimed)"),
     ],
 )
-def test_anything_but_a_tested_run_says_so_in_its_row(own, data, kind, tag, shown):
-    data.run("a", kind=kind, tag=tag)
+def test_anything_but_a_run_that_ran_says_so_in_its_row(own, data, kind, tag, evidence, shown):
+    data.run("a", kind=kind, tag=tag, evidence=[{"kind": evidence, "url": "https://example.org/x"}])
     assert own.page(".. verl-runs:: 7B").build().rows("size-7b")[1][0] == shown
     other = own.page(".. verl-runs:: 7B\n   :columns: model gpus\n").build().rows("size-7b")[1]
-    expected = "Qwen2.5-7B-Instruct" + ("" if kind == "tested" else f" ({kind.replace('-', ' ')})")
-    assert other == [expected, "2*H100"]
+    word = next((word for word in ("reported", "claimed") if word in shown), "")
+    assert other == ["Qwen2.5-7B-Instruct" + (f" ({word})" if word else ""), "2*H100"]
 
 
 def test_resources_that_a_source_does_not_name(own, data):
@@ -394,7 +396,7 @@ def test_figures_in_prose(own, data):
     data.run("a", added="2026-01-31")
     data.run("b", kind="stated")
     build = own.page(
-        "Updated :verl:data:`last-updated`, :verl:data:`runs` runs, :verl:data:`tested-runs` tested."
+        "Updated :verl:data:`last-updated`, :verl:data:`runs` runs, :verl:data:`runs-that-ran` ran."
     ).build()
     assert build.warnings == []
-    assert "Updated 2026-01-31, 2 runs, 1 tested." in build.soup().get_text()
+    assert "Updated 2026-01-31, 2 runs, 1 ran." in build.soup().get_text()

@@ -12,13 +12,17 @@ def ids(data, **query):
     return [run.id for run in select_runs(data.load(), RunSelection(**query))]
 
 
-def test_page_order_is_tested_first_then_by_date(data):
+def test_page_order_is_what_ran_first_then_by_date(data):
     data.run("z", added="2025-01-01")
     data.run("y", added="2025-02-01")
     data.run("x")
     data.run("w", kind="stated", added="2024-01-01")
     data.run("v", kind="measured", added="2024-06-01")
-    assert ids(data) == ["z", "y", "x", "v", "w"]
+    published = [{"kind": "log", "url": "https://example.org/log"}]
+    data.run("u", kind="measured", added="2025-01-15", evidence=published)
+    assert ids(data) == ["z", "u", "y", "x", "v", "w"]
+    assert ids(data, filters=(("kind", ("ran",)),)) == ["z", "u", "y", "x"]
+    assert ids(data, filters=(("kind", ("measured",)),)) == ["u", "v"]
 
 
 def test_numbers_sort_as_numbers_and_nothing_comes_last(data):
