@@ -150,11 +150,14 @@ def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]
     """Return the reasons why there is no run to write."""
     reasons = [problem for problem in sources.script.problems if problem.is_error]
     log = sources.log
-    if log and log.out_of_memory:
+    if log and log.failure and log.failure.is_evidence:
         message = "the run ran out of memory here"
-        remedy = "a row is for what fits; --despite-out-of-memory writes it anyway"
+        remedy = (
+            f"ask why with: verl-resources diagnose {shlex.quote(printable(options.log))}; a row is for what "
+            "fits, and --despite-out-of-memory writes it anyway"
+        )
         severity = Severity.WARNING if options.despite_out_of_memory else Severity.ERROR
-        reasons.append(Diagnostic(log.out_of_memory, Code.out_of_memory, message, remedy, severity))
+        reasons.append(Diagnostic(log.failure.place, Code.out_of_memory, message, remedy, severity))
     if log and not log.figures.steps and not log.settings:
         message = "neither a configuration nor the figures of a step are in this log"
         remedy = "give what verl prints to the console, from the first line on"

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.yaml_data import MAX_PROBLEMS
 from ..diagnostics import Code, Diagnostic, Location, warning
+from .failure import WORDS as FAILURE_WORDS
+from .failure import Failure, FailureReader
 from .log_facts import (
     GPU,
     NAMES,
-    OUT_OF_MEMORY,
     STEP,
     WORDS,
     Figures,
@@ -33,8 +34,9 @@ _CONFIG_STARTS = tuple(
     f"{{'{key}': " for key in ("actor_rollout_ref", "algorithm", "critic", "data", "trainer", "ray_init")
 )
 _WORDS = (
-    *(start.encode() for start in _CONFIG_STARTS), b"step:", *(name.encode() for name in NAMES),
-    *WORDS,
+    *(start.encode() for start in _CONFIG_STARTS), b"step:",
+    *(name.encode() for name in NAMES if "memory" not in name),  # a word of FAILURE_WORDS is in it
+    *WORDS, *FAILURE_WORDS,
 )  # fmt: skip
 #: Words that are reported even behind the part of a line that is read.
 _WEIGHTY = (
@@ -57,7 +59,7 @@ class LogText:
         settings: the printed configuration under dotted keys; empty if none was.
         versions: of packages, by name.
         gpu: as printed, empty if none is named.
-        out_of_memory: the place where the run reports that memory ran out.
+        failure: how the run ended, where it says that it ran out of memory.
         problems: what could not be read or is doubtful.
     """
 
@@ -66,7 +68,7 @@ class LogText:
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     gpu: str = ""
-    out_of_memory: Location | None = None
+    failure: Failure | None = None
     problems: tuple[Diagnostic, ...] = ()
 
 
@@ -76,15 +78,16 @@ class _Run:
 
     figures: Figures = field(default_factory=Figures)
     config: PrintedConfig | None = None
-    out_of_memory: Location | None = None
+    failures: FailureReader = field(default_factory=FailureReader)
 
 
-def read_log(blocks: Iterable[bytes], shown: str) -> LogText:
+def read_log(blocks: Iterable[bytes], shown: str, *, last_run: bool = False) -> LogText:
     r"""Read a log; no bytes raise.
 
     Args:
         blocks: of the log, in their order.
         shown: its name in messages.
+        last_run: of several runs the last one counts, even if it has no figures.
 
     >>> text = b"(TaskRunner pid=7) step:1 - perf/max_memory_allocated_gb:71.3 - perf/time_per_step:60.5\n"
     >>> found = read_log([text], "run.log")
@@ -94,7 +97,7 @@ def read_log(blocks: Iterable[bytes], shown: str) -> LogText:
     reader = _Reader(shown)
     for piece in pieces_of(blocks, _WORDS, reader.collects, _WEIGHTY):
         reader.take(piece)
-    return reader.result()
+    return reader.result(last_run=last_run)
 
 
 class _Reader:
@@ -133,15 +136,15 @@ class _Reader:
         if not self._begins_config(piece) and not self._is_metrics(piece):
             self._take_facts(piece)
 
-    def result(self) -> LogText:
-        """Return everything noted so far."""
-        run = self._counted or self._current
+    def result(self, *, last_run: bool) -> LogText:
+        """Return everything noted so far, of the last run or of the last one with figures."""
+        run = self._current if last_run else self._counted or self._current
         config = run.config
-        if self._counted is None:
+        if not run.figures.steps:
             config = next(reversed(self._waiting.values()), None)
-        elif run is not self._current and self._current.out_of_memory:
+        elif run is not self._current and (failed := self._current.failures.result()):
             message = "a run that begins behind the last figures ran out of memory; the one before it counts"
-            self._warn(self._current.out_of_memory, Code.several_runs, message, "give the log of one run")
+            self._warn(failed.place, Code.several_runs, message, "give the log of one run")
         settings = self._settings_of(config) if config else {}
         if self._number > 1:
             message = f"{self._number} runs are in this log; the figures are those of the last"
@@ -152,7 +155,7 @@ class _Reader:
         versions = self._agreed()
         gpu = versions.pop(GPU, "")
         problems = tuple(sorted(self._problems))
-        return LogText(self._shown, run.figures, settings, versions, gpu, run.out_of_memory, problems)
+        return LogText(self._shown, run.figures, settings, versions, gpu, run.failures.result(), problems)
 
     def _begins_config(self, piece: Piece) -> bool:
         starts = [at for start in _CONFIG_STARTS if (at := piece.text.find(start)) >= 0]
@@ -165,7 +168,7 @@ class _Reader:
         self._waiting[piece.who] = config
         if not config.ended:
             self._collecting[piece.who] = config
-        if self._current.figures.steps or self._current.out_of_memory:
+        if self._current.figures.steps or self._current.failures.result():
             self._current = _Run()  # what fails from here on is another run
         self._runs.pop(piece.who, None)
         return True
@@ -200,10 +203,10 @@ class _Reader:
         place = Location(self._shown, piece.line, piece.column)
         for name, value in facts_in(piece.text):
             known = self._facts.setdefault(name, {})
-            if name == OUT_OF_MEMORY:
-                self._current.out_of_memory = self._current.out_of_memory or place
-            elif len(known) < 10:
+            if len(known) < 10:
                 known.setdefault(value, place)
+        figures = self._current.figures
+        self._current.failures.take(piece, place, figures.last_step if figures.steps else None)
 
     def _settings_of(self, config: PrintedConfig) -> dict[str, Any]:
         place = Location(self._shown, config.line, config.column)

@@ -1,6 +1,6 @@
-"""Read the facts in a log: the figures of a step, versions, the GPU, failures, and the printed configuration.
+"""Read the facts in a log: the figures of a step, versions, the GPU, and the printed configuration.
 
-verl prints a line of figures after each step: ``step:1 - perf/…:71.3 - …``. A version, a GPU or a failure
+verl prints a line of figures after each step: ``step:1 - perf/…:71.3 - …``. A version or a GPU
 counts only where the words cannot mean anything else.
 """
 
@@ -37,8 +37,7 @@ _RELEASE = r"v?(?P<version>\d{1,4}\.\d{1,4}(?:\.\w{1,12}){0,4})(?:\+[\w.]{1,40})
 #: Where a name can begin.
 _START = r"(?:^|(?<=[\s|,]))"
 #: What a line can tell besides figures, each with words of which such a line has one. The groups of a pattern
-#: are a package and its version, or a GPU as drivers print it or vLLM names files after it. Without groups
-#: it is a failure for lack of memory.
+#: are a package and its version, or a GPU as drivers print it or vLLM names files after it.
 _PATTERNS = (
     ((b" version",), re.compile(rf"\b(?P<package>vLLM) API server version {_RELEASE}")),
     ((b"LLM engine (",), re.compile(rf"\bInitializing an? (?:V\d )?(?P<package>LLM) engine \({_RELEASE}\)")),
@@ -60,16 +59,10 @@ _PATTERNS = (
             r"(?P<gpu>[A-Z]+[ _]?(?:PRO )?\d{1,4}\w*(?:[ _-][\w-]+){0,5})"
         ),
     ),
-    ((b"OutOfMemoryError",), re.compile(r"OutOfMemoryError: ")),
-    ((b"out of memory",), re.compile(r"(?:CUDA|HIP|NPU) out of memory\. Tried|CUDA error: out of memory")),
-    ((b"No available memory",), re.compile(r"No available memory for the cache blocks")),
-    ((b"larger than the",), re.compile(r"KV cache is needed, which is larger than the available")),
-    ((b"less than desired GPU",), re.compile(r"on startup is less than desired GPU memory utilization")),
-    ((b"Not enough memory",), re.compile(r"Not enough memory\. Please try to increase --mem-fraction")),
 )
 _PACKAGES = {"llm": "vllm", "pytorch": "torch"}
-#: What ``facts_in`` calls a GPU, and a failure.
-GPU, OUT_OF_MEMORY = "GPU", "out of memory"
+#: What ``facts_in`` calls a GPU.
+GPU = "GPU"
 #: Words around a version that is required and may not be installed.
 _ASKED = re.compile(
     r"requir|expect|recommend|install|upgrad|need|support|since|deprecat|minimum", re.IGNORECASE
@@ -78,7 +71,7 @@ _ASKED = re.compile(
 _NEAR = re.compile(
     r"\|\s+\d+\s+$|device_name=$|(?:GPU|device|card)(?: \d+| name)?\W{1,4}$|^\W*$", re.IGNORECASE
 )
-#: Every line with a version, a GPU or a failure has one of these.
+#: Every line with a version or a GPU has one of these.
 WORDS = tuple(dict.fromkeys(word for words, _ in _PATTERNS for word in words))
 
 
@@ -168,7 +161,7 @@ def measured_fields(figures: Figures) -> dict[str, Any]:
 
 
 def facts_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what a line tells besides figures: packages with versions, the GPU, a failure for lack of memory.
+    """Yield what a line tells besides figures: packages with versions, the GPU.
 
     >>> list(facts_in("INFO 06-12 core.py: Initializing a V1 LLM engine (v0.8.3) with config: …"))
     [('vllm', '0.8.3')]
@@ -180,9 +173,7 @@ def facts_in(text: str) -> Iterator[tuple[str, str]]:
     for _, pattern in _PATTERNS:
         for match in pattern.finditer(text):
             groups = match.groupdict()
-            if not groups:
-                yield OUT_OF_MEMORY, match[0]
-            elif "gpu" in groups:
+            if "gpu" in groups:
                 if _NEAR.search(text[max(0, match.start() - 60) : match.start()]):
                     yield GPU, groups["gpu"].replace("_", " ").removesuffix(".json").strip()
             elif not _ASKED.search(text):

@@ -48,8 +48,8 @@ def step(number, who=WHO, **figures):
     return f"{who}step:{number} - " + " - ".join(f"{names[name]}:{value}" for name, value in figures.items())
 
 
-def read(*lines, end="\n"):
-    return read_log(blocks_of(io.BytesIO(("\n".join(lines) + end).encode())), "run.log")
+def read(*lines, end="\n", **options):
+    return read_log(blocks_of(io.BytesIO(("\n".join(lines) + end).encode())), "run.log", **options)
 
 
 def places(log):
@@ -173,24 +173,19 @@ def test_two_runs_that_write_at_once_are_kept_apart():
 OOM = "(WorkerDict pid=9) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
 
 
-def test_out_of_memory():
+def test_failures_belong_to_runs():
     lines = len(printed())
-    assert str(read(*printed(), step(1, gib=1), OOM).out_of_memory) == f"run.log:{lines + 2}:1"
-    assert str(read(*printed(), OOM).out_of_memory) == f"run.log:{lines + 1}:1"
-    assert read(*printed(), OOM, *printed(), step(1, gib=1)).out_of_memory is None
-    later = read(*printed(), step(1, gib=1), *printed(), OOM)
-    assert later.out_of_memory is None
-    assert [problem.code for problem in later.problems] == [Code.several_runs]
-    assert read(
-        "Free memory on device (7.1/79.1 GiB) on startup is less than desired GPU memory utilization"
-    ).out_of_memory
-    assert read(
-        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
-    ).out_of_memory
-    assert read(
-        "(4.00 GiB KV cache is needed, which is larger than the available KV cache memory"
-    ).out_of_memory
-    assert not read("lower gpu_memory_utilization to avoid running out of memory").out_of_memory
+    assert str(read(*printed(), step(1, gib=1), OOM).failure.place) == f"run.log:{lines + 2}:1"
+    assert str(read(*printed(), OOM).failure.place) == f"run.log:{lines + 1}:1"
+    assert read(*printed(), OOM, *printed(), step(1, gib=1)).failure is None
+    later = [*printed(), step(1, gib=1), *printed({"trainer": {"nnodes": 4}}), OOM]
+    found = read(*later)
+    assert found.failure is None
+    assert found.settings == FLAT
+    assert [problem.code for problem in found.problems] == [Code.several_runs]
+    last = read(*later, last_run=True)
+    assert (last.failure.step, last.settings) == (None, {"trainer.nnodes": 4})
+    assert not read("lower gpu_memory_utilization to avoid running out of memory").failure
 
 
 @pytest.mark.parametrize(
@@ -241,7 +236,7 @@ def test_fixture(root):
     assert found.settings["actor_rollout_ref.rollout.gpu_memory_utilization"] == 0.6
     assert found.figures.figure("perf/max_memory_allocated_gb") == 43.75
     assert (found.gpu, found.versions) == ("A100-SXM4-80GB", {"vllm": "0.8.3"})
-    assert found.out_of_memory is None
+    assert found.failure is None
 
 
 class Endless(io.RawIOBase):
@@ -294,7 +289,7 @@ def test_a_progress_bar_of_any_length_hides_no_figure(monkeypatch):
         monkeypatch.setattr(log_lines, "BLOCK", size)
         found = read_log(blocks_of(io.BytesIO(text.encode())), "run.log")
         assert found.figures.figure("perf/max_memory_allocated_gb") == 71.3
-        assert (str(found.out_of_memory), found.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
+        assert (str(found.failure.place), found.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 16, 1 << 20])

@@ -1,0 +1,249 @@
+"""The failure of a run that ran out of memory: its phase, its figures, and where the log says so.
+
+A run that ends prints many messages. The first one counts; later ones only add what it lacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from .failure_forms import TASK_ERROR, figures_of, form_of, is_raised, shortened
+from .frames import Told, frame_of, is_driver_task, told_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..diagnostics import Location
+    from .failure_forms import Form
+    from .frames import Frame
+    from .log_lines import Piece
+
+UNKNOWN = "unknown"
+#: What every line with a frame, a task or a message has.
+WORDS = (
+    b'", line ', b"ray::", b"Traceback (", b"emory", b"OOMKilled", b"ALLOC_FAILED", b"SIGKILL",
+    b"SYSTEM_ERROR", b"worker died",
+)  # fmt: skip
+#: Lines of a log between a frame and the message; other workers print in between.
+_NEAR = 300
+#: Lines of a log in which workers of one kind print one traceback.
+_TOGETHER = 3000
+_MAX_FRAMES, _MAX_STREAMS = 400, 512
+_NESTED = re.compile(r"\((?P<who>[^()]{0,60}\bpid=\d{1,10}[^()]{0,60})\) ")
+#: Forms that a library prints before Python raises the error.
+_PRINTED_BEFORE = ("cumem", "memory-saver", "nccl")
+_BEGINS = re.compile(r"Traceback \(most recent call last\)|Unhandled error \(suppress with")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The end of a run that ran out of memory. Sizes are bytes; None is what the log does not tell.
+
+    Attributes:
+        phase: a phase of the estimate, ``startup``, ``checkpoint``, ``host``, or ``unknown``.
+        how: what tells the phase: ``message``, ``traceback``, ``task`` of Ray, or ``position`` in the log.
+        form: of the message; see ``failure_forms.FORMS``.
+        place: of the message.
+        text: the message, shortened.
+        phases: those that are possible where the phase is unknown; none if the log tells nothing of it.
+        tried: what was to be allocated.
+        in_use: by this process; for host memory, by the node.
+        others: in use by other processes on the GPU.
+        allocated: by PyTorch; of a sleeping engine also what is not mapped, so it may exceed the GPU.
+        reserved_unallocated: by PyTorch.
+        free: on the GPU; for host memory, on the node.
+        capacity: of the GPU; for host memory, of the node.
+        step: the last step with figures before.
+        frame: the function that tells the phase, or the deepest one known.
+    """
+
+    phase: str
+    how: str
+    form: str
+    place: Location
+    text: str
+    phases: tuple[str, ...] = ()
+    tried: int | None = None
+    in_use: int | None = None
+    others: int | None = None
+    allocated: int | None = None
+    reserved_unallocated: int | None = None
+    free: int | None = None
+    capacity: int | None = None
+    step: int | None = None
+    frame: str = ""
+
+    @property
+    def is_evidence(self) -> bool:
+        """True where the message says that memory ran out; a worker may die for other reasons."""
+        return self.form not in {"worker-died", "killed"}
+
+
+@dataclass
+class _Stream:
+    """The traceback that a worker prints at present."""
+
+    frames: list[Frame] = field(default_factory=list)
+    whole: bool = False
+    #: The message is still to come, and this line promises it.
+    promised: tuple[Location, str] | None = None
+
+    def begin(self) -> None:
+        """Begin another traceback, with its first line."""
+        self.frames.clear()
+        self.whole, self.promised = True, None
+
+    def add(self, frame: Frame) -> None:
+        """Add the next deeper frame; of very many, those in the middle are dropped."""
+        if len(self.frames) >= _MAX_FRAMES:
+            del self.frames[_MAX_FRAMES // 2]
+        self.frames.append(frame)
+
+
+class FailureReader:
+    """A reader of what one run says of its failure, line by line."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, _Stream] = {}
+        self._together: dict[str, deque[Frame]] = {}
+        self._first: Failure | None = None
+        self._first_stream = ""
+        self._doubtful: Failure | None = None
+
+    def take(self, piece: Piece, place: Location, step: int | None) -> None:
+        """Read one line.
+
+        Args:
+            piece: the line.
+            place: of it.
+            step: the last step with figures.
+        """
+        text, nested = piece.text, _NESTED.match(piece.text)
+        who = f"{piece.who} {nested['who']}" if nested else piece.who
+        if _BEGINS.search(text):
+            self._stream(who).begin()
+        if frame := frame_of(text, piece.line):
+            self._add(who, frame, text, place)
+        elif form := form_of(text):
+            self._message(who, form, piece, place, step)
+
+    def result(self) -> Failure | None:
+        """Return the failure; None if the run does not say that it ran out of memory."""
+        return self._first or self._promised() or self._doubtful
+
+    def _stream(self, who: str) -> _Stream:
+        if who not in self._streams and len(self._streams) >= _MAX_STREAMS:
+            self._streams.clear()
+        return self._streams.setdefault(who, _Stream())
+
+    def _add(self, who: str, frame: Frame, text: str, place: Location) -> None:
+        stream = self._stream(who)
+        if is_driver_task(text):
+            promised = stream.promised
+            stream.begin()
+            stream.promised = promised
+        elif TASK_ERROR in text:
+            stream.promised = (place, text)
+        stream.add(frame)
+        kind = who.partition(" ")[0] if who else ""
+        if kind and (kind in self._together or len(self._together) < _MAX_STREAMS):
+            self._together.setdefault(kind, deque(maxlen=5 * _MAX_FRAMES)).append(frame)
+
+    def _message(self, who: str, form: Form, piece: Piece, place: Location, step: int | None) -> None:
+        stream = self._stream(who)
+        raised = is_raised(piece.text) or (form.name == "nccl" and "WARN" not in piece.text)
+        told = self._told(who, stream, piece.line) if raised and not form.phase else Told((), "")
+        phase, how, name = form.phase or told.phase, "message" if form.phase else "", form.name
+        if phase != UNKNOWN and not form.phase:
+            how = "task" if told.by_task else "traceback"
+        elif name == "cumem" and step is not None:
+            phase, how, name = "weight-sync", "position", "wake-up"  # the engine was loaded long ago
+        failure = Failure(
+            phase, how, name, place, shortened(piece.text), () if phase != UNKNOWN else told.phases,
+            step=step, frame=told.frame, **figures_of(piece.text),
+        )  # fmt: skip
+        self._note(failure, who, is_raised=raised)
+        if raised:
+            self._streams.pop(who, None)
+
+    def _note(self, failure: Failure, who: str, *, is_raised: bool) -> None:
+        """Keep the first failure, with what later messages of the same one add."""
+        first = self._first
+        if not failure.is_evidence:
+            self._doubtful = self._doubtful or replace(failure, phases=("host",))
+        elif first is None:
+            self._first, self._first_stream = failure, who
+        elif first.phase == failure.phase == "host":
+            self._first = _completed(first, failure)
+        elif first.form in {"cuda", "cuda-bare"} and who == self._first_stream and _wraps(failure, first):
+            self._first = _completed(replace(failure, place=first.place), first)
+        elif is_raised and _is_same(first, failure):
+            self._first = _completed(first, failure)
+
+    def _told(self, who: str, stream: _Stream, line: int) -> Told:
+        """Return what the traceback of a worker tells; where it has gaps, what those of its kind tell."""
+        own = stream.frames if stream.frames and line - stream.frames[-1].line <= _NEAR else []
+        told = told_by(own, whole=stream.whole)
+        if told.phase not in {UNKNOWN, "old-log-prob"} or not who:
+            return told
+        # Ray prints a line that several workers print only once, so each of them may lack some.
+        together = self._together.get(who.partition(" ")[0], ())
+        union = told_by([frame for frame in together if line - frame.line <= _TOGETHER], whole=stream.whole)
+        if told.phase == UNKNOWN and union.phase in (told.phases or (union.phase,)):
+            return union
+        return union if union.phase == "ref-log-prob" else told
+
+    def _promised(self) -> Failure | None:
+        """Return the failure of a log that ends before the message, in a worker's traceback."""
+        for stream in self._streams.values():
+            if stream.promised and not is_driver_task(stream.promised[1]):
+                place, text = stream.promised
+                told = told_by(stream.frames, whole=stream.whole, ended=False)
+                how = "" if told.phase == UNKNOWN else "task" if told.by_task else "traceback"
+                phases = told.phases if told.phase == UNKNOWN else ()
+                return Failure(told.phase, how, "cuda", place, shortened(text), phases, frame=told.frame)
+        return None
+
+
+def _completed(first: Failure, later: Failure) -> Failure:
+    """Return the first failure with the figures and the phase of a later message about the same one."""
+    names = ("tried", "in_use", "others", "allocated", "reserved_unallocated", "free", "capacity")
+    missing = {name: getattr(later, name) for name in names if getattr(first, name) is None}
+    first = replace(first, **missing)
+    if first.form in _PRINTED_BEFORE:
+        first = replace(first, form=later.form)
+    if later.phase != UNKNOWN and first.phase in {UNKNOWN, "old-log-prob"}:
+        return replace(first, phase=later.phase, how=later.how, phases=(), frame=later.frame)
+    if first.phase == UNKNOWN and later.phases and not first.phases:
+        return replace(first, phases=later.phases, frame=later.frame)
+    return first
+
+
+def _wraps(later: Failure, first: Failure) -> bool:
+    """Tell whether an engine's own message follows that of PyTorch."""
+    return later.form in {"warm-up", "sglang-graph"} and first.phase in {UNKNOWN, later.phase}
+
+
+def _is_same(first: Failure, later: Failure) -> bool:
+    """Tell whether a later message is about the same failure: the driver prints that of its worker again."""
+    if first.phase not in {UNKNOWN, "old-log-prob"}:
+        return False
+    if first.form in _PRINTED_BEFORE:
+        return later.form not in {"worker-died", "killed"} and later.phase != "host"
+    return first.form == later.form and first.tried == later.tried
+
+
+def narrowed(failure: Failure, absent: Iterable[str]) -> Failure:
+    """Return a failure whose possible phases lack some, such as those of a critic that the run has not.
+
+    Args:
+        failure: of the run.
+        absent: phases that the run does not have.
+    """
+    left = tuple(phase for phase in failure.phases if phase not in set(absent))
+    if failure.phase == UNKNOWN and len(left) == 1 and failure.is_evidence:
+        return replace(failure, phase=left[0], how="traceback", phases=())
+    return replace(failure, phases=left)
