@@ -42,7 +42,7 @@ CHOSEN = frozenset(
         *TOKEN_KEYS,
         *OFFLOAD_KEYS,
         *LORAS[32],
-        *(key for settings in TASKS.values() for key in settings),
+        *(key for settings in TASKS.values() for key in settings if key != f"{ROLLOUT}.n"),
         "trainer.nnodes",
         "trainer.n_gpus_per_node",
     }

@@ -26,19 +26,20 @@ SAVING: Mapping[str, Any] = {
     "critic.fsdp.param_offload": True,
     "critic.fsdp.optimizer_offload": True,
 }
-#: Settings of each task.
+_GRPO = {"algorithm.adv_estimator": "grpo", f"{ACTOR}.use_kl_loss": True, f"{ROLLOUT}.n": 5}
+#: Settings of each task. GRPO compares the responses to one prompt: 5 in most of verl's scripts for it
+#: (examples/grpo_trainer at 1dda039b9), 16 in its recipe of DAPO (recipe/dapo at v0.5.0).
 TASKS: Mapping[str, Mapping[str, Any]] = {
-    "GRPO": {"algorithm.adv_estimator": "grpo", f"{ACTOR}.use_kl_loss": True},
+    "GRPO": _GRPO,
     "GRPO-LoRA": {
-        "algorithm.adv_estimator": "grpo",
-        f"{ACTOR}.use_kl_loss": True,
+        **_GRPO,
         f"{MODEL}.lora_rank": 32,
         f"{MODEL}.target_modules": "all-linear",
         f"{ROLLOUT}.load_format": "safetensors",
         f"{ROLLOUT}.layered_summon": True,
     },
     "PPO": {"algorithm.adv_estimator": "gae", f"{ACTOR}.use_kl_loss": True},
-    "DAPO": {"algorithm.adv_estimator": "grpo"},
+    "DAPO": {"algorithm.adv_estimator": "grpo", f"{ROLLOUT}.n": 16},
 }
 #: Megatron as the strategy, with its memory optimisations.
 MEGATRON_SAVING: Mapping[str, Any] = {

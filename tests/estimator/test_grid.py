@@ -129,6 +129,7 @@ def test_no_key_that_a_choice_sets_is_free():
             "actor_rollout_ref.model.enable_gradient_checkpointing",
             "actor_rollout_ref.model.use_remove_padding",
             "actor_rollout_ref.actor.use_dynamic_bsz",
+            "actor_rollout_ref.rollout.n",
         }
         assert set(cell_settings(task, tokens, offload, lora, {})) <= CHOSEN | constant
 
