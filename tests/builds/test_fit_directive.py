@@ -66,7 +66,7 @@ def test_each_cell_says_in_words_what_it_is(project, table_rows):
 
 
 def test_an_own_setting_counts_and_is_listed(project, table_rows):
-    text = ".. verl-fit::\n   :gpu: H100\n   :sizes: 7B\n   :gpus: 8\n\n   actor_rollout_ref:\n     rollout: {gpu_memory_utilization: 0.9}\n"
+    text = ".. verl-fit::\n   :gpu: H100\n   :sizes: 3B\n   :gpus: 8\n\n   actor_rollout_ref:\n     rollout: {gpu_memory_utilization: 0.9}\n"
     soup = project.page(text).build().soup()
     assert "actor_rollout_ref.rollout.gpu_memory_utilization: 0.9" in soup.select_one("pre").get_text()
     without = project.page(text.partition("\n\n")[0] + "\n").build().soup()

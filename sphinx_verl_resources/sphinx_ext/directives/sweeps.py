@@ -47,7 +47,8 @@ FIT_OPTIONS = (
         "sizes",
         "The size classes to show.",
         "size classes, separated by spaces or commas",
-        "all with a model, which is that of the analysis or else the one that most tested runs load",
+        "all with a model, which is that of the analysis, or the one that most tested runs load where none "
+        "of them loads that",
         sizes,
         (),
     ),
