@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import estimate
-from ..estimator.tasks import fitted
+from ..estimator.tasks import LIMITS, fitted
 from .changes import changes_for
-from .evidence import bearing_on
+from .evidence import bearing_on, takes_no_more
 from .layouts import Layout, best_of, tried_layouts
 from .question import assumed, request_of
 from .trust import trust_in
@@ -36,6 +36,7 @@ class Answer:
         tried: all layouts that were tried; a single one where the settings were given.
         assumed: what the question left open.
         evidence: recorded runs that bear on it, the strongest and nearest first.
+        is_open: no setting was given beyond model, task, GPUs and lengths.
     """
 
     asked: Request
@@ -43,6 +44,7 @@ class Answer:
     tried: tuple[Layout, ...]
     assumed: tuple[str, ...]
     evidence: tuple[Bearing, ...]
+    is_open: bool = False
 
     @cached_property
     def fsdp(self) -> Layout | None:
@@ -63,11 +65,17 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the best layout; no recorded run that ran is contradicted."""
-        verdict = self.best.estimate.verdict
-        if verdict == "does-not-fit" and any(item.word != "claimed" for item in self.evidence):
+        """That of the best layout; no recorded run that ran is contradicted.
+
+        Where settings are given, such a run speaks for them only if its own take as much.
+        """
+        found = self.best.estimate
+        if found.verdict != "does-not-fit":
+            return found.verdict
+        has_run = any(item.word != "claimed" for item in self.evidence)
+        if has_run and (self.is_open or takes_no_more(found, self.evidence, self.data)):
             return "borderline"
-        return verdict
+        return "does-not-fit"
 
     @property
     def gpus(self) -> int:
@@ -114,7 +122,8 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
         # The reason why nothing can be estimated.
         estimate(fitted(replace(request, gpus=request.gpus or 8), registries), registries)
         raise NoAnswerError.because("no layout leaves an estimate", "name other parallel sizes or GPUs")
-    return Answer(request, data, tried, assumed(question, registries), bearing_on(request, data))
+    is_open = question.overrides.keys() <= set(LIMITS)
+    return Answer(request, data, tried, assumed(question, registries), bearing_on(request, data), is_open)
 
 
 def _on_fewer(asked: Request, registries: Registries) -> tuple[Layout, ...]:

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 
 from ..catalog.names import WORDS
 from ..catalog.selection import once
-from ..diagnostics import Code
+from ..diagnostics import Code, NoAnswerError
+from ..estimator.estimate import estimate
 from ..estimator.pools import gpu_of, training_gpus
 from ..estimator.reader import Reader
 from ..estimator.reading import element_bytes, has_critic
-from ..estimator.recorded import has_own_rollout_gpus, request_of_run
+from ..estimator.recorded import request_of_run
 from ..estimator.request import ACTOR, MODEL, ROLLOUT
 from ..estimator.tasks import LIMITS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
     from ..catalog.names import Word
     from ..estimator.context import EstimatorContext
+    from ..estimator.estimate import Estimate
     from ..estimator.registries import Registries
     from ..estimator.request import Request
 
@@ -143,18 +147,36 @@ def bearing_on(asked: Request, data: EstimatorContext) -> tuple[Bearing, ...]:
     return tuple(Bearing(run, run.word) for run, _ in found)
 
 
+def takes_no_more(found: Estimate, evidence: Iterable[Bearing], data: EstimatorContext) -> bool:
+    """Tell whether an estimate asks for no more than that of a run that bears on it and ran or was reported.
+
+    Such a run shows that it fits, however far off the figures are.
+    """
+    for item in evidence:
+        if item.word == "claimed":
+            continue
+        try:
+            of_run = estimate(request_of_run(item.run, data.registries), data.registries)
+        except NoAnswerError:
+            continue
+        if found.peak <= of_run.peak:
+            return True
+    return False
+
+
 def needs_of(request: Request, catalog: Catalog, registries: Registries) -> Needs | None:
     """Return what a request needs; None where a setting that decides it was not read."""
     reader = Reader(request, registries)
     prompt, response = map(reader.whole, LIMITS)
     ranks = [reader.whole(key, 0) for key in _RANKS]
-    gpu = gpu_of(request, registries)
+    gpu, task = gpu_of(request, registries), (request.task or "").lower()
+    element = element_bytes(reader, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
     found = Needs(
         figures=_figures_of(catalog, registries, request.model),
-        rank=max(ranks),
+        rank=max(ranks) or (None if "lora" in task else 0),
         critic=has_critic(reader),
         separate=reader.has_rollout_pool or reader.any("trainer.v1.trainer_mode") == "separate_async",
-        eight_bit=element_bytes(reader, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization") < 2,
+        eight_bit=element < 2 or "fp8" in task,
         response=response,
         sequence=prompt + response,
         gpus=request.gpus or training_gpus(reader)[0],
@@ -180,17 +202,9 @@ def _needs_of_run(run: Run, catalog: Catalog, registries: Registries) -> Needs |
     needs = needs_of(request_of_run(run, registries, needs_settings=False), catalog, registries)
     if needs is None:
         return None
-    task = run.task.lower()
     # A mean response is shorter than the longest one.
     longer = max(0, int(run.measured.response_tokens or 0) - needs.response) if run.measured else 0
-    return replace(
-        needs,
-        rank=needs.rank or (None if "lora" in task else 0),
-        separate=needs.separate or has_own_rollout_gpus(run),
-        eight_bit=needs.eight_bit or "fp8" in task,
-        response=needs.response + longer,
-        sequence=needs.sequence + longer,
-    )
+    return replace(needs, response=needs.response + longer, sequence=needs.sequence + longer)
 
 
 @once

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import pytest
 
+from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.evidence import bearing_on, needs_of_runs
 from sphinx_verl_resources.answer.question import Question, request_of
 from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.recorded import request_of_run
+from sphinx_verl_resources.estimator.request import Request
 
+DATA = read_data([])
 SEVEN = "Qwen/Qwen2.5-7B"
 H800 = "qwen2-7b-grpo-2xh800"
 
 
+#: The recorded runs that ran or were reported, on GPUs whose memory is known, with what they needed.
+THAT_RAN = {
+    run.id: (run, needs)
+    for run, needs in needs_of_runs(DATA.catalog, DATA.registries)
+    if run.word != "claimed" and needs.memory_gb
+}
+
+
 @pytest.fixture(scope="module")
 def data():
-    return read_data([])
+    return DATA
 
 
 def bearing(data, model, gpus, gpu, **asked):
@@ -114,3 +126,48 @@ def test_every_run_with_known_memory_bears_on_its_own_question(data):
     known = [needs for _, needs in needs_of_runs(data.catalog, data.registries) if needs.memory_gb]
     assert len(known) > 40
     assert all(needs.bears_on(needs) for needs in known)
+
+
+# -- no recorded run that ran is contradicted
+
+
+def question_of(run, needs, gpus, gpu):
+    """The question whose answer the run is."""
+    overrides = {"actor_rollout_ref.hybrid_engine": False} if needs.separate else {}
+    if needs.eight_bit:
+        overrides["actor_rollout_ref.rollout.quantization"] = "fp8"
+    prompt = needs.sequence - needs.response
+    rank = 32 if needs.rank is None else needs.rank
+    task = "PPO" if needs.critic else "DAPO" if needs.task == "DAPO" else "GRPO"
+    return Question(run.model, gpus, gpu, task, rank, prompt, needs.response, overrides)
+
+
+@pytest.mark.parametrize("run_id", THAT_RAN)
+def test_no_recorded_run_is_contradicted(data, run_id):
+    """Neither on its own GPUs, nor on more, nor on others of the same memory."""
+    run, needs = THAT_RAN[run_id]
+    alike = [gpu.name for gpu in data.gpus if (gpu.memory_gb, gpu.vendor) == (needs.memory_gb, needs.vendor)]
+    for gpus, gpu in {(needs.gpus, needs.gpu), (2 * needs.gpus, needs.gpu), (needs.gpus, alike[-1])}:
+        found = answer(question_of(run, needs, gpus, gpu), data)
+        assert found.verdict != "does-not-fit", (gpus, gpu)
+        assert run_id in [item.run.id for item in found.evidence], (gpus, gpu)
+
+
+@pytest.mark.parametrize("run_id", THAT_RAN)
+def test_its_own_settings_are_not_contradicted_either(data, run_id):
+    request = request_of_run(THAT_RAN[run_id][0], data.registries, needs_settings=False)
+    found = answer_settings(request, data)
+    assert found.verdict != "does-not-fit"
+    assert run_id in [item.run.id for item in found.evidence]
+
+
+def test_a_run_says_nothing_about_settings_that_take_more_than_its_own(data):
+    run = data.catalog.runs[H800]
+    own = request_of_run(run, data.registries)
+    kept = {f"actor_rollout_ref.actor.fsdp_config.{part}_offload": False for part in ("param", "optimizer")}
+    budget = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "data.max_response_length": 1024}
+    more = Request(run.model, {**own.config, **kept, **budget}, own.gpus, own.gpu, version=own.version)
+    found = answer_settings(more, data)
+    assert H800 in [item.run.id for item in found.evidence]
+    assert found.best.estimate.low > found.best.estimate.capacity
+    assert found.verdict == "does-not-fit"
