@@ -86,7 +86,7 @@ def test_a_number_of_gpus_without_an_estimate_is_unknown(table):
     ((_, cells),) = table(
         sizes=("3B",), counts=(2, 8), config={"actor_rollout_ref.rollout.tensor_model_parallel_size": 4}
     )
-    assert [cell.kind for cell in cells] == ["unknown", "ran"]
+    assert [cell.kind for cell in cells] == ["unknown", "fits"]
 
 
 @pytest.mark.parametrize(
