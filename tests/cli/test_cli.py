@@ -197,7 +197,7 @@ def test_a_run_that_nobody_tested_says_so_in_text_too(data, monkeypatch, capsys)
     data.run("a", kind="stated")
     monkeypatch.chdir(data.path.parent)
     assert main(["table", "--columns", "model,gpus", "--format", "csv"]) == 0
-    assert capsys.readouterr().out.splitlines()[1] == "Qwen2.5-7B-Instruct (stated),2*H100"
+    assert capsys.readouterr().out.splitlines()[1] == "Qwen2.5-7B-Instruct (claimed),2*H100"
 
 
 def test_table_for_github_holds_its_cells_together(data, monkeypatch, capsys):

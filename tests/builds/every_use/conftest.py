@@ -28,7 +28,7 @@ PAGES = {
     "runs-model": ".. verl-runs:: 3B 14B\n   :model: own/Used-1B\n",
     "runs-setting": ".. verl-runs:: 7B\n   :columns: id settings.data.train_batch_size\n",
     "runs-peak": ".. verl-runs:: 7B\n   :columns: id estimate.peak\n   :caption: AnyEstimate\n",
-    "data-runs": "There are :verl:data:`runs` runs, :verl:data:`tested-runs` of them tested.",
+    "data-runs": "There are :verl:data:`runs` runs, :verl:data:`runs-that-ran` of them ran.",
     "data-updated": "As of :verl:data:`last-updated`.",
     "data-gpus": "On :verl:data:`gpus` cards.",
     "data-models": "With :verl:data:`models` models.",
