@@ -18,6 +18,7 @@ extensions = [
     "causes",
     "closed_form",
     "limits",
+    "out_of_memory",
     "rules_list",
     "architecture",
     "benchmarks",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "contributors": ("new", "check", "completion"),
     "maintainers": ("import-rst", "backtest", "export", "schema"),
-    "readers": ("plan", "estimate", "table"),
+    "readers": ("plan", "diagnose", "estimate", "table"),
 }
 _PROGRAM = "verl-resources"
 

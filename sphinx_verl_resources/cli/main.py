@@ -21,6 +21,7 @@ from ..estimator.tasks import TASKS
 from .backtest import BACKTEST
 from .check import CHECK
 from .command import COLOR_CHOICES, Command, UsageError, choose_color
+from .diagnose import DIAGNOSE
 from .estimate import ESTIMATE
 from .files import write_result
 from .import_rst import IMPORT_RST
@@ -190,7 +191,7 @@ def path_kind(action: argparse.Action) -> str | None:
     metavar = str(action.metavar or "")
     if metavar == "DIR":
         return "directory"
-    return "file" if re.search(r"FILE|PATH|\.(yaml|rst)\b", metavar) else None
+    return "file" if re.search(r"FILE|LOG|PATH|\.(yaml|rst)\b", metavar) else None
 
 
 COMPLETION = Command(
@@ -208,4 +209,4 @@ COMPLETION = Command(
 )
 
 #: In the order of the help text.
-COMMANDS = (NEW, CHECK, IMPORT_RST, TABLE, EXPORT, ESTIMATE, PLAN, BACKTEST, SCHEMA, COMPLETION)
+COMMANDS = (NEW, CHECK, IMPORT_RST, TABLE, EXPORT, ESTIMATE, PLAN, DIAGNOSE, BACKTEST, SCHEMA, COMPLETION)

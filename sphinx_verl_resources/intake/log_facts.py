@@ -131,6 +131,7 @@ class Figures:
     steps: int = 0
     last_step: int = -1
     _sums: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _course: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def add(self, line: MetricLine) -> None:
         """Add the figures of one line."""
@@ -139,6 +140,11 @@ class Figures:
         for name, value in line.figures.items():
             total, number = self._sums.get(name, (0.0, 0))
             self._sums[name] = (max(value, total), 1) if name in PEAKS else (total + value, number + 1)
+            self._course[name] = (self._course.get(name, (value,))[0], value)
+
+    def course(self, name: str) -> tuple[float, float] | None:
+        """Return the first and the last value under a name; None without one."""
+        return self._course.get(name)
 
     def figure(self, name: str) -> float | None:
         """Return the largest or mean value under a name; None without one above zero."""

@@ -44,6 +44,7 @@ LOG = """\
 (TaskRunner pid=1) step:1 - perf/max_memory_allocated_gb:41.5 - perf/max_memory_reserved_gb:60.25
 (TaskRunner pid=1) step:2 - perf/max_memory_allocated_gb:44.5 - perf/max_memory_reserved_gb:61.25
 """
+FAILED = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.\n"
 PAGE = """\
 7B
 --
@@ -102,6 +103,7 @@ def scratch(tmp_path, monkeypatch, make_good_run_text):
         "run.yaml": "data: {train_batch_size: 256}\ntrainer: {n_gpus_per_node: 8}\n",
         "config.json": json.dumps(QWEN),
         "run.log": LOG,
+        "failed.log": FAILED,
         "device_tuning.rst": PAGE,
     }
     for name, text in files.items():

@@ -1,0 +1,220 @@
+"""Remedies: what to change after a run ran out of memory, by the form of its message and by phase.
+
+The same setting goes both ways: ``gpu_memory_utilization`` up where an engine finds no room for its KV cache,
+down where it fails later; offloading relieves the GPU and fills the host.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..estimator.estimate import Estimate, attempt
+from ..estimator.request import ACTOR, REFERENCE
+from .moves import (
+    Remedy,
+    Situation,
+    checkpoint_layers,
+    chunk_entropy,
+    eager,
+    expand_segments,
+    fewer_agents,
+    fewer_batched_tokens,
+    fewer_loaders,
+    fewer_sequences,
+    fuse_logits,
+    is_shared,
+    keeps_on_gpu,
+    less_swap,
+    lower_share,
+    more_rollout_gpus,
+    newer_vllm,
+    offload_critic,
+    offload_critic_parameters,
+    offload_optimizer,
+    offload_parameters,
+    offload_reference,
+    raise_share,
+    release_engine,
+    remove_padding,
+    save_less,
+    shorter_model_length,
+    smaller_batch,
+    smaller_bucket,
+    smaller_critic,
+    smaller_old,
+    smaller_reference,
+    smaller_update,
+    step_on_host,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ..estimator.registries import Registries
+    from ..estimator.request import Request
+    from .failure import Failure
+    from .moves import Move
+
+_HOST = (
+    newer_vllm,
+    keeps_on_gpu(ACTOR, "optimizer"),
+    keeps_on_gpu(ACTOR, "param"),
+    keeps_on_gpu(REFERENCE, "param"),
+    keeps_on_gpu("critic", "optimizer"),
+    less_swap,
+    fewer_agents,
+    fewer_loaders,
+    smaller_batch,
+)
+STATES = (offload_optimizer, offload_parameters, offload_reference)
+#: What the text of a message asks for, whatever the phase.
+_BY_FORM: Mapping[str, tuple[Move, ...]] = {
+    "no-room-for-cache": (raise_share, more_rollout_gpus, fewer_batched_tokens, eager),
+    "sequence-too-long-for-cache": (shorter_model_length, raise_share, more_rollout_gpus),
+    "sglang-pool": (raise_share, more_rollout_gpus),
+    "warm-up": (fewer_sequences, lower_share),
+    "not-enough-free-at-start": (lower_share, *STATES),
+    "sglang-graph": (lower_share, eager, fewer_sequences),
+    "wake-up": (lower_share, *STATES, more_rollout_gpus),
+    "cumem": (lower_share, *STATES),
+    "memory-saver": (lower_share, *STATES),
+    "nccl": (lower_share,),
+}
+#: Functions of engines, by what fails in them at the start.
+_BY_FRAME: tuple[tuple[str, tuple[Move, ...]], ...] = (
+    (r"capture|cuda_?graph", (eager, lower_share)),
+    (r"profile_run|determine_available_memory", (fewer_batched_tokens, fewer_sequences)),
+    (r"load_model|make_layers|initialize_model", (more_rollout_gpus, *STATES)),
+)
+_CRITIC = (smaller_critic, offload_critic, offload_critic_parameters)
+_BY_PHASE: Mapping[str, tuple[Move, ...]] = {
+    "startup": (lower_share, *STATES, more_rollout_gpus),
+    "rollout": (lower_share, fewer_sequences, fewer_batched_tokens),
+    "old-log-prob": (smaller_old, chunk_entropy, fuse_logits),
+    "ref-log-prob": (smaller_reference, fuse_logits, offload_reference),
+    "critic-values": _CRITIC,
+    "critic-forward": _CRITIC,
+    "critic-backward": _CRITIC,
+    "critic-optimizer-step": (offload_critic, offload_critic_parameters),
+    "update-forward": (smaller_update, fuse_logits, chunk_entropy),
+    "update-backward": (smaller_update, checkpoint_layers, remove_padding, fuse_logits, offload_optimizer),
+    "optimizer-step": (step_on_host, offload_optimizer, offload_parameters, offload_reference),
+    "weight-sync": (lower_share, *STATES, smaller_bucket),
+    "checkpoint": (save_less, *STATES),
+    "host": _HOST,
+    "unknown": (lower_share, smaller_update, offload_optimizer, offload_parameters),
+}
+#: Phases of the training process, in which an engine on the same GPUs sleeps.
+_TRAINING = frozenset(_BY_PHASE) - {"startup", "rollout", "weight-sync", "checkpoint", "host", "unknown"}
+_COSTS = ("none", "little", "much")
+#: The most changes that are proposed.
+_MOST = 6
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A change, and what it leaves. Sizes are bytes per GPU; None without an estimate.
+
+    Attributes:
+        remedy: the change.
+        after: the estimate with it.
+    """
+
+    remedy: Remedy
+    after: Estimate | None = None
+
+
+def advice(of: Situation, request: Request | None, registries: Registries) -> tuple[Advice, ...]:
+    """Return what to change, first what should be tried first.
+
+    What the message calls for comes first. What lowers a phase of training is ordered by the estimate, if
+    there is one: what suffices, by its cost in time, and then what saves most.
+    """
+    firm, rest = list(_found(_called_for(of), of)), list(_found(_of_phase(of), of))
+    found = [Advice(remedy, _after(remedy, request, registries)) for remedy in firm]
+    if of.estimate and request and {*_TRAINING, "unknown"}.issuperset(possible(of.failure)):
+        rest += [
+            Remedy(step, relief.caveat, relief.cost)
+            for relief in getattr(of.estimate, "reliefs", ())
+            for step in relief.steps
+        ]
+        found += _ranked(rest, of.failure, of.estimate, request, registries)
+    else:
+        found += [Advice(remedy, _after(remedy, request, registries)) for remedy in rest]
+    return tuple(_without_repeats(found))[:_MOST]
+
+
+def _found(moves: Iterable[Move], of: Situation) -> Iterator[Remedy]:
+    return (remedy for move in moves if (remedy := move(of)))
+
+
+def _called_for(of: Situation) -> Iterator[Move]:
+    """Yield what the form of the message, its figures and the function that failed call for."""
+    failure = of.failure
+    yield from _BY_FORM.get(failure.form, ())
+    if possible(failure) == ("host",):
+        return
+    yield expand_segments
+    if _TRAINING.issuperset(possible(failure)) and of.shares_gpus:
+        yield release_engine
+        if is_shared(failure):
+            yield lower_share
+    if failure.phase == "startup":
+        yield from (move for words, moves in _BY_FRAME if re.search(words, failure.frame) for move in moves)
+    if "entropy" in failure.frame:
+        yield chunk_entropy
+
+
+def _of_phase(of: Situation) -> Iterator[Move]:
+    """Yield what relieves the phase; of several possible ones, what relieves each."""
+    failure = of.failure
+    if failure.phase != "startup" or failure.form not in _BY_FORM:  # such a message says all
+        yield from (move for phase in possible(failure) for move in _BY_PHASE[phase])
+
+
+def possible(failure: Failure) -> tuple[str, ...]:
+    """Return the phase that failed; of an unknown one, those that are possible, if the log tells them."""
+    return failure.phases if failure.phase == "unknown" and failure.phases else (failure.phase,)
+
+
+def _ranked(
+    found: Iterable[Remedy], failure: Failure, before: Estimate, request: Request, registries: Registries
+) -> Iterator[Advice]:
+    """Yield what lowers the phase: what suffices, by its cost in time, then what saves most."""
+    size = size_in(before, failure)
+    over = size - (before.capacity or size)
+    needed = max((failure.tried or 0) - (failure.free or 0), over, 0.01 * size)
+    ranked: list[tuple[bool, int, float, int, Advice]] = []
+    for remedy in found:
+        after = _after(remedy, request, registries)
+        saves = size - size_in(after, failure) if after else 0.0
+        if saves > 0.01 * size:
+            cost = _COSTS.index(remedy.cost) if saves >= needed else 0
+            ranked.append((saves < needed, cost, -saves, len(ranked), Advice(remedy, after)))
+    return (each for *_, each in sorted(ranked, key=lambda item: item[:4]))
+
+
+def size_in(found: Estimate, failure: Failure) -> float:
+    """Return the bytes of the largest phase that may have failed; the peak where the estimate has none."""
+    sizes = [phase.total for phase in found.phases if phase.name in possible(failure)]
+    return max(sizes, default=found.peak)
+
+
+def _after(remedy: Remedy, request: Request | None, registries: Registries) -> Estimate | None:
+    """Return the estimate with a change; None where there is none."""
+    if request is None or not remedy.overrides:
+        return None
+    after = attempt(request.having(remedy.overrides), registries)
+    return after if isinstance(after, Estimate) else None
+
+
+def _without_repeats(found: Iterable[Advice]) -> Iterator[Advice]:
+    """Yield each change once, and of one setting only the first value."""
+    seen: list[frozenset[str]] = []
+    for each in found:
+        keys = frozenset(each.remedy.overrides) or frozenset({each.remedy.text})
+        if keys not in seen:
+            seen.append(keys)
+            yield each

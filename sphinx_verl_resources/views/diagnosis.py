@@ -1,0 +1,161 @@
+"""Diagnoses of runs that ran out of memory, as text for terminals."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from ..estimator.phases import LABELS
+from ..intake.moves import NEW_KEYS
+from ..intake.remedies import size_in
+from ..settings.writing import overrides
+from ..units import gib, gib_number
+from .plain_text import components_text, phases_text
+from .verdicts import label, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..intake.diagnosis import Diagnosis
+    from ..intake.failure import Failure
+    from ..intake.remedies import Advice
+
+#: The phases of a failure that are none of an estimate.
+PHASES = {
+    **LABELS,
+    "startup": "Start",
+    "checkpoint": "Checkpoint",
+    "host": "Host memory",
+    "unknown": "not known",
+}
+_HOW = {
+    "message": "The form of the message tells the phase.",
+    "traceback": "The traceback tells the phase.",
+    "task": "The name of Ray's task tells the phase.",
+    "position": "The place in the log tells the phase.",
+}
+#: Phases that the estimate does not have: what a change leaves of the peak says nothing about them.
+WITHOUT_FIGURES = frozenset({"startup", "checkpoint", "host"})
+_COSTS = {"none": "costs no time", "little": "costs little time", "much": "costs much time"}
+
+
+def diagnosis_text(found: Diagnosis, *, verbose: bool = False, width: int = 100) -> str:
+    """Return a diagnosis: what happened, the estimate beside it, what to change, and what the log lacks.
+
+    Args:
+        found: the diagnosis.
+        verbose: whether the message and the phases of the estimate follow.
+        width: characters of a line.
+    """
+    parts = [list(_happened(found)), list(_estimate(found)), *_listed(found), list(_missing(found))]
+    texts = ["\n".join(_wrapped(lines, width)) for lines in parts if lines]
+    return "\n\n".join([*texts, *(_details(found) if verbose else ())])
+
+
+def _happened(found: Diagnosis) -> Iterator[str]:
+    """Yield what happened in two lines: where, and the figures of the message."""
+    failure, steps = found.failure, found.log.figures
+    if failure is None:
+        yield "The log has no message of a run that ran out of memory."
+        if steps.steps:
+            yield f"Its last figures are those of step {steps.last_step}."
+        return
+    after = "before the first step ended" if failure.step is None else f"after step {failure.step}"
+    if failure.phase == "host":
+        doubt = "" if failure.is_evidence else "Probably out"
+        yield f"{doubt or 'Out'} of host memory, {after}."
+    elif failure.phase == "unknown":
+        one_of = f": one of {', '.join(PHASES[phase] for phase in failure.phases)}" if failure.phases else ""
+        doubt = "A process died, perhaps for lack of memory" if not failure.is_evidence else "Out of memory"
+        yield f"{doubt}, {after}; the log does not tell in which phase{one_of}."
+    else:
+        yield f"Out of GPU memory in the phase “{PHASES[failure.phase]}”, {after}."
+    yield " ".join(_figures(failure)) or "The message has no figures."
+
+
+def _figures(failure: Failure) -> Iterator[str]:
+    """Yield the figures of the message; those of an engine that starts are about its cache or its share."""
+    if failure.tried is not None and failure.form == "sequence-too-long-for-cache":
+        has = gib(failure.free or 0)
+        yield f"The KV cache of one sequence takes {gib(failure.tried)}; the engine has {has} for it."
+        return
+    where, used = ("node", "the node") if failure.phase == "host" else ("GPU", "this process")
+    if failure.capacity is not None:
+        free = f", of which {gib(failure.free)} were free" if failure.free is not None else ""
+        yield f"The {where} has {gib(failure.capacity)}{free}."
+    if failure.tried is not None:
+        yield f"Asked for: {gib(failure.tried)}."
+    if failure.in_use is not None:
+        yield f"In use by {used}: {gib(failure.in_use)}."
+    if failure.others is not None:
+        yield f"By other processes: {gib(failure.others)}."
+    if failure.reserved_unallocated is not None:
+        yield f"Reserved by PyTorch and not allocated: {gib(failure.reserved_unallocated)}."
+
+
+def _estimate(found: Diagnosis) -> Iterator[str]:
+    """Yield the estimate of the phase that failed, and where the log disagrees with it."""
+    estimate, phase = found.estimate, found.phase
+    if estimate is None:
+        if found.no_estimate:
+            yield f"No estimate: {found.no_estimate}."
+    elif found.failure and found.failure.phase == "host":
+        yield f"Estimate: {gib(estimate.host.total)} of host memory for each node."
+    else:
+        if phase and phase is not estimate.peak_phase:
+            yield f"Estimate of this phase: {gib(phase.total)} ({span(*phase.ends(estimate.widening))})."
+        of = "Estimate of this phase, the peak" if phase else "Estimate of the peak"
+        of = of if not phase or phase is estimate.peak_phase else "The peak"
+        where = "" if phase is estimate.peak_phase else f" in the phase “{estimate.peak_phase.label}”"
+        has = f"; the GPU has {gib_number(estimate.capacity)}" if estimate.capacity else ""
+        ends = span(estimate.low, estimate.high)
+        yield f"{of}: {gib(estimate.peak)} ({ends}){where}{has}: {label(estimate.verdict)}."
+    yield from found.differences
+
+
+def _listed(found: Diagnosis) -> Iterator[list[str]]:
+    if found.failure is None:
+        return
+    if not found.advice:
+        yield ["No setting of verl is known to help."]
+        return
+    lines = [f"  {number}. {_change(found, each)}" for number, each in enumerate(found.advice, 1)]
+    yield ["What to change, in this order:", *lines]
+
+
+def _change(found: Diagnosis, each: Advice) -> str:
+    remedy, failure = each.remedy, found.failure
+    text = [" ".join(overrides(remedy.overrides, NEW_KEYS)), remedy.text]
+    if each.after and found.estimate and failure and failure.phase not in WITHOUT_FIGURES:
+        before, after = size_in(found.estimate, failure), size_in(each.after, failure)
+        if abs(after - before) > 0.01 * before:
+            text.append(f"{gib_number(before)} → {gib(after)}")
+    if remedy.overrides:
+        text.append(_COSTS[remedy.cost])
+    return "; ".join(item for item in text if item)
+
+
+def _missing(found: Diagnosis) -> Iterator[str]:
+    if found.missing:
+        yield f"Not in the log: {'; '.join(found.missing)}."
+        if found.estimate is None and found.failure:
+            yield "For an estimate add what is missing: a model, --gpus 8xH100, --script run.sh, key=value."
+
+
+def _details(found: Diagnosis) -> Iterator[str]:
+    if found.failure:
+        yield "\n".join(
+            filter(None, (f"{found.failure.place}: {found.failure.text}", _HOW.get(found.failure.how)))
+        )
+    if found.estimate:
+        yield phases_text(found.estimate)
+    if found.phase:
+        yield f"{found.phase.label}:\n{components_text(found.phase)}"
+
+
+def _wrapped(lines: Iterable[str], width: int) -> Iterator[str]:
+    for line in lines:
+        indent = "     " if line.startswith("  ") else ""
+        yield from textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        ) or [""]
