@@ -1,0 +1,71 @@
+"""Whoever asks the same question gets the same answer, over random questions."""
+
+from __future__ import annotations
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.answer.answer import answer, answer_settings
+from sphinx_verl_resources.answer.command import command_of
+from sphinx_verl_resources.answer.grid import fit_cell
+from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.settings.read import read_script
+
+DATA = read_data([])
+MODELS = sorted({run.model for run in DATA.catalog.runs.values()} | {"meta-llama/Llama-3.1-8B-Instruct"})
+GPUS = sorted(gpu.name for gpu in DATA.gpus)
+
+questions = st.builds(
+    Question,
+    model=st.sampled_from(MODELS),
+    gpus=st.sampled_from([1, 2, 3, 4, 8, 12, 16, 32, 64, 96, 128]),
+    gpu=st.sampled_from(GPUS),
+    task=st.sampled_from([None, "GRPO", "PPO", "DAPO"]),
+    lora=st.sampled_from([0, 0, 8, 64]),
+    prompt=st.sampled_from([None, 256, 2048]),
+    response=st.sampled_from([None, 512, 4096, 20000]),
+)
+
+
+def answered(question):
+    try:
+        return answer(question, DATA)
+    except NoAnswerError:
+        assume(False)
+
+
+def of(found):
+    """What must be the same everywhere."""
+    best = found.best.estimate
+    return (
+        found.verdict,
+        (best.peak, best.low, best.high, best.capacity, best.peak_phase.name, best.host.total),
+        [(item.run.id, item.word) for item in found.evidence],
+    )
+
+
+@given(questions)
+def test_the_command_of_an_answer_has_the_same_answer(question):
+    found = answered(question)
+    text = command_of(found.best, DATA.registries).replace("$HOME", "/home/me")
+    settings = read_script(text, "run.sh").values
+    backend = "megatron" if found.best.is_megatron else None
+    request = Request(question.model, settings, gpu=question.gpu, backend=backend)
+    assert of(answer_settings(request, DATA)) == of(found)
+
+
+@given(questions)
+def test_a_cell_says_what_the_answer_does(question):
+    found = answered(question)
+    cell, best = fit_cell(found, question.gpus, DATA.registries), found.best.estimate
+    if cell.kind in ("ran", "reported"):
+        assert found.evidence[0].run.id == cell.run
+        assert found.evidence[0].word == cell.kind
+    else:
+        words = {"no": "does-not-fit", "fits": "fits", "unknown": "unknown"}
+        assert found.verdict in (words.get(cell.kind), "borderline", "depends-on-lengths")
+    assert cell.layout == found.best.name
+    assert best.capacity - cell.spare == (best.low if cell.kind == "no" else best.high)
