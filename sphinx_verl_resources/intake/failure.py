@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .failure_forms import TASK_ERROR, figures_of, form_of, is_raised, shortened
 from .frames import Told, frame_of, is_driver_task, told_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Mapping
 
     from ..diagnostics import Location
     from .failure_forms import Form
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from .log_lines import Piece
 
 UNKNOWN = "unknown"
+_CRITIC = ("critic-values", "critic-forward", "critic-backward", "critic-optimizer-step")
 #: What every line with a frame, a task or a message has.
 WORDS = (
     b'", line ', b"ray::", b"Traceback (", b"emory", b"OOMKilled", b"ALLOC_FAILED", b"SIGKILL",
-    b"SYSTEM_ERROR", b"worker died",
 )  # fmt: skip
 #: Lines of a log between a frame and the message; other workers print in between.
 _NEAR = 300
@@ -113,22 +113,26 @@ class FailureReader:
         self._first_stream = ""
         self._doubtful: Failure | None = None
 
-    def take(self, piece: Piece, place: Location, step: int | None) -> None:
-        """Read one line.
+    def take_frame(self, piece: Piece, place: Location) -> bool:
+        """Read one line; return false unless it belongs to a traceback and has no message."""
+        text = piece.text
+        if _BEGINS.search(text):
+            self._stream(_worker(piece)).begin()
+        frame = frame_of(text, piece.line)
+        if frame:
+            self._add(_worker(piece), frame, text, place)
+        return bool(frame)
+
+    def take_message(self, piece: Piece, place: Location, step: int | None) -> None:
+        """Read one line that may have a message.
 
         Args:
             piece: the line.
             place: of it.
             step: the last step with figures.
         """
-        text, nested = piece.text, _NESTED.match(piece.text)
-        who = f"{piece.who} {nested['who']}" if nested else piece.who
-        if _BEGINS.search(text):
-            self._stream(who).begin()
-        if frame := frame_of(text, piece.line):
-            self._add(who, frame, text, place)
-        elif form := form_of(text):
-            self._message(who, form, piece, place, step)
+        if form := form_of(piece.text):
+            self._message(_worker(piece), form, piece, place, step)
 
     def result(self) -> Failure | None:
         """Return the failure; None if the run does not say that it ran out of memory."""
@@ -208,6 +212,12 @@ class FailureReader:
         return None
 
 
+def _worker(piece: Piece) -> str:
+    """Return the worker that prints a line, and the process of an engine that it prints for."""
+    nested = _NESTED.match(piece.text)
+    return f"{piece.who} {nested['who']}" if nested else piece.who
+
+
 def _completed(first: Failure, later: Failure) -> Failure:
     """Return the first failure with the figures and the phase of a later message about the same one."""
     names = ("tried", "in_use", "others", "allocated", "reserved_unallocated", "free", "capacity")
@@ -236,14 +246,24 @@ def _is_same(first: Failure, later: Failure) -> bool:
     return first.form == later.form and first.tried == later.tried
 
 
-def narrowed(failure: Failure, absent: Iterable[str]) -> Failure:
-    """Return a failure whose possible phases lack some, such as those of a critic that the run has not.
-
-    Args:
-        failure: of the run.
-        absent: phases that the run does not have.
-    """
-    left = tuple(phase for phase in failure.phases if phase not in set(absent))
-    if failure.phase == UNKNOWN and len(left) == 1 and failure.is_evidence:
+def narrowed(failure: Failure, absent: Collection[str]) -> Failure:
+    """Return a failure without the phases that the run does not have."""
+    left = tuple(phase for phase in failure.phases if phase not in absent)
+    if len(left) == 1 and failure.phase == UNKNOWN and failure.is_evidence:
         return replace(failure, phase=left[0], how="traceback", phases=())
     return replace(failure, phases=left)
+
+
+def absent_phases(settings: Mapping[str, Any]) -> Collection[str]:
+    """Return the phases that a run with these settings does not have.
+
+    >>> sorted(absent_phases({"algorithm.adv_estimator": "grpo"}))[:2]
+    ['critic-backward', 'critic-forward']
+    """
+    # verl/trainer/ppo/utils.py:96 and :75 at 1dda039b9
+    critic = settings.get("critic.enable")
+    if critic is None:
+        critic = settings.get("algorithm.adv_estimator", "gae") == "gae"
+    keys = ("algorithm.use_kl_in_reward", "actor_rollout_ref.actor.use_kl_loss")
+    reference = any(settings.get(key, True) for key in keys)
+    return {*(() if critic else _CRITIC), *(() if reference else ("ref-log-prob",))}

@@ -97,6 +97,8 @@ _UPDATE = {
     "actor": ("update-forward", "update-backward", "optimizer-step"),
     "critic": ("critic-forward", "critic-backward", "critic-optimizer-step"),
 }
+#: Roles that no deeper function makes plainer, and functions that say less than those which call them.
+_ENDS, _SHARED = {"startup", "weight-sync", "checkpoint"}, {"_forward_micro_batch", "forward_step"}
 _PART_INDEX = {"forward": 0, "backward": 1, "optimizer": 2, "load": 2}
 _FORWARDS = ("old-log-prob", "ref-log-prob", "update-forward", "critic-values", "critic-forward")
 
@@ -177,8 +179,8 @@ def told_by(frames: Sequence[Frame], *, whole: bool, ended: bool = True) -> Told
             part, part_frame = meaning, frame
     role = role or _role_of_files(frames, part)
     phases = _phases(role, part, role_frame, whole=whole, ended=ended)
-    inner = part_frame if role in {"", "actor", "critic", "generate"} else role_frame
-    told = inner or role_frame
+    is_vague = role not in _UPDATE and part_frame and part_frame.function in _SHARED
+    told = role_frame if role_frame and (is_vague or role in _ENDS) else part_frame or role_frame
     deciding = [frame for frame in (role_frame, part_frame) if frame]
     by_task = bool(deciding) and all(frame.file == _TASK_FILE for frame in deciding)
     return Told(phases, told.function if told else "", by_task)

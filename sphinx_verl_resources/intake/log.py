@@ -1,4 +1,4 @@
-"""verl's console log: the printed configuration, the figures of the steps, versions and the GPU.
+"""verl's console log: the printed configuration, the figures of the steps, versions, the GPU, the failure.
 
 A log may have any size. It is read once, block by block, and a few kilobytes of it are kept.
 """
@@ -11,39 +11,22 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.yaml_data import MAX_PROBLEMS
 from ..diagnostics import Code, Diagnostic, Location, warning
 from .failure import WORDS as FAILURE_WORDS
-from .failure import Failure, FailureReader
-from .log_facts import (
-    GPU,
-    NAMES,
-    STEP,
-    WORDS,
-    Figures,
-    PrintedConfig,
-    facts_in,
-    read_metrics,
-)
+from .failure import Failure, FailureReader, absent_phases, narrowed
+from .log_config import WEIGHTY, config_at, is_command, overrides_at
+from .log_config import WORDS as CONFIG_WORDS
+from .log_facts import ASLEEP, GPU, MODEL, NAMES, STEP, WORDS, Figures, facts_in, read_metrics
 from .log_lines import MAX_LINE, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from .log_config import PrintedConfig
     from .log_lines import Piece
 
-#: How a configuration begins, by the key that comes first in it.
-_CONFIG_STARTS = tuple(
-    f"{{'{key}': " for key in ("actor_rollout_ref", "algorithm", "critic", "data", "trainer", "ray_init")
-)
-_WORDS = (
-    *(start.encode() for start in _CONFIG_STARTS), b"step:",
-    *(name.encode() for name in NAMES if "memory" not in name),  # a word of FAILURE_WORDS is in it
-    *WORDS, *FAILURE_WORDS,
-)  # fmt: skip
+#: Each takes its time, so they are few. Figures are in lines with ``step:``, or with a word of FAILURE_WORDS.
+_WORDS = tuple(dict.fromkeys((*CONFIG_WORDS, b"step:", *WORDS, *FAILURE_WORDS)))
 #: Words that are reported even behind the part of a line that is read.
-_WEIGHTY = (
-    *(name.encode() for name in NAMES),
-    *(start.encode() for start in _CONFIG_STARTS),
-    b"OutOfMemoryError",
-)
+_WEIGHTY = (*(name.encode() for name in NAMES), *WEIGHTY, b"OutOfMemoryError")
 #: Workers with figures of their own.
 _MAX_WORKERS = 256
 _UNREAD_REMEDY = "look at the line, and add by hand what matters of it"
@@ -56,11 +39,14 @@ class LogText:
     Attributes:
         shown: the name of the log in messages.
         figures: of its steps.
-        settings: the printed configuration under dotted keys; empty if none was.
+        settings: the printed configuration under dotted keys; where none is, the overrides of the command.
         versions: of packages, by name.
         gpu: as printed, empty if none is named.
         failure: how the run ended, where it says that it ran out of memory.
         problems: what could not be read or is doubtful.
+        is_complete: the settings are those of the whole configuration, with verl's defaults.
+        model: the model that vLLM names, a Hugging Face name or a path; empty if none is named.
+        asleep: bytes in use on a GPU while vLLM sleeps, as it printed last.
     """
 
     shown: str
@@ -70,6 +56,9 @@ class LogText:
     gpu: str = ""
     failure: Failure | None = None
     problems: tuple[Diagnostic, ...] = ()
+    is_complete: bool = False
+    model: str = ""
+    asleep: int | None = None
 
 
 @dataclass
@@ -78,7 +67,14 @@ class _Run:
 
     figures: Figures = field(default_factory=Figures)
     config: PrintedConfig | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     failures: FailureReader = field(default_factory=FailureReader)
+    asleep: int | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """True behind the first figures or a failure; what begins from here on is another run."""
+        return bool(self.figures.steps or self.failures.result())
 
 
 def read_log(blocks: Iterable[bytes], shown: str, *, last_run: bool = False) -> LogText:
@@ -133,8 +129,12 @@ class _Reader:
             self._collecting = {who: each for who, each in self._collecting.items() if not each.ended}
             if any(taken):
                 return
+        place = Location(self._shown, piece.line, piece.column)
+        if self._current.failures.take_frame(piece, place):
+            return
         if not self._begins_config(piece) and not self._is_metrics(piece):
-            self._take_facts(piece)
+            self._take_overrides(piece, place)
+            self._take_facts(piece, place)
 
     def result(self, *, last_run: bool) -> LogText:
         """Return everything noted so far, of the last run or of the last one with figures."""
@@ -146,6 +146,8 @@ class _Reader:
             message = "a run that begins behind the last figures ran out of memory; the one before it counts"
             self._warn(failed.place, Code.several_runs, message, "give the log of one run")
         settings = self._settings_of(config) if config else {}
+        is_complete = bool(config and config.complete and settings)
+        settings = settings if is_complete else {**run.overrides, **settings}
         if self._number > 1:
             message = f"{self._number} runs are in this log; the figures are those of the last"
             self._warn(Location(self._shown, 1, 1), Code.several_runs, message, "give the log of one run")
@@ -153,25 +155,32 @@ class _Reader:
             message = f"{self._lost} more lines could not be read"
             self._problems.append(warning(Location(self._shown, 1, 1), Code.unread, message, _UNREAD_REMEDY))
         versions = self._agreed()
-        gpu = versions.pop(GPU, "")
-        problems = tuple(sorted(self._problems))
-        return LogText(self._shown, run.figures, settings, versions, gpu, run.failures.result(), problems)
+        gpu, model = versions.pop(GPU, ""), versions.pop(MODEL, "")
+        failure = run.failures.result()
+        failure = failure and narrowed(failure, absent_phases(settings))
+        return LogText(
+            self._shown, run.figures, settings, versions, gpu, failure,
+            tuple(sorted(self._problems)), is_complete, model, run.asleep,
+        )  # fmt: skip
 
     def _begins_config(self, piece: Piece) -> bool:
-        starts = [at for start in _CONFIG_STARTS if (at := piece.text.find(start)) >= 0]
-        if not starts or STEP.search(piece.text):
+        config = None if STEP.search(piece.text) else config_at(piece)
+        if config is None:
             return False
-        at = min(starts)
-        config = PrintedConfig(piece.who, piece.line, piece.column + at)
-        config.add(type(piece)(piece.text[at:], piece.who, piece.line, piece.column, piece.whole))
         self._waiting.pop(piece.who, None)
         self._waiting[piece.who] = config
         if not config.ended:
             self._collecting[piece.who] = config
-        if self._current.figures.steps or self._current.failures.result():
-            self._current = _Run()  # what fails from here on is another run
+        if self._current.is_under_way:
+            self._current = _Run()
         self._runs.pop(piece.who, None)
         return True
+
+    def _take_overrides(self, piece: Piece, place: Location) -> None:
+        if is_command(piece) and self._current.is_under_way:
+            self._current = _Run()
+        if found := overrides_at(piece, place):
+            self._current.overrides = {**self._current.overrides, **found}
 
     def _is_metrics(self, piece: Piece) -> bool:
         line = read_metrics(piece.text, whole=piece.whole)
@@ -199,14 +208,16 @@ class _Reader:
         self._counted = run
         return True
 
-    def _take_facts(self, piece: Piece) -> None:
-        place = Location(self._shown, piece.line, piece.column)
+    def _take_facts(self, piece: Piece, place: Location) -> None:
         for name, value in facts_in(piece.text):
+            if name == ASLEEP:
+                self._current.asleep = round(float(value) * 2**30)
+                continue
             known = self._facts.setdefault(name, {})
             if len(known) < 10:
                 known.setdefault(value, place)
         figures = self._current.figures
-        self._current.failures.take(piece, place, figures.last_step if figures.steps else None)
+        self._current.failures.take_message(piece, place, figures.last_step if figures.steps else None)
 
     def _settings_of(self, config: PrintedConfig) -> dict[str, Any]:
         place = Location(self._shown, config.line, config.column)
@@ -233,6 +244,7 @@ class _Reader:
             other = next((text for text in found if text not in same), "")
             if other:
                 what, how = ("GPUs", " with --gpus") if name == GPU else (f"versions of {name}", "")
+                what = "models" if name == MODEL else what
                 message = f"several {what} are named: {', '.join(found)}; none is taken"
                 self._warn(found[other], Code.unread, message, f"name the one that ran{how}")
             elif longest:

@@ -139,7 +139,7 @@ def _lost(
     text: bytes, place: _Place, weighty: Sequence[bytes], reported: set[tuple[_Place, bytes]]
 ) -> Iterator[Piece]:
     """Yield the words behind the part of a piece that is read, each once."""
-    for word in weighty:
+    for word in weighty if len(text) > MAX_LINE - _OVERLAP else ():
         if text.find(word, MAX_LINE - len(word) + 1) >= 0 and (place, word) not in reported:
             reported.add((place, word))
             yield Piece(word.decode(), "", place.line, place.column, whole=False, lost=True)
@@ -147,7 +147,8 @@ def _lost(
 
 def _piece(text: bytes, place: _Place) -> Piece:
     kept = text[:MAX_LINE]
-    plain = _ANSI.sub("", kept.decode("utf-8", "replace").rstrip("\r\n")).lstrip("\ufeff\ufffd")
+    plain = kept.decode("utf-8", "replace").rstrip("\r\n")
+    plain = (_ANSI.sub("", plain) if "\x1b" in plain else plain).lstrip("\ufeff\ufffd")
     worker = _WORKER.search(plain, 0, _FRONT)
     who = worker["who"] if worker else ""
     shown = plain[worker.end() :] if worker else plain

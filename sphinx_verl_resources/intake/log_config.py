@@ -1,0 +1,210 @@
+"""The configuration of a run in its log: printed by verl, or as overrides of its command.
+
+verl prints the whole configuration as a dict of Python, EasyR1 as JSON. Hydra prints the overrides when a run
+fails; a shell with ``set -x`` prints the command.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from ..settings.overrides import read_overrides
+from ..settings.read import read_script
+from ..settings.result import leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..diagnostics import Location
+    from .log_lines import Piece
+
+#: How a configuration begins, by the key that comes first in it.
+_DICTS = tuple(
+    f"{{'{key}': " for key in ("actor_rollout_ref", "algorithm", "critic", "data", "trainer", "ray_init")
+)
+#: The second line of EasyR1's JSON; the first has a bracket alone.
+_JSON = '  "data": {'
+_JSON_BY = re.compile(r"(?:Runner|main_task)\b")
+_HYDRA = "Error executing job with overrides: "
+_COMMAND = re.compile(r"\++ (?=.*?-m (?:recipe|verl)\.[\w.]*main)")
+#: Every line that begins a configuration has one of these.
+WORDS = (b"': {'", _JSON.encode(), _HYDRA.encode(), b"verl.trainer.main")
+#: Those that are reported even behind the part of a line that is read.
+WEIGHTY = tuple(start.encode() for start in _DICTS)
+
+
+def config_at(piece: Piece) -> PrintedConfig | None:
+    """Return the configuration that begins in a line; None if none does."""
+    starts = [at for start in _DICTS if (at := piece.text.find(start)) >= 0]
+    if starts:
+        at, opening = min(starts), ""
+    elif piece.text == _JSON and _JSON_BY.match(piece.who):
+        at, opening = 0, "{"
+    else:
+        return None
+    config = PrintedConfig(piece.who, piece.line, piece.column + at)
+    config.add(type(piece)(opening + piece.text[at:], piece.who, piece.line, piece.column, piece.whole))
+    return config
+
+
+def is_command(piece: Piece) -> bool:
+    """Tell whether a line is the command that starts a run, as a shell prints it."""
+    return not piece.who and bool(_COMMAND.match(piece.text))
+
+
+def overrides_at(piece: Piece, place: Location) -> Mapping[str, Any]:
+    """Return the overrides in the command of a run, or in Hydra's message about its end; empty without any.
+
+    >>> from sphinx_verl_resources.diagnostics import Location
+    >>> from sphinx_verl_resources.intake.log_lines import Piece
+    >>> line = "Error executing job with overrides: ['trainer.nnodes=2', '+data.shuffle=False']"
+    >>> overrides_at(Piece(line, "", 9, 1), Location("run.log"))
+    {'trainer.nnodes': 2, 'data.shuffle': False}
+    """
+    if not piece.whole:
+        return {}
+    if is_command(piece):
+        return read_script(_COMMAND.sub("", piece.text, count=1), place.path).values
+    at = piece.text.find(_HYDRA)
+    if at < 0:
+        return {}
+    try:
+        words = _evaluated(piece.text[at + len(_HYDRA) :])
+    except ValueError:
+        return {}
+    words = words if isinstance(words, list) else []
+    return read_overrides([word for word in words if isinstance(word, str)], place).values
+
+
+#: Limits of one configuration; verl's has 600 lines and 8 levels.
+MAX_LINES, MAX_LENGTH, MAX_DEPTH = 20_000, 1 << 20, 40
+#: A configuration ends with so many lines of others in a row.
+MAX_FOREIGN = 5_000
+
+#: Python's texts, of a limited length, and the signs between them.
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.){0,4000}'|\"(?:[^\"\\]|\\.){0,4000}\"|[{}\[\](),]")
+#: Texts, and everything else that begins with a letter or an angle bracket.
+_ATOM = re.compile(
+    r"(?P<text>'(?:[^'\\]|\\.){0,4000}'|\"(?:[^\"\\]|\\.){0,4000}\")|"
+    r"(?P<number>np\.\w+\((?P<inner>[-+\d.eE]+)\))|"
+    r"(?P<word>(?<![\w.])[A-Za-z_<][^,{}\[\]():'\"\n]*(?:\([^()\n]*\)|[^,{}\[\]()\n]*>)?)"
+)
+_JSON_WORDS = {"true": "True", "false": "False", "null": "None"}
+_PAIRS = {"}": "{", "]": "[", ")": "("}
+#: The beginning of lines behind the first: indented, then something that Python prints.
+_CONTINUES = re.compile(r"\s+(?:['\"{}\[\](<]|-?[\d.]|None\b|True\b|False\b|nan\b|inf\b|np\.)|['\"}\]]")
+#: Stands for a value that is no Python literal.
+_UNREAD = "\0unread\0"
+
+
+class PrintedConfig:
+    """A configuration of one worker, read line by line.
+
+    Attributes:
+        who: the worker that prints it.
+        line: of its beginning.
+        column: of its beginning.
+        ended: whether it is complete or breaks off.
+    """
+
+    def __init__(self, who: str, line: int, column: int) -> None:
+        self.who, self.line, self.column = who, line, column
+        self.ended = False
+        self._lines: list[str] = []
+        self._length = 0
+        self._open: list[str] = []
+        self._cut, self._cut_depth = 0, 0
+        self._foreign = 0
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether every bracket is closed."""
+        return bool(self._lines) and not self._open
+
+    def add(self, piece: Piece) -> bool:
+        """Add a line; return false if it belongs to something else."""
+        if piece.who != self.who or (self._lines and not _CONTINUES.match(piece.text)):
+            self._foreign += 1
+            self.ended = self.ended or self._foreign > MAX_FOREIGN
+            return False
+        self._foreign = 0
+        end = len(piece.text)
+        for token in _TOKEN.finditer(piece.text):
+            if not self._follow(token, self._length):
+                end, self.ended = token.end(), True
+                break
+        self._lines.append(piece.text[:end])
+        self._length += end + 1
+        self.ended = self.ended or not piece.whole or self._is_too_much()
+        return True
+
+    def values(self) -> tuple[dict[str, Any], list[str]]:
+        """Return the settings under dotted keys, and the keys of values that could not be read.
+
+        Of a configuration that breaks off, complete entries count; a list that is not closed does not.
+
+        Raises:
+            ValueError: it is neither a dict of Python nor JSON.
+        """
+        text = "\n".join(self._lines)
+        if not self.complete:
+            text = text[: self._cut] + "}" * self._cut_depth
+        config = _literal(text)
+        if not isinstance(config, dict):
+            raise ValueError("it is neither a dict of Python nor JSON")
+        values = dict(leaves(config))
+        unread = [key for key, value in values.items() if _holds(value, _UNREAD)]
+        return {key: value for key, value in values.items() if key not in unread}, unread
+
+    def _follow(self, token: re.Match[str], before: int) -> bool:
+        """Note a sign; return false if nothing is open behind it, or if it closes the wrong bracket."""
+        sign = token[0]
+        if sign in "{[(":
+            self._open.append(sign)
+        elif sign in _PAIRS:
+            if not self._open or self._open.pop() != _PAIRS[sign]:
+                self._open = ["?"]  # never closed, so that only entries before it count
+                return False
+            self._remember(before + token.end())
+        elif sign == ",":
+            self._remember(before + token.start())
+        return bool(self._open)
+
+    def _remember(self, at: int) -> None:
+        """Note the place behind a complete entry, where only dicts are open."""
+        if all(sign == "{" for sign in self._open):
+            self._cut, self._cut_depth = at, len(self._open)
+
+    def _is_too_much(self) -> bool:
+        return len(self._lines) >= MAX_LINES or self._length > MAX_LENGTH or len(self._open) > MAX_DEPTH
+
+
+def _literal(text: str) -> Any:
+    try:
+        return _evaluated(text)
+    except ValueError:
+        return _evaluated(_ATOM.sub(_as_literal, text))
+
+
+def _evaluated(text: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in texts
+            return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ValueError("it is neither a dict of Python nor JSON") from None
+
+
+def _as_literal(match: re.Match[str]) -> str:
+    if match["text"] or (match["word"] or "").strip() in {"True", "False", "None"}:
+        return match[0]
+    if (word := (match["word"] or "").strip()) in _JSON_WORDS:
+        return _JSON_WORDS[word]
+    return match["inner"] or repr(_UNREAD)
+
+
+def _holds(value: Any, mark: str) -> bool:
+    return value == mark or (isinstance(value, tuple) and any(_holds(item, mark) for item in value))
