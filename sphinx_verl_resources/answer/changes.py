@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..diagnostics import NoAnswerError
+from ..estimator.estimate import attempt
+from ..estimator.planner import COUNTS
+from ..estimator.pools import TRAINER_GPUS
+from ..estimator.suggestions import ROUNDS, Cost
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..catalog.names import Verdict
+    from ..estimator.estimate import Estimate
     from ..estimator.registries import Registries
+    from ..estimator.request import Request
+    from ..estimator.suggestions import Relief
     from .layouts import Layout
 
-#: What a change costs in time.
-Cost = Literal["none", "little", "much"]
+#: More changes than this are not listed.
+_MOST = 5
+#: Combinations of three settings are tried up to this number; it takes less than a second.
+_MOST_TRIED = 1200
+_COSTS: tuple[Cost, ...] = ("none", "little", "much")
 
 
 @dataclass(frozen=True)
@@ -26,7 +39,7 @@ class Change:
         high: the upper end of the range.
         verdict: with the change.
         cost: in time.
-        caveat: what it costs besides time, in a sentence; empty for nothing.
+        caveats: what it costs besides time, each in a sentence to be translated.
     """
 
     overrides: Mapping[str, Any]
@@ -34,13 +47,218 @@ class Change:
     high: float
     verdict: Verdict
     cost: Cost
-    caveat: str = ""
+    caveats: tuple[str, ...] = ()
+
+
+class _Part(NamedTuple):
+    """One setting of a combination: at a step of it."""
+
+    relief: Relief
+    step: int
+
+    @property
+    def overrides(self) -> Mapping[str, Any]:
+        return self.relief.steps[self.step]
+
+    @property
+    def dearness(self) -> int:
+        """The rank of its cost: what can change results comes after what costs little time."""
+        return 2 if self.relief.caveat == ROUNDS else {"none": 0, "little": 1, "much": 3}[self.relief.cost]
+
+
+_Parts = tuple[_Part, ...]
 
 
 def changes_for(layout: Layout, registries: Registries) -> tuple[Change, ...]:
     """Return what makes a run fit, what should be tried first at the beginning; empty where it fits.
 
-    Single settings that suffice come first, else the cheapest combination, else the smallest number of GPUs.
-    Where nothing suffices, the combination that leaves least.
+    Single settings that suffice come first. Combinations follow, the cheapest first: where no single setting
+    suffices, or only some that cost much or change results. Else it takes more GPUs. Where nothing suffices,
+    the combination that leaves least is all there is.
     """
-    return ()
+    if layout.estimate.verdict in ("fits", "unknown"):
+        return ()
+    search = _Search(layout.request, layout.estimate, registries)
+    found = tuple(map(search.change, search.sufficient()))
+    return found or tuple(_more_gpus(search)) or (search.change(search.least()),)
+
+
+def with_change(request: Request, overrides: Mapping[str, Any]) -> Request:
+    """Return a request with a change, whose number of GPUs replaces that of the request."""
+    if not overrides.keys().isdisjoint(TRAINER_GPUS):
+        request = replace(request, gpus=None)
+    return request.having(overrides)
+
+
+class _Search:
+    """The search over all settings that save memory, for one run on some GPUs.
+
+    Attributes:
+        request: the run.
+        parts: all settings, each at its strongest step.
+        gpus: the overrides that change the number of GPUs.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        found: Estimate,
+        registries: Registries,
+        gpus: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.request, self.found, self.registries, self.gpus = request, found, registries, gpus or {}
+        self.parts = tuple(_Part(relief, len(relief.steps) - 1) for relief in found.reliefs)
+        self._known: dict[Any, Estimate | None] = {}
+
+    def after(self, parts: Iterable[_Part]) -> Estimate | None:
+        """Return the estimate with some settings; None where they do not go together."""
+        overrides = dict(self.gpus)
+        for part in parts:
+            if any(overrides.get(key, value) != value for key, value in part.overrides.items()):
+                return None
+            overrides |= part.overrides
+        key = tuple(sorted(overrides.items()))
+        if key not in self._known:
+            after = attempt(with_change(self.request, overrides), self.registries)
+            self._known[key] = None if isinstance(after, NoAnswerError) else after
+        return self._known[key]
+
+    def fits(self, parts: Iterable[_Part]) -> bool:
+        """Tell whether the run fits with some settings."""
+        after = self.after(parts)
+        return after is not None and after.fits
+
+    def high(self, parts: Iterable[_Part]) -> float:
+        """Return the upper end of the range with some settings."""
+        after = self.after(parts)
+        return float("inf") if after is None else after.high
+
+    def change(self, parts: _Parts) -> Change:
+        """Return a combination as a change."""
+        after = self.after(parts)
+        assert after
+        overrides = dict(self.gpus)
+        for part in parts:
+            overrides |= part.overrides
+        cost: Cost = max((part.relief.cost for part in parts), key=_COSTS.index, default="none")
+        caveats = tuple(dict.fromkeys(part.relief.caveat for part in parts if part.relief.caveat))
+        return Change(overrides, after.peak, after.high, after.verdict, cost, caveats)
+
+    def sufficient(self) -> list[_Parts]:
+        """Return single settings that suffice, and combinations cheaper than the cheapest of them."""
+        singles = self._cheapest(self._singles())
+        limit = self._dearness(singles[0])[0] if singles else 4
+        several: list[_Parts] = []
+        # What costs little time and changes no results is cheap enough.
+        for dearness in range(limit if limit > 1 else 0):
+            several = several or self._several([part for part in self.parts if part.dearness <= dearness])
+        if several and not singles and len(several[0]) > 2:
+            several += [parts for parts in self._several(self.parts) if len(parts) == 2]
+        found = [*singles, *self._cheapest(several)]
+        return [self._weakened(parts) for parts in found[:_MOST]]
+
+    def _singles(self) -> Iterator[_Parts]:
+        """Yield the settings that suffice, each at the weakest step that does."""
+        for part in self.parts:
+            steps = ((_Part(part.relief, step),) for step in range(part.step + 1))
+            yield from islice(filter(self.fits, steps), 1)
+
+    def _cheapest(self, found: Iterable[_Parts]) -> list[_Parts]:
+        return sorted(found, key=self._dearness)[:_MOST]
+
+    def _dearness(self, parts: _Parts) -> tuple[Any, ...]:
+        each = [part.dearness for part in parts]
+        return max(each, default=0), sum(each), self.high(parts)
+
+    def _weakened(self, parts: _Parts) -> _Parts:
+        """Return a combination that fits with each setting at the weakest step that suffices."""
+        for index, part in enumerate(parts):
+            for step in range(part.step):
+                weaker = (*parts[:index], _Part(part.relief, step), *parts[index + 1 :])
+                if self.fits(weaker):
+                    parts = weaker
+                    break
+        return parts
+
+    def _several(self, allowed: Sequence[_Part]) -> list[_Parts]:
+        """Return pairs that suffice, or else the cheapest combination of more settings that does."""
+        fitting = [parts for parts in self._all_that_help(allowed) if self.fits(parts)]
+        if not fitting:
+            return []
+
+        def is_needed(part: _Part) -> bool:
+            return not any(self.fits(_others(parts, part)) for parts in fitting)
+
+        needed = tuple(filter(is_needed, allowed))  # they are in every combination that suffices
+        others = [part for part in allowed if part not in needed]
+        for size in (2, 3):
+            if size >= len(needed):
+                more = combinations(others, size - len(needed))
+                tried = ((*needed, *parts) for parts in islice(more, _MOST_TRIED))
+                if found := self._cheapest(filter(self.fits, tried)):
+                    return found
+        return [self._without(min(fitting, key=self.high), self.fits)]
+
+    def all_that_help(self) -> _Parts:
+        """Return the settings that leave least together; those without effect are among them."""
+        return min(self._all_that_help(self.parts), key=self.high)
+
+    def _all_that_help(self, allowed: Sequence[_Part]) -> list[_Parts]:
+        """Return all settings that go together: once for each of those that do not go with all others."""
+        alone = [part for part in allowed if any(_exclude(part, other) for other in allowed)]
+        return [self._joined(first, allowed) for first in ((), *zip(alone))]
+
+    def _joined(self, parts: _Parts, allowed: Iterable[_Part]) -> _Parts:
+        """Add each setting at the step that leaves least, unless all of them raise the peak."""
+        for relief in (part.relief for part in allowed if part not in parts):
+            steps = ((*parts, _Part(relief, step)) for step in range(len(relief.steps)))
+            with_it = min(reversed(tuple(steps)), key=self.high)
+            if self.high(with_it) <= self.high(parts):
+                parts = with_it
+        return parts
+
+    def least(self) -> _Parts:
+        """Return the combination that leaves least."""
+        everything = self.all_that_help()
+        least = self.high(everything)
+        return self._without(everything, lambda parts: self.high(parts) <= least)
+
+    def _without(self, parts: _Parts, suffices: Callable[[_Parts], bool]) -> _Parts:
+        """Return a combination without the settings that it does not need, the dearest left out first."""
+        for part in sorted(parts, key=lambda part: -part.dearness):
+            fewer = _others(parts, part)
+            if suffices(fewer):
+                return self._without(fewer, suffices)
+        return parts
+
+
+def _exclude(part: _Part, other: _Part) -> bool:
+    shared = part.overrides.keys() & other.overrides.keys()
+    return any(part.overrides[key] != other.overrides[key] for key in shared)
+
+
+def _others(parts: _Parts, part: _Part) -> _Parts:
+    """Return the other settings of a combination; the same one at any step is left out."""
+    return tuple(other for other in parts if other.relief is not part.relief)
+
+
+def _more_gpus(search: _Search) -> Iterator[Change]:
+    """Yield the fewest GPUs that fit with settings that save memory, then those with settings as they are."""
+    settings = search.found.settings
+    each = settings.gpus // settings.nodes if settings.nodes > 1 else 8
+    helped = False
+    for count in COUNTS:
+        if count <= settings.gpus or (count > each and count % each):
+            continue
+        gpus = dict(zip(TRAINER_GPUS, (-(-count // each), min(count, each)), strict=True))
+        found = attempt(with_change(search.request, gpus), search.registries)
+        if isinstance(found, NoAnswerError):
+            continue
+        there = _Search(search.request, found, search.registries, gpus)
+        if found.fits:
+            yield there.change(())
+            return
+        if not helped:
+            helped = there.fits(there.all_that_help())
+            if helped:
+                yield there.change(there.sufficient()[0])

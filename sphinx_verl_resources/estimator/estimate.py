@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..breakdown import Breakdown, Change
 from ..catalog.names import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
@@ -17,10 +17,10 @@ from .peak import AnyEstimate, widening_of
 from .phases import phases_of, roles_of
 from .resolve import resolve
 from .settings import least, most
-from .suggestions import suggestions
+from .suggestions import Suggestion, override_text, reliefs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..diagnostics import Diagnostic
     from .allocations import Allocations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .request import Request
     from .settings import Settings
     from .shape import Shape
-    from .suggestions import Suggestion
+    from .suggestions import Relief
     from .versions import Version
 
 #: The first version of verl whose training workers are those of today.
@@ -45,6 +45,8 @@ class Estimate(AnyEstimate):
         settings: verl's, resolved.
         kind: of the run, one of ``CASE_GROUPS``.
         widening: how much wider ranges are for this kind of runs.
+        request: what was asked.
+        registries: what it was computed from.
         warnings: about the request.
         unsupported: settings that the estimate ignores, each with a reason.
         ran: the run is known to have run on such GPUs.
@@ -55,6 +57,8 @@ class Estimate(AnyEstimate):
     settings: Settings
     kind: str
     widening: float
+    request: Request = field(repr=False, compare=False)
+    registries: Registries = field(repr=False, compare=False)
     warnings: tuple[Diagnostic, ...] = ()
     unsupported: tuple[str, ...] = ()
     ran: bool = False
@@ -171,10 +175,31 @@ class Estimate(AnyEstimate):
         """The one setting that lowers the peak most; None if none does."""
         return max(self.suggestions, key=lambda suggestion: suggestion.saves, default=None)
 
-    @property
+    @cached_property
+    def reliefs(self) -> tuple[Relief, ...]:
+        """Every setting that may save memory."""
+        given = self.registries.in_todays_names(self.request.config)
+        return reliefs(self.shape, self.settings, given, self.registries)
+
+    @cached_property
     def suggestions(self) -> tuple[Suggestion, ...]:
-        """Every single setting that lowers the peak noticeably."""
-        return tuple(suggestions(self.shape, self.settings, self.peak))
+        """Every single setting that lowers the peak by more than a hundredth, at the step that saves most."""
+        found = []
+        for relief in self.reliefs:
+            steps = ((self._phases_after(step), step) for step in relief.steps)
+            peaks = [(max(phases, key=lambda phase: phase.total), step) for phases, step in steps if phases]
+            if peaks:
+                phase, step = min(peaks, key=lambda pair: pair[0].total)
+                saves = self.peak - phase.total
+                found.append(Suggestion(override_text(step), saves, phase.total, phase.name))
+        return tuple(suggestion for suggestion in found if suggestion.saves > 0.01 * self.peak)
+
+    def _phases_after(self, overrides: Mapping[str, Any]) -> tuple[Phase, ...]:
+        """Return the phases with other settings, of sequences as long as here; none where that is no run."""
+        after = attempt(self.request.having(overrides), self.registries)
+        if isinstance(after, NoAnswerError):
+            return ()
+        return phases_of(after.shape, replace(after.settings, lengths=self.settings.lengths))
 
 
 def estimate(request: Request, registries: Registries) -> Estimate:
@@ -196,7 +221,8 @@ def estimate(request: Request, registries: Registries) -> Estimate:
     """
     shape, settings, warnings, unsupported = resolve(request, registries)
     kind = kind_of(shape, settings)
-    return Estimate(shape, settings, kind, widening_of(kind, registries), warnings, unsupported)
+    widening = widening_of(kind, registries)
+    return Estimate(shape, settings, kind, widening, request, registries, warnings, unsupported)
 
 
 def attempt(request: Request, registries: Registries) -> Estimate | NoAnswerError:

@@ -171,6 +171,32 @@ class Registries:
             key = key.rpartition(".")[0]
         return None
 
+    def name_in(self, key: str, version: Version) -> str | None:
+        """Return the name that a key has in a version of verl; None where it has none.
+
+        >>> from sphinx_verl_resources.cli.data import read_data
+        >>> name_in = read_data([]).registries.name_in
+        >>> name_in("critic.fsdp.param_offload", (0, 7, 1)), name_in("critic.fsdp.param_offload", (0, 9, 0))
+        ('critic.model.fsdp_config.param_offload', 'critic.fsdp.param_offload')
+        """
+        if self._is_in(key, version):
+            return key
+        shared = next((actor for actor, critic in _SHARED.items() if key.startswith(critic)), "")
+        # The critic's keys have moved together, some of which came only later, as those of the actor did.
+        of_actor = shared + key.removeprefix(_SHARED[shared]) if shared else ""
+        return self._former.get(key) if self._is_in(of_actor, version) else None
+
+    def _is_in(self, key: str, version: Version) -> bool:
+        known = self.config_keys.get(key)
+        since = version_of(known.since) if known else None
+        return since is None or since <= version
+
+    @cached_property
+    def _former(self) -> Mapping[str, str]:
+        """Names of keys before they were moved, deprecated ones among them."""
+        deprecated = {key.moved_to: key.name for key in self.config_keys if key.moved_to}
+        return {**deprecated, **{key.name: key.moved_from for key in self.config_keys if key.moved_from}}
+
     def in_todays_names(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings with dotted keys under their present names.
 

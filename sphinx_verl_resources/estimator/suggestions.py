@@ -1,27 +1,62 @@
-"""Suggestions: the single settings that lower the peak, and by how much."""
+"""Suggestions: every setting of verl that saves memory, what it costs, and the one that saves most.
+
+Costs in time are those of verl's own words at 1dda039b9: docs/perf/perf_tuning.rst (padding, micro-batches,
+offloaded activations, entropy, Ulysses), docs/perf/best_practices.rst (Megatron), the comments in
+trainer/config/engine/fsdp.yaml and trainer/config/rollout/rollout.yaml. Figures are rare there; *little* is
+what is done once a step or recomputed once, *much* what leaves the GPU idle while the host computes or sends.
+
+The reference policy has no switch here with FSDP: verl always keeps it on the host
+(workers/engine/fsdp/transformer_impl.py:404), whatever ``ref.fsdp_config.param_offload`` says.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from ..i18n import N_
 from .engine import cache_tokens
-from .phases import phases_of
 from .reader import OF_ACTOR, OF_CRITIC
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
-from .settings import sequence_divisor
+from .settings import micro_batches, ranks_of, sequence_divisor
 from .versions import behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from .reader import Sections
+    from .registries import Registries
     from .settings import Role, Settings
     from .shape import Shape
+    from .tokens import MicroBatch
+    from .versions import Version
 
-    #: Overrides of verl, ``key=value``, and the same as new values by their place in ``Settings``.
-    Changes = Iterator[tuple[str, Mapping[str, Any]]]
+#: What a setting costs in time.
+Cost = Literal["none", "little", "much"]
+Overrides = dict[str, Any]
+
+#: FSDP divides, sums and updates what ``from_pretrained`` loads in this type, without a copy in fp32
+#: (workers/engine/fsdp/transformer_impl.py:239-314 and :376 at 1dda039b9).
+ROUNDS = N_(
+    "Weights, gradients and Adam's moments are then in bfloat16, without a copy in fp32: small updates can "
+    "be rounded away. Compare the reward with a run in fp32."
+)
+FILLS_HOST = N_("What leaves the GPU takes host memory.")
+
+
+@dataclass(frozen=True)
+class Relief:
+    """A setting that saves memory.
+
+    Attributes:
+        steps: its overrides, by verl's dotted keys: from those that save least to those that save most.
+        cost: in time.
+        caveat: what it costs besides time, in a sentence to be translated; empty for nothing.
+    """
+
+    steps: tuple[Overrides, ...]
+    cost: Cost
+    caveat: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,117 +76,271 @@ class Suggestion:
     peak_phase: str
 
 
-def suggestions(shape: Shape, settings: Settings, peak: float) -> Iterator[Suggestion]:
-    """Yield every change of one setting that lowers the peak by more than a hundredth.
+def reliefs(
+    shape: Shape, settings: Settings, given: Mapping[str, Any], registries: Registries
+) -> tuple[Relief, ...]:
+    """Return every setting that may save memory: what is off, and what can be smaller or divided further.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> from sphinx_verl_resources.estimator.estimate import estimate
-    >>> from sphinx_verl_resources.estimator.request import Request
-    >>> config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
-    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), read_data([]).registries)
-    >>> found.suggestion in found.suggestions
-    True
+    Only those that the version of verl has, under the names that they have there.
+
+    Args:
+        shape: of the model.
+        settings: in force.
+        given: verl's dotted keys that are set.
+        registries: with the keys of verl.
     """
-    for overrides, values in _changes(shape, settings):
-        changed = settings
-        for place, value in values.items():
-            changed = _with(changed, place, value)
-        peak_phase = max(phases_of(shape, changed), key=lambda phase: phase.total)
-        saves = peak - peak_phase.total
-        if saves > 0.01 * peak:
-            yield Suggestion(overrides, saves, peak_phase.total, peak_phase.name)
+    found = []
+    for relief in _all(shape, settings, given):
+        named = (_named(step, settings.version, registries) for step in relief.steps)
+        if steps := tuple(step for step in named if step):
+            found.append(Relief(steps, relief.cost, relief.caveat))
+    return tuple(found)
 
 
-def _with(record: Any, place: str, value: Any) -> Any:
-    """Return a record with another value at a place such as ``actor.fsdp.reshard``."""
-    name, _, rest = place.partition(".")
-    return replace(record, **{name: _with(getattr(record, name), rest, value) if rest else value})
+def _named(step: Overrides, version: Version, registries: Registries) -> Overrides | None:
+    """Return overrides under the names of a version of verl; None if it lacks one."""
+    named = {registries.name_in(key, version): value for key, value in step.items()}
+    return None if None in named else {str(key): value for key, value in named.items()}
 
 
-def _changes(shape: Shape, settings: Settings) -> Changes:
-    """Yield every change: what is off is switched on, and budgets become smaller."""
-    yield from _switched_off(settings, _role_switches(settings.actor, "actor", OF_ACTOR))
-    if settings.critic:
-        yield from _switched_off(settings, _role_switches(settings.critic, "critic", OF_CRITIC))
+def _all(shape: Shape, settings: Settings, given: Mapping[str, Any]) -> Iterator[Relief]:
+    roles = [(OF_ACTOR, settings.actor), *([(OF_CRITIC, settings.critic)] if settings.critic else [])]
+    for of, role in roles:
+        if not role.remove_padding:
+            yield _on("none", f"{of.model}.use_remove_padding")
+        yield from (_of_megatron if role.backend == "megatron" else _of_fsdp)(of, role)
+    yield from _of_logits(settings)
+    if settings.reference and settings.actor.backend == "megatron" and not settings.reference_offload:
+        yield _on("little", f"{REFERENCE}.megatron.param_offload", caveat=FILLS_HOST)
+    if settings.actor.backend == "megatron":
+        if any(key.endswith("_parallel_size") and ".megatron." in key for key in given):
+            yield from _divided(shape, settings)
+    else:
+        yield from _of_ulysses(shape, settings, given)
+    yield from _micro_batches(settings, given)
     if not settings.rollout.separate:
-        if lower := lower_utilization(shape, settings):
-            yield f"{ROLLOUT}.gpu_memory_utilization={lower:g}", {"rollout.utilization": lower}
-        switches = {
-            f"{ROLLOUT}.enforce_eager=True": {"rollout.eager": True},
-            f"{ROLLOUT}.free_cache_engine=True": {"rollout.frees_cache": True},
-        }
-        if settings.actor.lora_rank:
-            overrides = f"{ROLLOUT}.layered_summon=True {ROLLOUT}.load_format=safetensors"
-            switches[overrides] = {"rollout.layered_summon": True}
-        yield from _switched_off(settings, switches)
-    of_logits: Mapping[str, Mapping[str, Any]] = {
-        f"{MODEL}.use_fused_kernels=True": {"fused_kernels": True},
-        f"{ACTOR}.entropy_from_logits_with_chunking=True": {"entropy_chunk": 2048},
+        yield from _of_rollout(shape, settings)
+
+
+def _on(cost: Cost, *keys: str, caveat: str = "") -> Relief:
+    return Relief((dict.fromkeys(keys, True),), cost, caveat)
+
+
+def _of_fsdp(of: Sections, role: Role) -> Iterator[Relief]:
+    """Yield the switches of a role that FSDP trains."""
+    fsdp = role.fsdp
+    if not role.checkpointing:
+        yield _on("little", f"{of.model}.enable_gradient_checkpointing")
+    on_host = fsdp.offload_policy and role.backend == "fsdp2"
+    if not (fsdp.optimizer_offload or on_host):
+        yield _on("little", f"{of.fsdp}.optimizer_offload", caveat=FILLS_HOST)
+    if not (fsdp.param_offload or on_host):
+        yield _on("little", f"{of.fsdp}.param_offload", caveat=FILLS_HOST)
+    if not role.activation_offload:
+        yield _on("little", f"{of.model}.enable_activation_offload", caveat=FILLS_HOST)
+    if not fsdp.reshard:
+        yield _on("little", f"{of.fsdp}.reshard_after_forward")
+    if fsdp.reshards_root:  # several copies of the states, each divided among some of the GPUs only
+        yield Relief(({f"{of.fsdp}.fsdp_size": -1},), "little")
+    if fsdp.defers_sync:
+        yield Relief(({f"{of.fsdp}.use_no_sync_for_gradient_accumulation": False},), "little")
+    if fsdp.parameter_bytes > 2:
+        yield Relief(({f"{of.fsdp}.model_dtype": "bfloat16"},), "none", ROUNDS)
+    if role.backend == "fsdp2" and not on_host:
+        yield _on("much", f"{of.fsdp}.offload_policy", caveat=FILLS_HOST)
+
+
+def _of_megatron(of: Sections, role: Role) -> Iterator[Relief]:
+    """Yield the switches of a role that Megatron trains."""
+    megatron, prefix = role.megatron, f"{of.role}.megatron"
+    for name in ("optimizer_offload", "param_offload"):
+        if not getattr(megatron, name):
+            yield _on("little", f"{prefix}.{name}", caveat=FILLS_HOST)
+    if not megatron.distributed_optimizer:
+        yield _on("little", f"{prefix}.use_distributed_optimizer")
+    if megatron.tensor > 1 and not megatron.sequence_parallel:
+        yield _on("none", f"{prefix}.sequence_parallel")
+    if megatron.granularity != "full":
+        # Megatron refuses full recomputation without a method and a number of layers.
+        together = {"granularity": "full", "method": "uniform", "num_layers": 1}
+        transformer = f"{prefix}.override_transformer_config.recompute_"
+        yield Relief(({transformer + name: value for name, value in together.items()},), "little")
+    if megatron.cpu_optimizer < 1:
+        config = f"{of.role}.optim.override_optimizer_config"
+        step = {f"{config}.optimizer_cpu_offload": True, f"{config}.optimizer_offload_fraction": 1}
+        yield Relief(({**step, f"{config}.use_precision_aware_optimizer": True},), "much", FILLS_HOST)
+
+
+def _of_logits(settings: Settings) -> Iterator[Relief]:
+    if settings.fused_kernels:
+        return
+    yield _on("none", f"{MODEL}.use_fused_kernels")
+    if not settings.entropy_chunk:
+        yield _on("little", f"{ACTOR}.entropy_from_logits_with_chunking")
+    if settings.actor.backend != "megatron" and not settings.entropy_recomputed:
+        yield _on("little", f"{ACTOR}.entropy_checkpointing")
+
+
+def _divided(shape: Shape, settings: Settings) -> Iterator[Relief]:
+    """Yield larger parallel sizes of Megatron, as far as they divide GPUs and model."""
+    megatron, gpus, moe = settings.actor.megatron, settings.gpus, shape.architecture.moe
+    roles = [ACTOR, *(["critic"] if settings.critic and settings.critic.backend == "megatron" else [])]
+    replicas = gpus // (megatron.tensor * megatron.pipeline * megatron.context)
+    sizes = {
+        "tensor_model": _doubled(megatron.tensor, 8, replicas * megatron.tensor, shape.heads),
+        "pipeline_model": _doubled(megatron.pipeline, shape.layers, replicas * megatron.pipeline),
+        "context": _doubled(megatron.context, 8, replicas * megatron.context),
     }
-    yield from _switched_off(settings, of_logits)
-    yield from _smaller_micro_batches(settings)
+    whole_experts: Overrides = {}
+    if moe:
+        most = gpus // megatron.pipeline
+        sizes["expert_model"] = _doubled(megatron.expert, most, most, moe.num_experts)
+        whole_experts = {f"{role}.megatron.expert_tensor_parallel_size": 1 for role in roles}
+    for name, larger in sizes.items():
+        keys = [f"{role}.megatron.{name}_parallel_size" for role in roles]
+        more = whole_experts if name == "expert_model" else {}
+        if larger:
+            yield Relief(tuple({**dict.fromkeys(keys, size), **more} for size in larger), "little")
 
 
-def _switched_off(settings: Settings, switches: Mapping[str, Mapping[str, Any]]) -> Changes:
-    """Yield the switches whose first place has no value yet."""
-    for overrides, values in switches.items():
-        if not attrgetter(next(iter(values)))(settings):
-            yield overrides, values
+def _doubled(size: int, most: int, *dividing: int) -> list[int]:
+    """Return larger sizes by doubling that divide some numbers.
+
+    >>> _doubled(2, 16, 16, 24)
+    [4, 8]
+    """
+    found = []
+    while (size := 2 * size) <= most and not any(number % size for number in dividing):
+        found.append(size)
+    return found
 
 
-def _role_switches(role: Role, place: str, of: Sections) -> Mapping[str, Mapping[str, Any]]:
-    """Return the switches of a role's own keys."""
-    if role.backend == "megatron":
-        part, optimizer = f"{place}.megatron", f"{of.role}.optim.override_optimizer_config.optimizer_"
-        switches: dict[str, Mapping[str, Any]] = {
-            f"{of.role}.megatron.{name}=True": {f"{part}.{name}": True}
-            for name in ("param_offload", "optimizer_offload")
-        }
-        if role.megatron.granularity != "full":
-            # Megatron refuses full recomputation without a method and a number of layers.
-            transformer = f"{of.role}.megatron.override_transformer_config.recompute_"
-            together = ("granularity=full", "method=uniform", "num_layers=1")
-            values = {f"{part}.recompute": True, f"{part}.recompute_layers": 1}
-            switches[" ".join(transformer + override for override in together)] = values
-        overrides = (f"{optimizer}cpu_offload=True", f"{optimizer}offload_fraction=1")
-        switches[" ".join(overrides)] = {f"{part}.cpu_optimizer": 1.0}
-        return switches
-    names = ["param_offload", "optimizer_offload", *(["offload_policy"] if role.backend == "fsdp2" else [])]
-    return {
-        f"{of.model}.enable_gradient_checkpointing=True": {f"{place}.checkpointing": True},
-        f"{of.model}.use_remove_padding=True": {f"{place}.remove_padding": True},
-        **{f"{of.fsdp}.{name}=True": {f"{place}.fsdp.{name}": True} for name in names},
-    }
+def _of_ulysses(shape: Shape, settings: Settings, given: Mapping[str, Any]) -> Iterator[Relief]:
+    """Yield larger Ulysses sizes, with token budgets that hold just one sequence then.
+
+    verl refuses them with padding (workers/engine/fsdp/transformer_impl.py:129 at 1dda039b9). A larger size
+    alone saves nothing where budgets stay: they are those of a GPU.
+    """
+    actor, name = settings.actor, "ulysses_sequence_parallel_size"
+    steps = []
+    for size in _doubled(actor.fsdp.ulysses, 8, settings.gpus, shape.heads):
+        step: Overrides = {f"{OF_ACTOR.fsdp}.{name}": size}
+        if settings.reference:
+            step[f"{REFERENCE}.fsdp_config.{name}"] = size
+        if not actor.remove_padding:
+            step[f"{MODEL}.use_remove_padding"] = True
+        share = -(-int(settings.lengths.limit) // size)
+        for micro, prefix, start in _passes(settings):
+            key = f"{prefix}.{start}max_token_len_per_gpu"
+            own = prefix == ACTOR or (prefix != "critic" and key in given)
+            if own and micro.dynamic and micro.tokens > share:
+                step[key] = share
+        steps.append(step)
+    if steps:
+        yield Relief(tuple(steps), "little")
 
 
-def lower_utilization(shape: Shape, settings: Settings) -> float | None:
-    """Take a tenth of the GPU from the rollout engine; None if its cache would not hold a sequence then."""
-    rollout = settings.rollout
-    lower = round(rollout.utilization - 0.1, 2)
-    if rollout.separate or lower <= 0.1:
-        return None
-    smaller = replace(settings, rollout=replace(rollout, utilization=lower))
-    # With less, the engine does not start.
-    return lower if cache_tokens(shape, smaller) >= settings.lengths.limit else None
-
-
-def _smaller_micro_batches(settings: Settings) -> Changes:
-    """Yield half as large micro-batches, for each pass whose micro-batch holds two sequences or more."""
-    update, log_prob = ("ppo", "ppo_max_token_len_per_gpu"), ("log_prob", "log_prob_max_token_len_per_gpu")
-    passes = [
-        ("actor.micro_batch", ACTOR, *update),
-        ("old_micro_batch", ROLLOUT, *log_prob),
-        ("reference_micro_batch", REFERENCE, *log_prob),
-    ]
+def _passes(settings: Settings) -> Iterator[tuple[MicroBatch, str, str]]:
+    """Yield the passes: their micro-batch, and the section and the beginning of its keys."""
+    yield settings.actor.micro_batch, ACTOR, "ppo_"
+    yield settings.old_micro_batch, ROLLOUT, "log_prob_"
+    if settings.reference:
+        yield settings.reference_micro_batch, REFERENCE, "log_prob_"
     if settings.critic:
-        one_budget = behaviour(settings.version).one_critic_budget
-        budget = "ppo_infer_max_token_len_per_gpu" if one_budget else update[1]
-        passes.append(("critic.micro_batch", "critic", "ppo", budget))
-    least = settings.lengths.limit / sequence_divisor(settings.actor)  # what a sequence takes on a GPU
-    for place, prefix, name, budget in passes:
-        micro = attrgetter(place)(settings)
-        if micro.dynamic:
-            if (half := micro.tokens // 2) >= least:
-                yield f"{prefix}.{budget}={half}", {f"{place}.tokens": half}
-        elif half := (micro.sequences or 1) // 2:
-            yield f"{prefix}.{name}_micro_batch_size_per_gpu={half}", {f"{place}.sequences": half}
+        infers = behaviour(settings.version).one_critic_budget and settings.critic.micro_batch.dynamic
+        yield settings.critic.micro_batch, "critic", "ppo_infer_" if infers else "ppo_"
+
+
+def _micro_batches(settings: Settings, given: Mapping[str, Any]) -> Iterator[Relief]:
+    """Yield smaller micro-batches, halved down to one sequence.
+
+    Log-prob passes that are cut as the update follow it, by themselves where their own key is not set.
+    """
+    least = -(-int(settings.lengths.limit) // sequence_divisor(settings.actor))  # a sequence's share of a GPU
+    first = settings.actor.micro_batch
+    if not first.dynamic:
+        budget = {f"{ACTOR}.use_dynamic_bsz": True, f"{ACTOR}.ppo_max_token_len_per_gpu": least}
+        yield Relief((budget,), "none")
+    name = {True: "max_token_len_per_gpu", False: "micro_batch_size_per_gpu"}
+    of_update = [f"{ACTOR}.ppo_{name[first.dynamic]}"]
+    for micro, prefix, start in _passes(settings):
+        key = f"{prefix}.{start}{name[micro.dynamic]}"
+        if prefix in (ROLLOUT, REFERENCE) and micro == first:
+            of_update += [key] if key in given else []
+        elif prefix != ACTOR and (sizes := _sizes(micro, least)):
+            yield Relief(tuple({key: size} for size in sizes), "little")
+    if sizes := _sizes(first, least):
+        yield Relief(tuple(dict.fromkeys(of_update, size) for size in sizes), "little")
+    if whole := _whole_mini_batch(settings):
+        yield Relief(({of_update[0]: whole},), "none")
+
+
+def _whole_mini_batch(settings: Settings) -> int | None:
+    """Return the size of a micro-batch that is a whole mini-batch, in tokens or sequences.
+
+    With smaller ones every GPU may keep the gradients of the whole model; None where it does not.
+    """
+    actor, limit = settings.actor, int(settings.lengths.limit)
+    deferred = actor.backend != "megatron" and actor.fsdp.defers_sync and actor.fsdp.shard > 1
+    if not deferred or micro_batches(settings, actor) < 2:
+        return None
+    sequences = max(1, actor.mini_batch // ranks_of(actor, settings.gpus))
+    return -(-sequences * limit // sequence_divisor(actor)) if actor.micro_batch.dynamic else sequences
+
+
+def _sizes(micro: MicroBatch, least: int) -> list[int]:
+    """Return smaller sizes of micro-batches, in tokens or sequences."""
+    return _halved(micro.tokens, least) if micro.dynamic else _halved(micro.sequences or 1, 1)
+
+
+def _halved(size: int, least: int) -> list[int]:
+    """Return smaller sizes by halving, the least at last.
+
+    >>> _halved(16384, 3000), _halved(8, 1), _halved(5, 5)
+    ([8192, 4096, 3000], [4, 2, 1], [])
+    """
+    found = []
+    while size > least:
+        size = max(size // 2, least)
+        found.append(size)
+    return found
+
+
+def _of_rollout(shape: Shape, settings: Settings) -> Iterator[Relief]:
+    """Yield what makes the rollout engine take less."""
+    rollout = settings.rollout
+    if lower := tuple(lower_utilizations(shape, settings)):
+        steps = ({f"{ROLLOUT}.gpu_memory_utilization": share} for share in lower)
+        yield Relief(tuple(steps), "little")
+    if not rollout.eager:
+        yield _on("little", f"{ROLLOUT}.enforce_eager")
+    if not rollout.frees_cache:
+        yield _on("little", f"{ROLLOUT}.free_cache_engine")
+    if larger := _doubled(rollout.tensor, 32, settings.gpus, shape.heads):
+        yield Relief(tuple({f"{ROLLOUT}.tensor_model_parallel_size": size} for size in larger), "little")
+    fsdp = settings.actor.backend != "megatron"
+    if settings.actor.lora_rank and fsdp and not (rollout.layered_summon or rollout.merge_lora):
+        step = {f"{ROLLOUT}.layered_summon": True, f"{ROLLOUT}.load_format": "safetensors"}
+        yield Relief((step,), "little")
+
+
+def lower_utilizations(shape: Shape, settings: Settings) -> Iterator[float]:
+    """Yield smaller shares of the GPU for the rollout engine, as long as its cache holds a sequence.
+
+    With less, the engine does not start.
+    """
+    share = settings.rollout.utilization
+    while (share := round(share - 0.1, 2)) > 0.1:
+        smaller = replace(settings, rollout=replace(settings.rollout, utilization=share))
+        if cache_tokens(shape, smaller) < settings.lengths.limit:
+            return
+        yield share
+
+
+def override_text(overrides: Mapping[str, Any]) -> str:
+    """Write overrides as arguments of verl's launcher.
+
+    >>> override_text({"actor_rollout_ref.model.use_fused_kernels": True})
+    'actor_rollout_ref.model.use_fused_kernels=True'
+    """
+    return " ".join(f"{key}={value}" for key, value in overrides.items())

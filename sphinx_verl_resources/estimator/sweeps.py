@@ -11,7 +11,7 @@ from .estimate import Estimate, attempt, estimate
 from .reader import OF_ACTOR, OF_CRITIC
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .settings import sequence_divisor
-from .suggestions import Suggestion, lower_utilization
+from .suggestions import Suggestion, lower_utilizations
 from .tasks import MEGATRON_SAVING, SAVING, fitted
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _without(asked: Estimate, groups: tuple[Mapping[str, Any], ...]) -> Mapping[
 
 def _smaller_rollout(before: Estimate) -> Mapping[str, Any]:
     """Take a tenth of the GPU from the rollout engine if its cache still holds the longest sequence."""
-    lower = lower_utilization(before.shape, before.settings)
+    lower = next(lower_utilizations(before.shape, before.settings), None)
     return {f"{ROLLOUT}.gpu_memory_utilization": lower} if lower else {}
 
 

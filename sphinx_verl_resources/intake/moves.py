@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT
-from ..estimator.suggestions import lower_utilization
+from ..estimator.suggestions import lower_utilizations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..answer.changes import Cost
     from ..estimator.estimate import Estimate
+    from ..estimator.suggestions import Cost
     from .failure import Failure
 
     #: Returns a change where there is one to make.
@@ -145,7 +145,7 @@ def lower_share(of: Situation) -> Remedy | None:
     if of.failure.form == "not-enough-free-at-start" and of.failure.free and of.failure.capacity:
         to = math.floor(of.failure.free / of.failure.capacity * 20) / 20
     elif of.estimate:
-        to = lower_utilization(of.estimate.shape, of.estimate.settings)
+        to = next(lower_utilizations(of.estimate.shape, of.estimate.settings), None)
     if not to or to < _LEAST_SHARE or to >= share:
         return None
     text = f"leaves more of the GPU to everything but the engine{of.of_default(SHARE)}"

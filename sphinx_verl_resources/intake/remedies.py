@@ -137,7 +137,7 @@ def advice(of: Situation, request: Request | None, registries: Registries) -> tu
     if of.estimate and request and {*_TRAINING, "unknown"}.issuperset(possible(of.failure)):
         rest += [
             Remedy(step, relief.caveat, relief.cost)
-            for relief in getattr(of.estimate, "reliefs", ())
+            for relief in of.estimate.reliefs
             for step in relief.steps
         ]
         found += _ranked(rest, of.failure, of.estimate, request, registries)

@@ -129,11 +129,11 @@ def test_training_is_ordered_by_the_estimate(found):
 
 def test_micro_batches_never_hold_less_than_a_sequence(found):
     config = {**CONFIG, f"{ACTOR}.ppo_max_token_len_per_gpu": 6000}
-    values = [
-        each.remedy.overrides.get(f"{ACTOR}.ppo_max_token_len_per_gpu")
-        for each in found("update-forward", config=config).advice
-    ]
-    assert all(value is None or value >= 5120 for value in values)
+    ulysses = f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size"
+    for each in found("update-forward", config=config).advice:
+        overrides = each.remedy.overrides
+        budget = overrides.get(f"{ACTOR}.ppo_max_token_len_per_gpu", 5120)
+        assert budget * overrides.get(ulysses, 1) >= 5120
 
 
 def test_without_settings_the_change_starts_at_verls_defaults(found):

@@ -1,0 +1,225 @@
+"""What makes a run fit: single settings, the cheapest combination, more GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.answer.changes import changes_for, with_change
+from sphinx_verl_resources.answer.layouts import Layout
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.estimate import Estimate, attempt, estimate
+from sphinx_verl_resources.estimator.planner import COUNTS
+from sphinx_verl_resources.estimator.recorded import request_of_run
+from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.estimator.suggestions import ROUNDS
+from sphinx_verl_resources.estimator.tasks import fitted, task_settings
+
+DATA = read_data([])
+REGISTRIES = DATA.registries
+A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
+BF16 = f"{A}.fsdp_config.model_dtype"
+BUDGET = f"{A}.ppo_max_token_len_per_gpu"
+ALL_ON = task_settings("GRPO")
+
+
+def asked(model="Qwen/Qwen2.5-32B", gpus=8, gpu="H100", task="GRPO", more=None):
+    request = Request(model, {**task_settings(task), **(more or {})}, gpus, gpu)
+    return fitted(request, REGISTRIES)
+
+
+def changes(request):
+    return changes_for(Layout(request, estimate(request, REGISTRIES)), REGISTRIES)
+
+
+def after(request, overrides):
+    return attempt(with_change(request, overrides), REGISTRIES)
+
+
+#: A question for each kind of outcome, and how many settings its first change has: 0 for GPUs alone.
+SINGLE = asked("Qwen/Qwen2.5-7B", 2, "A100-80GB")
+PAIR = asked("Qwen/Qwen2.5-7B", 2, "H100", "PPO")
+MORE = asked("Qwen/Qwen2.5-32B", more={f"{R}.n": 1})
+NODES = asked("Qwen/Qwen2.5-72B")
+NEVER = asked("Qwen/Qwen2.5-72B", 8, "RTX-4090", more={"data.max_response_length": 200_000})
+
+
+def test_where_it_fits_nothing_changes():
+    assert not changes(asked("Qwen/Qwen2.5-0.5B"))
+
+
+def test_where_no_verdict_is_known_nothing_changes():
+    assert not changes(replace(MORE, gpu=None))
+
+
+def test_a_single_setting_that_suffices_comes_first():
+    first, *_ = found = changes(SINGLE)
+    assert first.overrides == {BF16: "bfloat16"}
+    assert (first.verdict, first.cost, first.caveats) == ("fits", "none", (ROUNDS,))
+    assert all(change.verdict == "fits" and len(change.overrides) <= 3 for change in found)
+
+
+def test_a_caveat_about_results_comes_after_little_time():
+    """Offloading alone suffices here, and so does bfloat16."""
+    request = asked("Qwen/Qwen2.5-7B", 2, "H200", more=dict.fromkeys(
+        (f"{A}.fsdp_config.param_offload", f"{A}.fsdp_config.optimizer_offload"), False
+    ))  # fmt: skip
+    request = request.having({f"{R}.gpu_memory_utilization": 0.6})
+    keys = [next(iter(change.overrides)) for change in changes(request)]
+    assert BF16 in keys
+    assert keys.index(f"{A}.fsdp_config.optimizer_offload") < keys.index(BF16)
+
+
+def test_two_settings_where_one_is_not_enough():
+    first, *_ = changes(PAIR)
+    assert first.overrides == {BF16: "bfloat16", "critic.fsdp.model_dtype": "bfloat16"}
+    assert first.verdict == "fits"
+
+
+def test_three_settings_where_two_are_not_enough():
+    """The advice was once a setting that saves 2 GiB of the 65 that are missing."""
+    (found,) = changes(MORE)
+    assert found.overrides.keys() == {BF16, BUDGET, f"{M}.enable_activation_offload"}
+    assert (found.verdict, found.cost) == ("fits", "little")
+    assert ROUNDS in found.caveats
+
+
+def test_more_gpus_where_settings_do_not_suffice():
+    helped, alone = changes(NODES)
+    assert helped.overrides["trainer.nnodes"] < alone.overrides["trainer.nnodes"]
+    assert alone.overrides.keys() == {"trainer.nnodes", "trainer.n_gpus_per_node"}
+    assert {helped.verdict, alone.verdict} == {"fits"}
+    nodes = [count // 8 for count in COUNTS]
+    fewer = nodes[nodes.index(alone.overrides["trainer.nnodes"]) - 1]
+    assert not after(NODES, {**alone.overrides, "trainer.nnodes": fewer}).fits
+
+
+def test_where_nothing_suffices_the_least_is_told():
+    (found,) = changes(NEVER)
+    assert found.verdict == "does-not-fit"
+    assert found.high < estimate(NEVER, REGISTRIES).high
+
+
+@pytest.mark.parametrize(
+    ("verdict", "request_"),
+    [
+        ("depends-on-lengths", asked("Qwen/Qwen2.5-7B", more={"data.max_response_length": 60_000})),
+        ("borderline", SINGLE),
+        ("does-not-fit", MORE),
+    ],
+)
+def test_whatever_does_not_surely_fit_is_made_to(verdict, request_):
+    assert estimate(request_, REGISTRIES).verdict == verdict
+    assert changes(request_)[0].verdict == "fits"
+
+
+def test_what_the_user_chose_is_changed_but_not_the_question():
+    """A setting can be what is wrong; model, lengths and algorithm are what is wanted."""
+    request = SINGLE.having({BF16: "fp32", BUDGET: 2048})
+    assert changes(request)[0].overrides == {BF16: "bfloat16"}
+    wanted = ("data.", "algorithm.", f"{M}.path", f"{M}.lora_rank", f"{A}.use_kl_loss", f"{A}.ppo_mini_batch")
+    for each in (SINGLE, PAIR, MORE, NODES, NEVER):
+        for change in changes(each):
+            assert not [key for key in change.overrides if key.startswith(wanted)]
+
+
+@pytest.mark.parametrize("request_", [PAIR, MORE, NODES], ids=["pair", "three", "nodes"])
+def test_every_part_is_needed(request_):
+    first = changes(request_)[0]
+    gpus = {key: value for key, value in first.overrides.items() if key.startswith("trainer.")}
+    for key in first.overrides.keys() - gpus.keys():
+        fewer = {other: value for other, value in first.overrides.items() if other != key}
+        assert not after(request_, fewer).fits, key
+
+
+def test_the_first_pair_is_the_cheapest():
+    rank = {"none": 0, "little": 1, "much": 3}
+
+    def dearness(reliefs):
+        each = [2 if item.caveat == ROUNDS else rank[item.cost] for item in reliefs]
+        return max(each), sum(each)
+
+    for request in (PAIR, asked("Qwen/Qwen2.5-7B", 2, "H100", "PPO", {f"{A}.strategy": "fsdp2"})):
+        reliefs = estimate(request, REGISTRIES).reliefs
+        assert not any(after(request, step).fits for item in reliefs for step in item.steps)
+        fitting = []
+        for one, other in combinations(reliefs, 2):
+            found = after(request, {**one.steps[-1], **other.steps[-1]})
+            if isinstance(found, Estimate) and found.fits:
+                fitting.append(dearness((one, other)))
+        first = changes(request)[0]
+        parts = [
+            item for item in reliefs if any(step.items() <= first.overrides.items() for step in item.steps)
+        ]
+        assert dearness(parts) == min(fitting)
+
+
+def test_the_gentlest_step_is_taken():
+    """A token budget is halved no further than needed, and engines are as small as before."""
+    lengths = {"data.max_response_length": 8192, f"{A}.ppo_mini_batch_size": 8}
+    request = asked("Qwen/Qwen2.5-0.5B", more={BUDGET: 200_000, BF16: "bf16", **lengths})
+    found = next(change for change in changes(request) if change.overrides.keys() == {BUDGET})
+    budget = found.overrides[BUDGET]
+    assert budget > 10_000
+    assert not after(request, {BUDGET: 2 * budget}).fits
+
+
+def keeps_its_promise(request):
+    found = attempt(request, REGISTRIES)
+    if not isinstance(found, Estimate):
+        return
+    for change in changes_for(Layout(request, found), REGISTRIES):
+        same = after(request, change.overrides)
+        assert (change.peak, change.high, change.verdict) == (same.peak, same.high, same.verdict)
+        assert change.verdict == "fits" or change.high <= found.high
+
+
+def test_what_is_told_of_recorded_runs_is_so():
+    seen = 0
+    for run in DATA.catalog.runs.values():
+        if run.settings:
+            request = request_of_run(run, REGISTRIES)
+            keeps_its_promise(request)
+            seen += 1
+    assert seen > 40
+
+
+flag = st.booleans()
+configs = st.fixed_dictionaries({}, optional={
+    f"{A}.strategy": st.sampled_from(["fsdp", "fsdp2", "megatron"]),
+    "algorithm.adv_estimator": st.sampled_from(["gae", "grpo"]),
+    f"{A}.use_kl_loss": flag,
+    f"{A}.use_dynamic_bsz": flag,
+    f"{A}.ppo_micro_batch_size_per_gpu": st.integers(1, 64),
+    BUDGET: st.integers(1, 50_000),
+    f"{A}.entropy_coeff": st.sampled_from([0, 0.01]),
+    f"{A}.fsdp_config.param_offload": flag,
+    f"{A}.fsdp_config.fsdp_size": st.sampled_from([-1, 2, 8]),
+    f"{A}.megatron.tensor_model_parallel_size": st.sampled_from([1, 2, 4, 8]),
+    f"{A}.megatron.pipeline_model_parallel_size": st.sampled_from([1, 2, 4, 8]),
+    f"{M}.lora_rank": st.sampled_from([0, 16]),
+    f"{M}.use_remove_padding": flag,
+    f"{R}.name": st.sampled_from(["vllm", "sglang"]),
+    f"{R}.gpu_memory_utilization": st.floats(0.05, 1),
+    f"{R}.free_cache_engine": flag,
+    "data.max_prompt_length": st.integers(1, 8192),
+    "data.max_response_length": st.integers(1, 8192),
+})  # fmt: skip
+requests = st.builds(
+    Request,
+    st.sampled_from(["Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-72B", "Qwen/Qwen3-30B-A3B"]),
+    configs,
+    st.sampled_from([1, 2, 8, 16]),
+    st.sampled_from(["H100", "RTX-4090"]),
+    version=st.sampled_from([(0, 5, 0), (0, 8, 0), (0, 9, 0)]),
+)
+
+
+@settings(max_examples=40)
+@given(requests)
+def test_what_is_told_is_so(request):
+    keeps_its_promise(request)
