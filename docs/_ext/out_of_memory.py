@@ -14,16 +14,11 @@ from sphinx_verl_resources.intake.diagnosis import Given, diagnose
 from sphinx_verl_resources.intake.failure import Failure
 from sphinx_verl_resources.intake.log import LogText, read_log
 from sphinx_verl_resources.intake.log_facts import Figures
-from sphinx_verl_resources.intake.remedies import size_in
 from sphinx_verl_resources.settings.writing import overrides
 from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
-from sphinx_verl_resources.units import gib_number
-from sphinx_verl_resources.views.diagnosis import WITHOUT_FIGURES, diagnosis_text
-from sphinx_verl_resources.views.table import Cell, empty_table, table_group
+from sphinx_verl_resources.views.diagnosis import diagnosis_text, effect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sphinx.application import Sphinx
 
     from sphinx_verl_resources.intake.diagnosis import Diagnosis
@@ -52,12 +47,10 @@ class Changes(SphinxDirective):
         failure = Failure(phase, "", form, Location(""), "", frame=self.options.get("frame", ""))
         log = LogText("", Figures(), _log(self).settings, failure=failure)
         found = diagnose(log, Given(gpus=(8, "H100")), VerlDomain.of(self.env).records)
-        table = empty_table("docs-changes")
-        table += table_group(
-            ("Change", "What it does", "GiB before", "GiB after", "Time"), list(_rows(found))
-        )
-        self.set_source_info(table)
-        return [table]
+        items = nodes.enumerated_list(enumtype="arabic", prefix="", suffix=".")
+        items += [_item(found, each) for each in found.advice]
+        self.set_source_info(items)
+        return [items]
 
 
 def _log(directive: SphinxDirective) -> LogText:
@@ -66,22 +59,12 @@ def _log(directive: SphinxDirective) -> LogText:
     return read_log([path.read_bytes()], LOG)
 
 
-def _rows(found: Diagnosis) -> Iterator[list[Cell]]:
-    for each in found.advice:
-        settings = " ".join(overrides(each.remedy.overrides))
-        yield [
-            Cell.path(settings) if settings else Cell.of(""),
-            Cell.of(each.remedy.text),
-            *_figures(found, each),
-            Cell.of(each.remedy.cost),
-        ]
-
-
-def _figures(found: Diagnosis, each: Advice) -> tuple[Cell, Cell]:
-    if not (found.failure and found.estimate and each.after) or found.failure.phase in WITHOUT_FIGURES:
-        return Cell.of(""), Cell.of("")
-    before, after = size_in(found.estimate, found.failure), size_in(each.after, found.failure)
-    return Cell.number(gib_number(before)), Cell.number(gib_number(after))
+def _item(found: Diagnosis, each: Advice) -> nodes.list_item:
+    text = nodes.paragraph()
+    for setting in overrides(each.remedy.overrides):
+        text += [nodes.literal(setting, setting), nodes.Text(" ")]
+    text += nodes.Text(f"({', '.join(effect(found, each))})")
+    return nodes.list_item("", text)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -35,7 +35,7 @@ _HOW = {
     "position": "The place in the log tells the phase.",
 }
 #: Phases that the estimate does not have: what a change leaves of the peak says nothing about them.
-WITHOUT_FIGURES = frozenset({"startup", "checkpoint", "host"})
+_WITHOUT_FIGURES = frozenset({"startup", "checkpoint", "host"})
 _COSTS = {"none": "costs no time", "little": "costs little time", "much": "costs much time"}
 
 
@@ -79,18 +79,17 @@ def _figures(failure: Failure) -> Iterator[str]:
         has = gib(failure.free or 0)
         yield f"The KV cache of one sequence takes {gib(failure.tried)}; the engine has {has} for it."
         return
-    where, used = ("node", "the node") if failure.phase == "host" else ("GPU", "this process")
-    if failure.capacity is not None:
-        free = f", of which {gib(failure.free)} were free" if failure.free is not None else ""
-        yield f"The {where} has {gib(failure.capacity)}{free}."
     if failure.tried is not None:
-        yield f"Asked for: {gib(failure.tried)}."
-    if failure.in_use is not None:
-        yield f"In use by {used}: {gib(failure.in_use)}."
-    if failure.others is not None:
-        yield f"By other processes: {gib(failure.others)}."
-    if failure.reserved_unallocated is not None:
-        yield f"Reserved by PyTorch and not allocated: {gib(failure.reserved_unallocated)}."
+        yield f"Asked for {gib(failure.tried)}."
+    if failure.capacity is not None and failure.free is not None:
+        yield f"Free: {gib_number(failure.free)} of {gib_number(failure.capacity)}."
+    who = "the node" if failure.phase == "host" else "this process"
+    unused = failure.reserved_unallocated
+    idle = f" ({gib_number(unused)} unused)" if unused is not None else ""
+    used = [f"{gib_number(failure.in_use)} by {who}{idle}"] if failure.in_use is not None else []
+    used += [f"{gib_number(failure.others)} by others"] if failure.others is not None else []
+    if used:
+        yield f"In use: {', '.join(used)}."
 
 
 def _estimate(found: Diagnosis) -> Iterator[str]:
@@ -124,15 +123,20 @@ def _listed(found: Diagnosis) -> Iterator[list[str]]:
 
 
 def _change(found: Diagnosis, each: Advice) -> str:
-    remedy, failure = each.remedy, found.failure
-    text = [" ".join(overrides(remedy.overrides, NEW_KEYS)), remedy.text]
-    if each.after and found.estimate and failure and failure.phase not in WITHOUT_FIGURES:
+    settings = " ".join(overrides(each.remedy.overrides, NEW_KEYS))
+    return "; ".join(filter(None, (settings, *effect(found, each))))
+
+
+def effect(found: Diagnosis, each: Advice) -> Iterator[str]:
+    """Yield what a change does, what it leaves of the phase that failed, and what it costs."""
+    yield each.remedy.text
+    failure = found.failure
+    if failure and found.estimate and each.after and failure.phase not in _WITHOUT_FIGURES:
         before, after = size_in(found.estimate, failure), size_in(each.after, failure)
         if abs(after - before) > 0.01 * before:
-            text.append(f"{gib_number(before)} → {gib(after)}")
-    if remedy.overrides:
-        text.append(_COSTS[remedy.cost])
-    return "; ".join(item for item in text if item)
+            yield f"{gib_number(before)} → {gib(after)}"
+    if each.remedy.overrides:
+        yield _COSTS[each.remedy.cost]
 
 
 def _missing(found: Diagnosis) -> Iterator[str]:
