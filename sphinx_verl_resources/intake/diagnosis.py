@@ -129,7 +129,7 @@ def diagnose(log: LogText, given: Given, data: EstimatorContext) -> Diagnosis:
     models = (
         [given.model]
         if given.model
-        else recorded_models(str(config.get(_PATH, "")), registries.architectures.names)
+        else recorded_models(str(config.get(_PATH) or log.model), registries.architectures.names)
     )
     if len(models) != 1:
         missing.append(f"which of {', '.join(models[:5])} the model is" if models else "the model")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ..estimator.estimate import Estimate, attempt
 from ..estimator.request import ACTOR, REFERENCE
+from ..estimator.suggestions import ROUNDS
 from .moves import (
     Remedy,
     Situation,
@@ -108,7 +110,6 @@ _BY_PHASE: Mapping[str, tuple[Move, ...]] = {
 }
 #: Phases of the training process, in which an engine on the same GPUs sleeps.
 _TRAINING = frozenset(_BY_PHASE) - {"startup", "rollout", "weight-sync", "checkpoint", "host", "unknown"}
-_COSTS = ("none", "little", "much")
 #: The most changes that are proposed.
 _MOST = 6
 
@@ -135,15 +136,22 @@ def advice(of: Situation, request: Request | None, registries: Registries) -> tu
     firm, rest = list(_found(_called_for(of), of)), list(_found(_of_phase(of), of))
     found = [Advice(remedy, _after(remedy, request, registries)) for remedy in firm]
     if of.estimate and request and {*_TRAINING, "unknown"}.issuperset(possible(of.failure)):
-        rest += [
-            Remedy(step, relief.caveat, relief.cost)
-            for relief in of.estimate.reliefs
-            for step in relief.steps
-        ]
-        found += _ranked(rest, of.failure, of.estimate, request, registries)
+        choices = _choices(of.estimate, rest)
+        found += _ranked(choices, of.failure, of.estimate, request, registries)
     else:
         found += [Advice(remedy, _after(remedy, request, registries)) for remedy in rest]
     return tuple(_without_repeats(found))[:_MOST]
+
+
+def _choices(found: Estimate, rest: Iterable[Remedy]) -> list[tuple[Remedy, ...]]:
+    """Return every setting that may save memory, each with its values from the mildest on."""
+    texts = {key: remedy.text for remedy in rest for key in remedy.overrides}
+    choices = []
+    for relief in found.reliefs:
+        text = next((texts[key] for key in relief.steps[0] if key in texts), relief.caveat)
+        choices.append(tuple(Remedy(step, text, relief.cost) for step in relief.steps))
+    known = {key for relief in found.reliefs for step in relief.steps for key in step}
+    return choices + [(remedy,) for remedy in rest if known.isdisjoint(remedy.overrides)]
 
 
 def _found(moves: Iterable[Move], of: Situation) -> Iterator[Remedy]:
@@ -180,20 +188,32 @@ def possible(failure: Failure) -> tuple[str, ...]:
 
 
 def _ranked(
-    found: Iterable[Remedy], failure: Failure, before: Estimate, request: Request, registries: Registries
+    choices: Iterable[tuple[Remedy, ...]],
+    failure: Failure,
+    before: Estimate,
+    request: Request,
+    registries: Registries,
 ) -> Iterator[Advice]:
-    """Yield what lowers the phase: what suffices, by its cost in time, then what saves most."""
+    """Yield what lowers the phase: what suffices, by cost and number of settings, then what saves most."""
     size = size_in(before, failure)
     over = size - (before.capacity or size)
     needed = max((failure.tried or 0) - (failure.free or 0), over, 0.01 * size)
-    ranked: list[tuple[bool, int, float, int, Advice]] = []
-    for remedy in found:
-        after = _after(remedy, request, registries)
-        saves = size - size_in(after, failure) if after else 0.0
-        if saves > 0.01 * size:
-            cost = _COSTS.index(remedy.cost) if saves >= needed else 0
-            ranked.append((saves < needed, cost, -saves, len(ranked), Advice(remedy, after)))
-    return (each for *_, each in sorted(ranked, key=lambda item: item[:4]))
+    ranked: list[tuple[tuple[float, ...], Advice]] = []
+    for remedies in choices:
+        for remedy in remedies:
+            after = _after(remedy, request, registries)
+            saves = size - size_in(after, failure) if after else 0.0
+            if saves >= needed:
+                ranked.append(((0, _dearness(remedy), len(remedy.overrides), -saves), Advice(remedy, after)))
+                break
+            if remedy is remedies[-1] and saves > 0.01 * size:
+                ranked.append(((1, 0, 0, -saves), Advice(remedy, after)))
+    return (each for _, each in sorted(ranked, key=itemgetter(0)))
+
+
+def _dearness(remedy: Remedy) -> int:
+    """Return the rank of a cost: what can change results comes after what costs little time."""
+    return 2 if remedy.text == ROUNDS else {"none": 0, "little": 1, "much": 3}[remedy.cost]
 
 
 def size_in(found: Estimate, failure: Failure) -> float:
