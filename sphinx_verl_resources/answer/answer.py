@@ -16,6 +16,8 @@ from .question import assumed, request_of
 from .trust import trust_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..catalog.names import Verdict
     from ..estimator.context import EstimatorContext
     from ..estimator.registries import Registries
@@ -117,7 +119,7 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
     registries, request = data.registries, request_of(question)
     tried = tried_layouts(request, registries)
     if tried and not any(layout.fits for layout in tried):
-        tried += _on_fewer(request, registries)
+        tried += _on_fewer(request, tried, registries)
     if not tried:
         # The reason why nothing can be estimated.
         estimate(fitted(replace(request, gpus=request.gpus or 8), registries), registries)
@@ -126,21 +128,28 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
     return Answer(request, data, tried, assumed(question, registries), bearing_on(request, data), is_open)
 
 
-def _on_fewer(asked: Request, registries: Registries) -> tuple[Layout, ...]:
+def _on_fewer(asked: Request, tried: tuple[Layout, ...], registries: Registries) -> tuple[Layout, ...]:
     """Return the layouts on the largest smaller number of GPUs on which one fits; none without such a number.
 
     Fewer GPUs can fit where their number has more divisors: 9 cannot share out the rollout engine's weights
     as 8 can. Of the numbers that have more of them than a smaller one, it is enough to try those that lack
-    the last binary digits: all parallel sizes are powers of two.
+    the last binary digits: all parallel sizes are powers of two. Where little is missing on the last of them,
+    its halves are tried too: a model without replicas needs no buffers to talk to them.
+
+    ``tried`` are the layouts on all GPUs.
     """
     count = asked.gpus or 0
     if {"trainer.nnodes", "trainer.n_gpus_per_node"} & asked.config.keys():
         return ()
-    while count := count & (count - 1):
+    while count := count & (count - 1) or (count // 2 if _is_near(tried) else 0):
         tried = tried_layouts(replace(asked, gpus=count), registries)
         if any(layout.fits for layout in tried):
             return tried
     return ()
+
+
+def _is_near(tried: Iterable[Layout]) -> bool:
+    return any(layout.estimate.verdict != "does-not-fit" for layout in tried)
 
 
 def answer_settings(request: Request, data: EstimatorContext) -> Answer:
