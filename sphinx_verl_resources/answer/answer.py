@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import estimate
+from ..estimator.recorded import estimate_run, request_of_run
 from ..estimator.tasks import LIMITS, fitted
 from .changes import changes_for
-from .evidence import bearing_on, takes_no_more
+from .evidence import Bearing, bearing_on, takes_no_more
 from .layouts import Layout, best_of, tried_layouts
-from .question import assumed, request_of
+from .question import assumed, assumed_in, request_of
 from .trust import trust_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..catalog.models.run import Run
     from ..catalog.names import Verdict
     from ..estimator.context import EstimatorContext
     from ..estimator.registries import Registries
     from ..estimator.request import Request
     from .changes import Change
-    from .evidence import Bearing
     from .question import Question
     from .trust import Trust
 
@@ -159,4 +160,16 @@ def answer_settings(request: Request, data: EstimatorContext) -> Answer:
         NoAnswerError: the settings leave no estimate.
     """
     tried = (Layout(request, estimate(request, data.registries)),)
-    return Answer(request, data, tried, (), bearing_on(request, data))
+    return Answer(request, data, tried, assumed_in(request, data.registries), bearing_on(request, data))
+
+
+def answer_run(run: Run, data: EstimatorContext) -> Answer:
+    """Answer whether a recorded run fits; other recorded runs bear on it, and it does itself.
+
+    Raises:
+        NoAnswerError: its settings leave no estimate.
+    """
+    request = request_of_run(run, data.registries)
+    tried = (Layout(request, estimate_run(run, data.registries)),)
+    evidence = [item for item in bearing_on(request, data) if item.run.id != run.id]
+    return Answer(request, data, tried, (), (Bearing(run, run.word), *evidence))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ..catalog.models.registries import ConfigKey
     from ..estimator.registries import Registries
+    from ..estimator.settings import Settings
     from ..estimator.versions import Version
     from .layouts import Layout
 
@@ -62,6 +63,7 @@ def command_settings(layout: Layout) -> dict[str, Any]:
         f"{MODEL}.path": request.model,
         f"{ROLLOUT}.name": request.engine or "vllm",
         "critic.model.path": request.model,
+        **_gpus(found),
         **request.config,
     }
     left_out = _STRATEGIES if layout.is_megatron else set()
@@ -71,6 +73,11 @@ def command_settings(layout: Layout) -> dict[str, Any]:
         if key not in left_out and (found.critic or not key.startswith("critic."))
     }
     return dict(sorted(kept.items(), key=lambda pair: _rank(pair[0])))
+
+
+def _gpus(found: Settings) -> dict[str, int]:
+    nodes = max(1, found.nodes)
+    return {"trainer.nnodes": nodes, "trainer.n_gpus_per_node": -(-found.gpus // nodes)}
 
 
 def _words(layout: Layout, registries: Registries) -> Iterator[str]:

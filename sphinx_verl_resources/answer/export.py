@@ -1,40 +1,77 @@
-"""Answers as plain values for programs."""
+"""Answers as plain values for programs; sizes are GiB."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.names import WORDS
-from ..estimator.export import gib_value
+from ..estimator.export import gib_value, result_of
 from .command import command_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from .answer import Answer
     from .changes import Change
 
 
+def _runs(word: str, found: Answer) -> list[str]:
+    return [item.run.id for item in found.evidence if item.word == word]
+
+
+#: The fields of an answer that say which recorded runs bear on it, and what to change.
+_BESIDES: Mapping[str, Callable[[Answer], Any]] = {
+    **{word: partial(_runs, word) for word in WORDS},
+    "measured_runs_of_this_kind": lambda found: found.trust.measured_runs,
+    "change": lambda found: [change_result(change) for change in found.changes],
+}
+#: The fields of what ``plan --format json`` prints, in order.
+FIELDS: Mapping[str, Callable[[Answer], Any]] = {
+    "model": lambda found: found.asked.model,
+    "gpus": lambda found: {"count": found.asked.gpus or found.gpus, "type": found.asked.gpu},
+    "verdict": lambda found: found.verdict,
+    **{word: _BESIDES[word] for word in WORDS},
+    "strategy": lambda found: found.best.name,
+    "peak_gib": lambda found: gib_value(found.best.estimate.peak),
+    "low_gib": lambda found: gib_value(found.best.estimate.low),
+    "high_gib": lambda found: gib_value(found.best.estimate.high),
+    "capacity_gib": lambda found: gib_value(found.best.estimate.capacity),
+    "peak_phase": lambda found: found.best.estimate.peak_phase.name,
+    "host_ram_gib_per_node": lambda found: gib_value(found.best.estimate.host.total),
+    "largest_token_budget": lambda found: found.largest_token_budget,
+    "longest_response": lambda found: found.longest_response,
+    "measured_runs_of_this_kind": _BESIDES["measured_runs_of_this_kind"],
+    "change": _BESIDES["change"],
+    "command": lambda found: command_of(found.best, found.data.registries),
+    "assumed": lambda found: list(found.assumed),
+    "undecided": lambda found: list(found.best.estimate.undecided),
+    "unsupported": lambda found: list(found.best.estimate.unsupported),
+    "warnings": lambda found: [problem.named_message for problem in found.best.estimate.warnings],
+}
+#: What a setting that was not read leaves open.
+_FIGURES = (
+    "peak_gib", "low_gib", "high_gib", "peak_phase", "host_ram_gib_per_node", "largest_token_budget",
+    "longest_response",
+)  # fmt: skip
+
+
 def answer_result(found: Answer) -> dict[str, Any]:
-    """Return an answer under the names that ``plan --format json`` prints; sizes are GiB."""
-    best, request = found.best.estimate, found.best.request
-    return {
-        "model": request.model,
-        "gpus": {"count": found.asked.gpus or best.settings.gpus, "type": request.gpu},
-        "verdict": found.verdict,
-        **{word: [item.run.id for item in found.evidence if item.word == word] for word in WORDS},
-        "strategy": found.best.name,
-        "peak_gib": gib_value(best.peak),
-        "low_gib": gib_value(best.low),
-        "high_gib": gib_value(best.high),
-        "capacity_gib": gib_value(best.capacity),
-        "peak_phase": best.peak_phase.name,
-        "host_ram_gib_per_node": gib_value(best.host.total),
-        "largest_token_budget": found.largest_token_budget,
-        "longest_response": found.longest_response,
-        "measured_runs_of_this_kind": found.trust.measured_runs,
-        "change": [change_result(change) for change in found.changes],
-        "command": command_of(found.best, found.data.registries),
-        "assumed": list(found.assumed),
-    }
+    """Return an answer under the names of ``FIELDS``; no figure where a decisive setting was not read."""
+    if not found.best.estimate.undecided:
+        return {name: value(found) for name, value in FIELDS.items()}
+    open_: dict[str, Any] = {**dict.fromkeys(_FIGURES), "change": []}
+    return {name: open_[name] if name in open_ else value(found) for name, value in FIELDS.items()}
+
+
+def settings_result(name: str, found: Answer) -> dict[str, Any]:
+    """Return an answer about given settings under the names that ``estimate --format json`` prints."""
+    result = result_of(name, found.best.estimate)
+    if found.verdict != result["verdict"]:  # a recorded run says otherwise
+        result |= {"verdict": found.verdict, "fits": None}
+    open_: dict[str, Any] = {"change": []} if found.best.estimate.undecided else {}
+    besides = {name: open_[name] if name in open_ else value(found) for name, value in _BESIDES.items()}
+    return {**result, **besides, "assumed": list(found.assumed)}
 
 
 def change_result(change: Change) -> dict[str, Any]:

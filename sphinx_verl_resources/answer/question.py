@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..estimator.request import MODEL, Request
@@ -19,6 +20,7 @@ DEFAULT_TASK = "GRPO"
 #: The rank that a task such as GRPO-LoRA stands for.
 USUAL_RANK = 32
 _LORA = "-LoRA"
+_ESTIMATOR = "algorithm.adv_estimator"
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,24 @@ def request_of(question: Question) -> Request:
     16
     """
     task, rank = task_of(question.task or DEFAULT_TASK)
-    rank = question.lora or rank
-    settings = dict(TASKS[task])
-    if rank:
-        settings |= {**_of_lora(), f"{MODEL}.lora_rank": rank}
-    lengths = zip(LIMITS, (question.prompt, question.response), strict=True)
-    settings |= {key: value for key, value in lengths if value is not None}
+    settings = named_settings(task, question.lora or rank, question.prompt, question.response)
     config = {**settings, **question.overrides}
-    return Request(question.model, config, question.gpus, question.gpu, version=question.version)
+    return Request(question.model, config, question.gpus, question.gpu, version=question.version, task=task)
+
+
+def named_settings(
+    task: str | None, lora: int = 0, prompt: int | None = None, response: int | None = None
+) -> dict[str, Any]:
+    """Return the settings that a task, a rank and lengths in tokens stand for; None leaves verl's own.
+
+    >>> named_settings(None, response=2048)
+    {'data.max_response_length': 2048}
+    """
+    settings = dict(TASKS[task]) if task else {}
+    if lora:
+        settings |= {**_of_lora(), f"{MODEL}.lora_rank": lora}
+    lengths = zip(LIMITS, (prompt, response), strict=True)
+    return settings | {key: value for key, value in lengths if value is not None}
 
 
 def _of_lora() -> Mapping[str, Any]:
@@ -94,15 +106,23 @@ def assumed(question: Question, registries: Registries) -> tuple[str, ...]:
     >>> assumed(Question("Qwen/Qwen2.5-7B", 8, "H100", prompt=1024), read_data([]).registries)
     ('task GRPO', 'responses up to 512 tokens', 'verl v0.9.0')
     """
-    defaults, given = registries.defaults(question.version), question.overrides
+    is_open = question.task is None and _ESTIMATOR not in question.overrides
+    task = (f"task {DEFAULT_TASK}",) if is_open else ()
+    return (*task, *assumed_in(request_of(question), registries))
+
+
+def assumed_in(request: Request, registries: Registries) -> tuple[str, ...]:
+    """Say which values of verl's own are taken for what decides most and is not set."""
+    defaults, config = registries.defaults(request.version), request.config
     found = []
-    if question.task is None and "algorithm.adv_estimator" not in given:
-        found.append(f"task {DEFAULT_TASK}")
-    for key, value, what in zip(
-        LIMITS, (question.prompt, question.response), ("prompts", "responses"), strict=True
-    ):
-        if value is None and key not in given:
+    if _ESTIMATOR not in config and not request.task:
+        found.append(f"task PPO with a critic, as {_ESTIMATOR} has it unless it is set")
+    for key, what in zip(LIMITS, ("prompts", "responses"), strict=True):
+        if key not in config:
             found.append(f"{what} up to {defaults[key]} tokens")
-    if question.version == CURRENT:
+    counted = [f"trainer.{name}" for name in ("nnodes", "n_gpus_per_node")]
+    if request.gpus is None and counted[1] not in config:
+        found.append(f"{prod(config.get(key, defaults[key]) for key in counted)} GPUs")
+    if request.version == CURRENT:
         found.append(f"verl {version_text(CURRENT)}")
     return tuple(found)

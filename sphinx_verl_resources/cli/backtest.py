@@ -11,7 +11,7 @@ from ..estimator.accuracy import accuracy_of, accuracy_text, summaries
 from ..estimator.backtest import GROUPS, boundaries, score, verdict_counts
 from ..estimator.export import gib_value
 from ..views.plain_text import backtest_text
-from .command import Command, UsageError, add_result_options, progress, report
+from .command import Command, UsageError, add_result_options, progress, report, screen_width
 from .data import add_data_option, given_data, registry_problems
 from .files import read_file, write_result
 
@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(json.dumps(_plain(scores, broken, limits), indent=2))
     else:
-        print(backtest_text(scores, limits))
+        print(backtest_text(scores, limits, screen_width()))
     return int(bad or any(item.error and item.case.is_scored for item in scores))
 
 

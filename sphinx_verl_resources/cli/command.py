@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
+    from ..catalog.names import Verdict
     from ..diagnostics import Diagnostic
 
 #: What ``--color`` can be set to.
@@ -29,6 +30,14 @@ _LEVELS = {Severity.ERROR: "\x1b[31m", Severity.WARNING: "\x1b[33m"}
 _CLEAR = "\r\x1b[K"
 #: Seconds of work that need no sign of life, and between two signs.
 PATIENCE, STEP = 1.0, 0.1
+
+#: What the exit codes of commands mean that answer questions.
+EXIT_CODES = (
+    "0 it fits, or may (borderline, depends on the lengths, unknown), 1 it does not fit, or only may with "
+    "--strict, or there are problems, 2 no answer. Warnings do not fail."
+)
+#: The characters of the longest line that is printed, where the terminal has more.
+WIDTH = 100
 
 Item = TypeVar("Item")
 _choice = "auto"
@@ -67,7 +76,7 @@ class Command:
         width = max((len(line) for line, does in self.lines.items() if does), default=0)
         lines = [f"  {line:{width}}   {does}".rstrip() for line, does in self.lines.items()]
         below = (
-            textwrap.fill(text, 100, break_on_hyphens=False)
+            textwrap.fill(text, WIDTH, break_on_hyphens=False)
             for text in (self.notes, f"Exit codes: {self.exit_codes}")
             if text
         )
@@ -93,6 +102,18 @@ def add_result_options(
         help="write the result to this file instead, whole or not at all; where the command could not run, "
         "nothing is written",
     )
+
+
+def exit_code(verdict: Verdict, *, strict: bool) -> int:
+    """Return the exit code of a verdict: 0 fits, 1 does not; what may fit is 0 unless that is not enough."""
+    if verdict == "fits":
+        return 0
+    return int(strict or verdict == "does-not-fit")
+
+
+def screen_width() -> int:
+    """Return the characters of a line: those of the terminal, at most 100."""
+    return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
 def choose_color(choice: str) -> None:
@@ -168,7 +189,8 @@ def _show(text: str) -> None:
 def _colored(problem: Diagnostic) -> str:
     """Return a problem as it is printed, the level in its colour and the code dimmed."""
     level = f"{_LEVELS[problem.severity]}{problem.severity.name}{_RESET}"
-    return f"{problem.place}: {level}: {problem.text} {_DIM}[{problem.code.id}]{_RESET}"
+    place = f"{problem.place}: " if problem.place.path else ""
+    return f"{place}{level}: {problem.text} {_DIM}[{problem.code.id}]{_RESET}"
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

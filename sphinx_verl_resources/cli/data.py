@@ -103,7 +103,7 @@ def read_data(names: Sequence[str]) -> EstimatorContext:
     Raises:
         UsageError: a path is no data directory.
     """
-    snapshot = take_snapshot(bundled_directory(), data_directories(names), Location("command line"))
+    snapshot = take_snapshot(bundled_directory(), data_directories(names), Location(""))
     return EstimatorContext(snapshot, progress)
 
 

@@ -1,135 +1,164 @@
-"""``verl-resources estimate``: the memory of cases and recorded runs, or of a run of one's own."""
+"""``verl-resources estimate``: whether a run fits with just its settings; cases and recorded runs too."""
 
 from __future__ import annotations
 
 import json
-import os
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..answer.answer import answer_run, answer_settings
+from ..answer.export import settings_result
 from ..catalog.cases import BrokenCase, load_cases
 from ..catalog.models.run import Run
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable, read_yaml
 from ..diagnostics import Code, Location, NoAnswerError
-from ..estimator.estimate import estimate
 from ..estimator.export import failed, result_of
-from ..estimator.recorded import estimate_case, estimate_run
-from ..views.plain_text import estimates_text
-from .command import Command, UsageError, add_result_options, progress, report
+from ..estimator.recorded import estimate_case
+from ..views.answer_text import answer_text
+from ..views.plain_text import case_text, estimates_text
+from .command import EXIT_CODES, Command, UsageError, exit_code, progress, report, screen_width
 from .data import given_data, registry_problems
 from .files import read_file
-from .question import add_question_arguments, errors_text, gpus_argument, placed, read_question
+from .question import add_question_arguments, errors_text, is_setting, placed, read_question
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from ..answer.answer import Answer
     from ..catalog.cases import CaseEntry
     from ..catalog.files import DataFile
+    from ..catalog.names import Verdict
     from ..diagnostics import Diagnostic
+    from ..estimator.context import EstimatorContext
     from ..estimator.peak import AnyEstimate
-    from ..estimator.registries import Registries
+
+_WORDS = (
+    "a model by its full or short name, or the path of its config.json; overrides as verl takes them. "
+    "Or files of cases, and run files"
+)
 
 
-class Answer(NamedTuple):
-    """An estimate of one case, or the reason why there is none."""
+class Found(NamedTuple):
+    """What is found about one case or run, or the reason why there is nothing.
+
+    Attributes:
+        name: of the case or the model.
+        answer: about settings and runs.
+        estimate: the answer's, or that of a case.
+        error: why there is none.
+    """
 
     name: str
-    estimate: AnyEstimate | None
+    answer: Answer | None = None
+    estimate: AnyEstimate | None = None
     error: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The answer's, or that of the estimate."""
+        if self.answer:
+            return self.answer.verdict
+        return self.estimate.verdict if self.estimate else "unknown"
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Everything for programs."""
+        if self.answer:
+            return settings_result(self.name, self.answer)
+        return result_of(self.name, self.estimate) if self.estimate else failed(self.name, self.error)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument(
-        "settings",
-        nargs="*",
-        metavar="FILE.yaml | KEY=VALUE",
-        help="files of cases, and run files; of a run of your own, overrides as verl takes them",
-    )
-    own = parser.add_argument_group("a run of your own")
-    own.add_argument(
-        "--gpus",
-        metavar="N*GPU",
-        type=gpus_argument,
-        help="8*H100 for example; a GPU alone takes the number from trainer.nnodes and n_gpus_per_node",
-    )
-    source = own.add_mutually_exclusive_group()
+    add_question_arguments(parser, "MODEL | FILE.yaml | KEY=VALUE", _WORDS)
+    source = parser.add_mutually_exclusive_group()
     source.add_argument("--script", metavar="FILE", help="launch script with the settings")
     source.add_argument("--settings", dest="file", metavar="FILE", help="YAML or overrides with the settings")
-    add_question_arguments(parser)
-    add_result_options(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     """Estimate and print."""
     data = given_data(options.data)
-    is_own = any((options.model, options.gpus, options.script, options.file, options.config))
-    answers, found, code = (_own_run if is_own else _recorded)(options, data.registries)
-    bad = report([*registry_problems(data), *found])
+    files = [word for word in options.words if _is_file(word)]
+    if files:
+        found, problems, code = _recorded(options, files, data)
+    else:
+        found, problems, code = _own(options, data)
+    bad = report([*registry_problems(data), *problems])
     if options.format == "json":
-        print(json.dumps([_plain(answer) for answer in answers], indent=2))
-    elif answers:
-        print(estimates_text([(answer.name, answer.estimate) for answer in answers]))
-    too_big = any(answer.estimate and answer.estimate.verdict == "does-not-fit" for answer in answers)
-    return code or int(bad or too_big)
+        print(json.dumps([item.result for item in found], indent=2))
+    elif found:
+        print(_text(found, verbose=options.verbose))
+    codes = [exit_code(item.verdict, strict=options.strict) for item in found if not item.error]
+    return code or int(bad or any(codes))
 
 
-def _plain(answer: Answer) -> dict[str, object]:
-    if answer.estimate is None:
-        return failed(answer.name, answer.error)
-    return result_of(answer.name, answer.estimate)
+def _text(found: list[Found], *, verbose: bool) -> str:
+    width = screen_width()
+    if len(found) == 1:
+        (only,) = found
+        if only.answer:
+            return answer_text(only.answer, verbose=verbose, width=width)
+        if only.estimate:
+            return case_text(only.name, only.estimate, width, verbose=verbose)
+        return f"No answer: {only.name}."
+    return estimates_text([(item.name, item.estimate, item.verdict) for item in found], width)
 
 
-def _own_run(
-    options: argparse.Namespace, registries: Registries
-) -> tuple[list[Answer], list[Diagnostic], int]:
-    """Return the answer, what is wrong, and exit code 2 where the options ask no question."""
+def _is_file(word: str) -> bool:
+    """Tell whether a word is a file of cases or of a run, and not a model or a setting."""
+    if is_setting(word) or word.endswith(".json"):
+        return False
+    return word.endswith((".yaml", ".yml")) or Path(word).is_file()
+
+
+def _own(options: argparse.Namespace, data: EstimatorContext) -> tuple[list[Found], list[Diagnostic], int]:
+    """Return the answer about a run of one's own, what is wrong, and 2 where there is no answer."""
     source = options.script or options.file
+    if not any((options.words, source, options.config, options.gpus, options.gpu)):
+        raise UsageError("name a model, a launch script with --script, a file of cases or a run file")
+    asked = None
     try:
-        question = read_question(options, registries, options.gpus or (None, None), source=source)
+        asked = read_question(options, data, options.words, source)
+        request = asked.request
+        if not request.model:
+            raise NoAnswerError.because(
+                "no model is named",
+                "add its full or short name, qwen2.5-7b for example, or the path of its config.json",
+                code=Code.missing_key,
+            )
+        found = answer_settings(request, asked.data)
     except NoAnswerError as error:
-        name = options.model or source or "run"
-        return [Answer(name, None, str(error))], list(error.diagnostics), 2
-    request = question.request
-    answer, problems = _ask(request.model, lambda: estimate(request, question.registries), question.place)
-    return [answer], [*question.problems, *problems], 0
-
-
-def _ask(
-    name: str,
-    ask: Callable[[], AnyEstimate],
-    place_of: Callable[[Diagnostic], Location],
-) -> tuple[Answer, list[Diagnostic]]:
-    """Ask the estimator; return the answer, and what is wrong with the settings at their places."""
-    try:
-        found = ask()
-    except NoAnswerError as error:
-        problems = placed(error.diagnostics, place_of)
-        return Answer(name, None, errors_text(problems)), problems
-    return Answer(name, found), placed(found.warnings, place_of)
+        problems = placed(error.diagnostics, asked.place) if asked else list(error.diagnostics)
+        words = (word for word in options.words if not is_setting(word))
+        name = (asked.question.model if asked else next(words, "")) or source or "run"
+        noted = asked.problems if asked else ()
+        return [Found(name, error=errors_text(problems))], [*noted, *problems], 2
+    estimate = found.best.estimate
+    problems = [*asked.problems, *placed(estimate.warnings, asked.place)]
+    return [Found(request.model, found, estimate)], problems, 0
 
 
 def _recorded(
-    options: argparse.Namespace, registries: Registries
-) -> tuple[list[Answer], list[Diagnostic], int]:
+    options: argparse.Namespace, files: list[str], data: EstimatorContext
+) -> tuple[list[Found], list[Diagnostic], int]:
     """Return the answers in the order of the files, what is wrong, and exit code 2 if no case is read."""
-    names = options.settings
-    if not names:
-        raise UsageError("name a file of cases or a run file, or a model with --model")
-    settings = next((name for name in names if "=" in name and not os.path.lexists(name)), None)
-    if settings:
-        message = "no such file; a setting needs --model, --script or --settings"
-        raise UsageError(f"{printable(settings)}: {message}")
-    answers: list[Answer] = []
+    others = [word for word in options.words if word not in files]
+    named = [f"--{name}" for name in ("gpus", "gpu", "count", "task", "script") if getattr(options, name)]
+    if others or named:
+        message = f"{printable(files[0])} holds its own models, GPUs and settings"
+        raise UsageError(f"{message}; leave out {printable([*others, *named][0])}, or the file")
+    found: list[Found] = []
     problems: list[Diagnostic] = []
     # Each file on its own: a case is answered in every file that has it.
-    for file in [read_file(name) for name in names]:
-        answered, found = (_run_file if _is_run(file) else _cases)(file, registries)
-        answers += answered
-        problems += sorted(found)
-    return answers, problems, 0 if answers or not problems else 2
+    for file in [read_file(name) for name in files]:
+        answered, wrong = (_run_file if _is_run(file) else _cases)(file, data)
+        found += answered
+        problems += sorted(wrong)
+    return found, problems, 0 if found or not problems else 2
 
 
 def _is_run(file: DataFile) -> bool:
@@ -138,33 +167,44 @@ def _is_run(file: DataFile) -> bool:
     return isinstance(data, dict) and bool(data.keys() & {"size", "tag", "train", "infer"})
 
 
-def _run_file(file: DataFile, registries: Registries) -> tuple[list[Answer], list[Diagnostic]]:
+def _run_file(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list[Diagnostic]]:
     run, document, problems = load(file, Run)
     if run is None:
-        return [Answer(file.path.stem, None, errors_text(problems))], problems
+        return [Found(file.path.stem, error=errors_text(problems))], problems
     fields = {"model": ("model",), "gpus": ("gpus", "type"), "config": ("settings",)}
 
     def place_of(problem: Diagnostic) -> Location:
         key = problem.place.key
         return document.place(fields.get(key, ("settings", key)))
 
-    answer, found = _ask(run.id, lambda: estimate_run(run, registries), place_of)
-    return [answer], [*problems, *found]
+    try:
+        found = answer_run(run, data)
+    except NoAnswerError as error:
+        wrong = placed(error.diagnostics, place_of)
+        return [Found(run.id, error=errors_text(wrong))], [*problems, *wrong]
+    estimate = found.best.estimate
+    return [Found(run.id, found, estimate)], [*problems, *placed(estimate.warnings, place_of)]
 
 
-def _cases(file: DataFile, registries: Registries) -> tuple[list[Answer], list[Diagnostic]]:
-    cases = load_cases([file], registries.gpus)
-    answers: list[Answer] = []
+def _cases(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list[Diagnostic]]:
+    cases = load_cases([file], data.registries.gpus)
+    found: list[Found] = []
     problems = list(cases.diagnostics)
     for entry in progress(cases.entries, "cases"):
         if isinstance(entry, BrokenCase):
-            answers.append(Answer(entry.id, None, entry.error.text))
+            found.append(Found(entry.id, error=entry.error.text))
             continue
-        ask = partial(estimate_case, entry.case, registries)
-        answer, found = _ask(entry.case.id, ask, partial(_place_in_case, entry))
-        answers.append(answer)
-        problems += found
-    return answers, problems
+        place_of: Callable[[Diagnostic], Location] = partial(_place_in_case, entry)
+        try:
+            estimate = estimate_case(entry.case, data.registries)
+        except NoAnswerError as error:
+            wrong = placed(error.diagnostics, place_of)
+            found.append(Found(entry.case.id, error=errors_text(wrong)))
+        else:
+            wrong = placed(estimate.warnings, place_of)
+            found.append(Found(entry.case.id, estimate=estimate))
+        problems += wrong
+    return found, problems
 
 
 def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
@@ -182,18 +222,18 @@ def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
 
 ESTIMATE = Command(
     "estimate",
-    "estimate the GPU memory of cases and recorded runs, or of a run of your own",
+    "say whether a run fits with just its settings, or estimate cases and recorded runs",
     {
-        "cases.yaml": "every case of a file",
-        "cases.yaml --format json": "the same for programs",
+        "Qwen/Qwen2.5-7B --gpus 8xH100 data.train_batch_size=256": "",
+        "--gpus 8xH100 --script run.sh": "the settings of a launch script",
+        "config.json --gpu H100 --settings run.yaml": "a model of your own",
         "data/runs/a.yaml": "a recorded run, as the page shows it",
-        "--model Qwen/Qwen2.5-7B --gpus 8*H100 data.train_batch_size=256": "",
-        "--gpus 8*H100 --script run.sh": "",
-        "--model own/model --config config.json --gpus H100 --settings run.yaml": "",
+        "cases.yaml --format json": "every case of a file, for programs",
     },
-    "0 good, 1 problems found or something does not fit, 2 could not run. Warnings do not fail.",
+    EXIT_CODES,
     _add_arguments,
     _run,
     notes="The settings of your own run come from a launch script, which is read and never run, or "
-    "from YAML; key=value overrides go on top. Unset options use verl's defaults.",
+    "from YAML; --task, --lora, --prompt and --response go on top, and key=value on top of these. What is "
+    "not set has verl's default.",
 )

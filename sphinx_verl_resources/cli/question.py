@@ -1,60 +1,87 @@
-"""Read a question to the estimator from arguments: the model, the GPUs, verl's settings."""
+"""Read a question from arguments: the model, the GPUs, the task, the lengths, verl's settings."""
 
 from __future__ import annotations
 
 import argparse
-from contextlib import contextmanager
+import os
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..answer.question import Question, named_settings, task_of
+from ..catalog.names import MOST_GPUS
+from ..catalog.selection import whole_number
 from ..catalog.yaml_data import printable
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
 from ..estimator.hf_config import read_config_json
-from ..estimator.registries import Registries
 from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
+from ..estimator.tasks import TASKS
 from ..estimator.versions import CURRENT, version_of
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
 from ..settings.result import SettingsText
+from .command import add_result_options
 from .data import add_data_option
 from .files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from ..catalog.models.architecture import Architecture
+    from ..estimator.context import EstimatorContext
     from ..estimator.versions import Version
 
-COMMAND_LINE = Location("command line")
+#: The place of what is wrong with an argument: no file.
+COMMAND_LINE = Location("")
 _MODEL_PATH = f"{MODEL}.path"
+#: No model has room for more in its positions, and no adapter has a larger rank.
+_MOST_TOKENS, _MOST_RANK = 100_000_000, 65_536
 
 
 @dataclass(frozen=True)
-class Question:
-    """A request to the estimator, with the registries and the places of its settings.
+class Asked:
+    """A question with the places of its settings.
 
     Attributes:
-        request: the question.
-        registries: the registries, a user's own architecture included.
-        places: the place of each setting.
+        question: what is asked; the model is empty where none is named.
+        data: the records, an architecture of the user's own included.
+        given: settings of a file.
+        own: overrides on the command line.
         source: the file of settings; the command line where there is none.
         problems: what is wrong with the settings.
     """
 
-    request: Request
-    registries: Registries
-    places: Mapping[str, Location] = field(default_factory=dict)
+    question: Question
+    data: EstimatorContext
+    given: SettingsText = field(default_factory=lambda: SettingsText({}, {}))
+    own: SettingsText = field(default_factory=lambda: SettingsText({}, {}))
     source: Location = COMMAND_LINE
     problems: tuple[Diagnostic, ...] = ()
 
+    @property
+    def request(self) -> Request:
+        """The question with its settings exactly as given, and verl's defaults for all others."""
+        asked = self.question
+        named = named_settings(asked.task, asked.lora, asked.prompt, asked.response)
+        config = {**self.given.values, **named, **self.own.values}
+        return Request(
+            model=asked.model,
+            config=config,
+            gpus=asked.gpus,
+            gpu=asked.gpu,
+            version=asked.version,
+            backend="megatron" if "megatron" in (self.given.config_name or "") else None,
+            unread=frozenset(self.given.unresolved.keys() - config.keys()),
+        )
+
     def place(self, problem: Diagnostic) -> Location:
         """Return the place of the setting that a problem names."""
-        key = problem.place.key
+        key, places = problem.place.key, {**self.given.places, **self.own.places}
         if key == "model":
-            return self.places.get(_MODEL_PATH, COMMAND_LINE)
-        return COMMAND_LINE if key == "gpus" else self.places.get(key, self.source)
+            return places.get(_MODEL_PATH, COMMAND_LINE)
+        return COMMAND_LINE if key == "gpus" else places.get(key, self.source)
 
 
 def placed(problems: Iterable[Diagnostic], place_of: Callable[[Diagnostic], Location]) -> list[Diagnostic]:
@@ -67,20 +94,52 @@ def errors_text(problems: Iterable[Diagnostic]) -> str:
     return "; ".join(problem.text for problem in problems if problem.is_error)
 
 
-def add_question_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every question takes."""
-    parser.add_argument("--model", metavar="NAME", help="Hugging Face name of the checkpoint")
-    parser.add_argument(
-        "--config", metavar="FILE", help="config.json of a model that is not recorded, or has changed"
+def add_question_arguments(parser: argparse.ArgumentParser, metavar: str, words: str) -> None:
+    """Add the arguments that every question takes.
+
+    Args:
+        parser: of the command.
+        metavar: of its words.
+        words: what they are.
+    """
+    parser.add_argument("words", nargs="*", metavar=metavar, help=words)
+    tokens = _checked(lambda text: whole_number(text, _MOST_TOKENS))
+    group = parser.add_argument_group("the question")
+    group.add_argument(
+        "--gpus", metavar="NxGPU", type=gpus_argument, help="8xH100 for example, or '8*H100' in quotes"
     )
-    parser.add_argument(
-        "--verl-version",
-        metavar="VERSION",
-        type=_version,
-        default=CURRENT,
-        help="whose defaults and behaviour are taken, 0.7.1 for example; default: the newest that is known",
-    )
+    group.add_argument("--gpu", metavar="GPU", help="the GPU alone, H100 for example")
+    count = _checked(lambda text: whole_number(text, MOST_GPUS))
+    group.add_argument("--count", metavar="N", type=count, help="their number alone, over all nodes")
+    group.add_argument("--task", metavar="TASK", help=", ".join(TASKS))
+    rank = _checked(lambda text: whole_number(text, _MOST_RANK))
+    group.add_argument("--lora", metavar="RANK", type=rank, help="train adapters of this rank")
+    group.add_argument("--prompt", metavar="TOKENS", type=tokens, help="the longest prompt")
+    group.add_argument("--response", metavar="TOKENS", type=tokens, help="the longest response")
+    group.add_argument("--config", metavar="FILE", help="config.json of a model that is named besides")
+    version = "whose defaults and behaviour are taken, 0.7.1 for example; default: the newest that is known"
+    group.add_argument("--verl-version", metavar="VERSION", type=_version, default=CURRENT, help=version)
     add_data_option(parser)
+    parser.add_argument("--verbose", action="store_true", help="print phases, components and settings, too")
+    strict = "exit with 1 for everything but a fit: borderline, depends on the lengths, unknown"
+    parser.add_argument("--strict", action="store_true", help=strict)
+    add_result_options(parser)
+
+
+def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a function that reads an option and refuses as argparse asks for."""
+
+    def checked(text: str) -> Any:
+        try:
+            return read(text)
+        except NoAnswerError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+#: Reads the value of an option such as ``--gpus 8xH100``.
+gpus_argument = _checked(parse_gpus)
 
 
 def _version(text: str) -> Version:
@@ -90,38 +149,29 @@ def _version(text: str) -> Version:
     return found
 
 
-def gpus_argument(text: str) -> tuple[int | None, str | None]:
-    """Read the value of an option such as ``--gpus 8*H100``."""
-    try:
-        return parse_gpus(text)
-    except NoAnswerError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def is_setting(word: str) -> bool:
+    """Tell whether a word is meant as an override, and not as a model or a file."""
+    return word.startswith(("+", "~")) or ("=" in word and not os.path.lexists(word))
 
 
 def read_question(
-    options: argparse.Namespace,
-    registries: Registries,
-    gpus: tuple[int | None, str | None],
-    *,
-    source: str | None = None,
-    base: Mapping[str, Any] | None = None,
-) -> Question:
+    options: argparse.Namespace, data: EstimatorContext, words: Sequence[str], source: str | None = None
+) -> Asked:
     """Read the question that the arguments ask.
 
     Args:
-        options: with ``model``, ``config``, ``verl_version`` and the overrides ``settings``.
-        registries: the registries.
-        gpus: how many, and which.
-        source: a launch script or a file of YAML with settings, that overrides go on top of.
-        base: settings that both go on top of.
+        options: with what ``add_question_arguments`` adds.
+        data: the records.
+        words: a model, and overrides.
+        source: a launch script or a file of YAML with settings, that everything else goes on top of.
 
     Raises:
-        NoAnswerError: the model or the GPU is not known.
+        NoAnswerError: the model or the GPU is not known, or something cannot be read.
         UsageError: a file cannot be read.
     """
     given = read_settings(read_text(source), printable(source)) if source else SettingsText({}, {})
-    own = read_overrides(options.settings, COMMAND_LINE)
-    # An estimate without settings that cannot be read would answer another question.
+    own = read_overrides([word for word in words if is_setting(word)], COMMAND_LINE)
+    # An answer without settings that cannot be read would be that to another question.
     broken = [problem for problem in (*given.problems, *own.problems) if problem.is_error]
     place = Location(printable(source)) if source else COMMAND_LINE
     if source and not (given.values or given.unresolved or broken):
@@ -129,35 +179,47 @@ def read_question(
         broken.append(Diagnostic(place, Code.file_empty, message, "give a launch script, YAML or overrides"))
     if broken:
         raise NoAnswerError(*broken)
-    values = {**(base or {}), **given.values, **own.values}
-    count, gpu = gpus
-    if gpu is not None:
-        with on_command_line():
-            registries.known_gpu(gpu)
+    count, gpu = _gpus(options, data)
+    values, found = {**given.values, **own.values}, _still_open(given, own)
+    task, rank = task_of(options.task) if options.task else (None, 0)
     try:
-        registries, model, found = _model(options, registries, values.get(_MODEL_PATH))
+        data, model, noted = _model(options.config, _named_model(words), data, values.get(_MODEL_PATH))
     except NoAnswerError as error:  # what is wrong with the text may be why
-        raise NoAnswerError(*_still_open(given, own), *error.diagnostics) from None
-    request = Request(
+        raise NoAnswerError(*found, *error.diagnostics) from None
+    question = Question(
         model=model,
-        config=values,
         gpus=count,
         gpu=gpu,
+        task=task,
+        lora=options.lora or rank,
+        prompt=options.prompt,
+        response=options.response,
+        overrides=own.values,
         version=options.verl_version,
-        backend="megatron" if "megatron" in (given.config_name or "") else None,
-        unread=frozenset(given.unresolved.keys() - values.keys()),
     )
-    problems = (*_still_open(given, own), *own.problems, *found)
-    return Question(request, registries, {**given.places, **own.places}, place, problems)
+    return Asked(question, data, given, own, place, (*found, *own.problems, *noted))
 
 
-@contextmanager
-def on_command_line() -> Iterator[None]:
-    """Say of names that are not known that they are among the arguments."""
-    try:
-        yield
-    except NoAnswerError as error:
-        raise NoAnswerError(*placed(error.diagnostics, lambda problem: COMMAND_LINE)) from None
+def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[int | None, str | None]:
+    """Return the number of GPUs and their name, of three options that may say the same twice."""
+    count, gpu = options.gpus or (None, None)
+    for option, one, other in (("--gpu", gpu, options.gpu), ("--count", count, options.count)):
+        if one is not None and other is not None and one != other:
+            message = f"--gpus names {one} and {option} names {other}"
+            raise refused(Code.wrong_value, message, "name one of them")
+    gpu = gpu or options.gpu
+    if gpu is not None:
+        data.registries.known_gpu(gpu)
+    return count or options.count, gpu
+
+
+def _named_model(words: Iterable[str]) -> str | None:
+    names = [word for word in words if not is_setting(word)]
+    if len(names) > 1:
+        message = f"{names[0][:80]!r} and {names[1][:80]!r} are named"
+        remedy = "name one model; settings are key=value, such as data.train_batch_size=256"
+        raise refused(Code.wrong_value, message, remedy)
+    return names[0] if names else None
 
 
 def refused(code: Code, message: str, remedy: str = "") -> NoAnswerError:
@@ -177,37 +239,43 @@ def _still_open(given: SettingsText, own: SettingsText) -> list[Diagnostic]:
 
 
 def _model(
-    options: argparse.Namespace, registries: Registries, path: Any
-) -> tuple[Registries, str, tuple[Diagnostic, ...]]:
-    """Return the registries that know the model, its name, and what is wrong with its config.json.
+    config: str | None, named: str | None, data: EstimatorContext, path: Any
+) -> tuple[EstimatorContext, str, tuple[Diagnostic, ...]]:
+    """Return the data that know the model, its name, and what is wrong with its config.json.
 
-    The path in the settings counts as a name only where it is one that is known.
+    The path in the settings counts as a name only where it is one that is known. The name is empty where
+    nothing names a model.
     """
-    names = registries.architectures.names
-    if options.config:
-        architecture, found = read_config_json(read_text(options.config), printable(options.config))
+    architectures = data.registries.architectures
+    if named and not config and architectures.get(named) is None:
+        config, named = _config_at(named)
+    if config:
+        architecture, found = read_config_json(read_text(config), printable(config))
         if architecture is None:
             raise NoAnswerError(*found)
-        name = options.model or (path if isinstance(path, str) and path else architecture.name)
-        return _knowing(registries, name, architecture), name, found
-    if options.model:
-        name = options.model
-        with on_command_line():
-            registries.known_shape(name, "give its config.json with --config")
-        return registries, name, ()
-    if isinstance(path, str) and registries.architectures.get(path) is not None:
-        return registries, path, ()
-    message = "no model is named"
-    if isinstance(path, str):
-        message += f"; {path[:200]!r} in the settings is none that is recorded"
-    last = str(path or "").rstrip("/").rsplit("/", 1)[-1].casefold()
-    same = next((name for name in names if last and name.rsplit("/", 1)[-1].casefold() == last), None)
-    remedy = f"add --model {same}" if same else "add --model, for example --model Qwen/Qwen2.5-7B"
+        name = named or (path if isinstance(path, str) and path else architecture.name)
+        return _knowing(data, name, architecture), name, found
+    if named:
+        return data, data.registries.known_model(named), ()
+    if path is None or (isinstance(path, str) and architectures.get(path) is not None):
+        return data, path or "", ()
+    message = f"no model is named; {str(path)[:200]!r} in the settings is none that is recorded"
+    try:
+        same = data.registries.known_model(str(path).rstrip("/").rpartition("/")[2])
+        remedy = f"add its name before the settings: {same}"
+    except NoAnswerError:
+        remedy = "add its name or the path of its config.json before the settings"
     raise refused(Code.missing_key, message, remedy)
 
 
-def _knowing(registries: Registries, name: str, architecture: Architecture) -> Registries:
-    """Return the registries with one more architecture, or another one under a name that is known."""
+def _config_at(named: str) -> tuple[str | None, str | None]:
+    """Return the config.json that a name means as a path, and the name of the model that it leaves."""
+    if (inside := Path(named) / "config.json").is_file():
+        return str(inside), named
+    return (named, None) if named.endswith(".json") else (None, named)
+
+
+def _knowing(data: EstimatorContext, name: str, architecture: Architecture) -> EstimatorContext:
+    """Return the data with one more architecture, or another one under a name that is known."""
     changes = {"name": name, "hf_id": name, "aliases": (), "aliases_unverified": ()}
-    architectures = registries.architectures.with_entry(architecture.model_copy(update=changes))
-    return Registries(registries.gpus, architectures, registries.config_keys, registries.accuracy)
+    return data.knowing(architecture.model_copy(update=changes))

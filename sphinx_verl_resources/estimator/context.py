@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..catalog.dataset import Dataset
 
 if TYPE_CHECKING:
+    from ..catalog.models.architecture import Architecture
     from .registries import Registries
 
 
@@ -20,3 +22,11 @@ class EstimatorContext(Dataset):
         from .registries import Registries
 
         return Registries(self.gpus, self.architectures, self.config_keys, self.accuracy)
+
+    def knowing(self, architecture: Architecture) -> EstimatorContext:
+        """Return the same records with one more architecture, or another one of the same name."""
+        known = copy(self)
+        known.architectures = self.architectures.with_entry(architecture)
+        for made in ("registries", "catalog"):
+            known.__dict__.pop(made, None)
+        return known

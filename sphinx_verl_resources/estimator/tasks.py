@@ -103,8 +103,9 @@ BUDGETS = (
 def fitted(request: Request, registries: Registries) -> Request:
     """Return the request with settings that follow from the number of GPUs, where they are not set.
 
-    These are the number of nodes, the engine's TP, and with a dynamic batch size the token budgets. TP is the
-    smallest power of two that leaves the engine room for a KV cache; a token budget holds one sequence.
+    These are the number of nodes, the engine's TP and longest sequence, and with a dynamic batch size token
+    budgets. TP is the smallest power of two that leaves the engine room for a KV cache; a token budget holds
+    one sequence.
     """
     gpus = request.gpus or 8
     config = dict(request.config)
@@ -133,7 +134,9 @@ def fitted(request: Request, registries: Registries) -> Request:
             tensor *= 2
         config[key] = tensor
     limits = [value(key) for key in LIMITS]
-    if value(f"{ACTOR}.use_dynamic_bsz") is True and all(type(item) is int for item in limits):
-        for budget in BUDGETS:
+    if all(type(item) is int for item in limits):
+        # The engine starts only if its cache holds a sequence of this length; the model's own is far longer.
+        config.setdefault(f"{ROLLOUT}.max_model_len", sum(limits))
+        for budget in BUDGETS if value(f"{ACTOR}.use_dynamic_bsz") is True else ():
             config.setdefault(budget, sum(limits))
     return replace(request, config=config)

@@ -109,7 +109,7 @@ class Sources:
     def place(self, *keys: str) -> Location:
         """Return the place of the first of the keys that the script sets; the script itself if none."""
         places = (self.script.places[key] for key in keys if key in self.script.places)
-        return next(places, Location(self.shown, 1, 1) if self.shown else Location("command line"))
+        return next(places, Location(self.shown, 1, 1) if self.shown else Location(""))
 
     def problems(self) -> list[Diagnostic]:
         """Return the problems of both, without those of one that the other settles."""

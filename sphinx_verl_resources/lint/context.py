@@ -100,7 +100,7 @@ class CheckContext(EstimatorContext):
             progress: shows how far slow steps are.
         """
         bundled = bundled or bundled_directory()
-        snapshot = take_snapshot(bundled, configured, Location("command line"))
+        snapshot = take_snapshot(bundled, configured, Location(""))
         super().__init__(snapshot, progress)
         self.directories = tuple(configured) or (bundled,)
         self.is_own = bool(configured)

@@ -41,7 +41,7 @@ def read_overrides(words: Iterable[str], place: Location) -> SettingsText:
 
     >>> from sphinx_verl_resources.diagnostics import Location
     >>> words = ["data.train_batch_size=64", "+actor.optim={lr: 1e-6}", "trainer.logger=[console,wandb]"]
-    >>> read_overrides(words, Location("command line")).values
+    >>> read_overrides(words, Location("")).values
     {'data.train_batch_size': 64, 'actor.optim.lr': 1e-06, 'trainer.logger': ('console', 'wandb')}
     """
     collector = Collector()

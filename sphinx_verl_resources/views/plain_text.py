@@ -1,28 +1,27 @@
-"""Estimates, plans and backtests as text, for terminals."""
+"""Estimates and backtests as text, for terminals."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from tabulate import tabulate
+import re
+import textwrap
+from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from ..estimator.accuracy import summaries
 from ..estimator.backtest import GROUPS, verdict_counts
 from ..estimator.estimate import Estimate
-from ..estimator.planner import layout_of
 from ..estimator.recorded import credible
-from ..settings.writing import overrides
-from ..units import MINUS, gib, gib_number, percent, share, short_number
+from ..units import MINUS, gib, gib_number, percent, share
 from .verdicts import label, of_mean, reason, short, title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..catalog.models.registries import Accuracy
+    from ..catalog.names import Verdict
     from ..estimator.backtest import Boundary, Score
     from ..estimator.peak import AnyEstimate
     from ..estimator.phases import Phase
-    from ..estimator.planner import Plan
 
 _ESTIMATES = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Phase | What helps most, GiB"
 _PHASES = "Phase | GiB> | Largest part, GiB"
@@ -32,42 +31,79 @@ _VERDICTS = "Verdict | Ran> | Out of memory>"
 _GROUPS = "Group | Cases> | Mean error> | Other sources> | Median> | Worst> | Inside> | Half the range>"
 
 
-def plain_table(headings: str, rows: Iterable[Sequence[str]]) -> str:
+def plain_table(headings: str, rows: Iterable[Sequence[str]], width: int = 0) -> str:
     """Return the text of a table.
 
     Args:
         headings: of the columns, with bars between; a ``>`` after the heading aligns the column right.
         rows: their cells, as they are shown.
+        width: characters that a line may have; cells wrap between words, and where that is not enough the
+            last columns are left out. 0 for any number.
     """
     columns = headings.split(" | ")
-    body = list(rows)
-    # Without rows tabulate knows of no columns to align.
-    sides = ["right" if name.endswith(">") else "left" for name in columns] if body else None
-    names = [name.rstrip(">") for name in columns]
-    table = tabulate(body, names, tablefmt="simple", disable_numparse=True, colalign=sides)
-    return "\n".join(line.rstrip() for line in table.splitlines())
+    table = [[name.rstrip(">") for name in columns], *rows]
+    widths = _fitting([_widths(column) for column in zip(*table, strict=True)], width)
+    head, *body = (_lines(row, widths, columns) for row in table)
+    rule = "  ".join("-" * size for size in widths)
+    return "\n".join([*head, rule, *(line for lines in body for line in lines)])
 
 
-def estimates_text(named: Sequence[tuple[str, AnyEstimate | None]]) -> str:
-    """Return a row for each case, and all details of a single case.
+def _lines(row: Sequence[str], widths: Sequence[int], columns: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a row, whose cells wrap."""
+    cells = [textwrap.wrap(cell, size) for cell, size in zip(row, widths, strict=False)]
+    for parts in zip_longest(*cells, fillvalue=""):
+        sides = zip(parts, widths, columns, strict=False)
+        texts = (part.rjust(size) if name.endswith(">") else part.ljust(size) for part, size, name in sides)
+        yield "  ".join(texts).rstrip()
+
+
+def _widths(cells: Sequence[str]) -> tuple[int, int]:
+    """Return the characters of the longest word of a column, and of its longest cell."""
+    words = (word for cell in cells for word in re.split(r"\s+(?=\S)|(?<=\w-)(?=\w)", cell))
+    return max(1, *map(len, words)), max(1, *map(len, cells))
+
+
+def _fitting(columns: Sequence[tuple[int, int]], most: int) -> list[int]:
+    """Return widths of columns that fit, with two blanks between, in ``most`` characters.
 
     Args:
-        named: ids and estimates, None where there is none.
+        columns: the least width and the full width of each.
+        most: 0 for any number.
+
+    >>> _fitting([(5, 10), (8, 40), (8, 30)], 60), _fitting([(20, 20), (20, 20), (20, 20)], 50)
+    ([10, 23, 23], [20, 20])
     """
-    table = plain_table(_ESTIMATES, (_row(name, estimate) for name, estimate in named))
-    if len(named) == 1:
-        return "\n".join([table, *(_details(named[0][1]) if named[0][1] else ())])
-    ignored = sum(bool(estimate and estimate.unsupported) for _, estimate in named)
+    kept = list(columns)
+    while most and len(kept) > 1 and sum(least for least, _ in kept) + 2 * (len(kept) - 1) > most:
+        kept.pop()
+    widths = [full for _, full in kept]
+    while most and sum(widths) + 2 * (len(widths) - 1) > most:
+        shrinking = [index for index, (least, _) in enumerate(kept) if widths[index] > least]
+        if not shrinking:
+            break
+        widths[max(shrinking, key=lambda index: widths[index])] -= 1
+    return widths
+
+
+def estimates_text(found: Sequence[tuple[str, AnyEstimate | None, Verdict]], width: int = 0) -> str:
+    """Return a row for each case.
+
+    Args:
+        found: ids, estimates, None where there is none, and verdicts.
+        width: as for ``plain_table``.
+    """
+    table = plain_table(_ESTIMATES, (_row(*item) for item in found), width)
+    ignored = sum(bool(estimate and estimate.unsupported) for _, estimate, _verdict in found)
     if not ignored:
         return table
     have = "1 case has settings" if ignored == 1 else f"{ignored} cases have settings"
     return f"{table}\n\n{have} that the estimate ignores; --format json names them."
 
 
-def _row(name: str, estimate: AnyEstimate | None) -> tuple[str, ...]:
+def _row(name: str, estimate: AnyEstimate | None, found: Verdict) -> tuple[str, ...]:
     if estimate is None:
         return (name, "no estimate", *("",) * 6)
-    verdict, shown = short(estimate.verdict, estimate.fits_up_to_tokens), credible(estimate)
+    verdict, shown = short(found, estimate.fits_up_to_tokens), credible(estimate)
     if shown is None:
         return (name, verdict, *("",) * 6)
     return (
@@ -92,101 +128,77 @@ def suggestion_text(estimate: AnyEstimate) -> str:
     return f"{first}{dots} ({MINUS}{gib_number(suggestion.saves)})"
 
 
-def _details(estimate: AnyEstimate) -> Iterator[str]:
-    """Yield the reason of the verdict, the phases, the parts of the peak, host memory, ignored settings."""
-    yield f"\n{title(estimate.verdict)}. {reason(estimate)}"
-    if shown := credible(estimate):
-        if isinstance(shown, Estimate) and shown is not estimate:
-            yield of_mean(shown, estimate.fits_up_to_tokens)
-        yield f"\n{phases_text(shown)}"
-        yield f"\n{shown.peak_phase.label}:"
-        yield components_text(shown.peak_phase)
-        if shown.host:
-            yield f"\nHost memory of a node: {gib(shown.host.total)}"
-    for text in estimate.unsupported:
-        yield f"Ignored: {text}"
+def case_text(name: str, estimate: AnyEstimate, width: int = 0, *, verbose: bool = False) -> str:
+    """Return the verdict of one case, its reason, what helps most, and on demand phases and components."""
+    lines = [f"{title(estimate.verdict)}: {name}.", reason(estimate)]
+    lines += [f"Ignored: {text}" for text in estimate.unsupported]
+    shown = credible(estimate)
+    if shown is None:
+        return "\n".join(wrapped(lines, width))
+    if isinstance(shown, Estimate) and shown is not estimate:
+        lines.append(of_mean(shown, estimate.fits_up_to_tokens))
+    lines.append(f"The peak phase is “{shown.peak_phase.label}”.")
+    if helps := suggestion_text(shown):
+        lines.append(f"What helps most, in GiB: {helps}.")
+    if shown.host:
+        lines.append(f"Host memory of a node: {gib(shown.host.total)}.")
+    parts = ["\n".join(wrapped(lines, width))]
+    if verbose:
+        parts += estimate_details(shown, width)
+    return "\n\n".join(parts)
 
 
-def phases_text(estimate: AnyEstimate) -> str:
-    """Return a row for each phase."""
+def estimate_details(shown: AnyEstimate, width: int = 0) -> Iterator[str]:
+    """Yield the phases, and the parts of the peak."""
+    yield phases_text(shown, width)
+    yield f"{shown.peak_phase.label}:\n{components_text(shown.peak_phase, width)}"
+
+
+def wrapped(lines: Iterable[str], width: int, indent: str = "") -> Iterator[str]:
+    """Yield lines of at most ``width`` characters, 0 for any number; keys and names stay whole."""
+    for line in lines:
+        yield from textwrap.wrap(
+            line,
+            width or len(line) + 1,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+def phases_text(estimate: AnyEstimate, width: int = 0) -> str:
+    """Return a row for each phase; ``width`` as for ``plain_table``."""
     rows = []
     for phase in estimate.phases:
         largest = max(phase.breakdown.components, key=lambda component: component.size)
         mark = " (the peak)" if phase is estimate.peak_phase else ""
         part = f"{largest.label}, {gib_number(largest.size)}"
         rows.append((f"{phase.label}{mark}", gib_number(phase.total), part))
-    return plain_table(_PHASES, rows)
+    return plain_table(_PHASES, rows, width)
 
 
-def components_text(phase: Phase) -> str:
-    """Return a row for each component of a phase, with its formula and evidence."""
+def components_text(phase: Phase, width: int = 0) -> str:
+    """Return a row for each component of a phase, with its formula and evidence; ``width`` as before."""
     rows = [
         (part.label, gib_number(part.size), part.formula.numbers, part.evidence)
         for part in phase.breakdown.components
     ]
-    return plain_table(_COMPONENTS, rows)
+    return plain_table(_COMPONENTS, rows, width)
 
 
-def plan_text(plan: Plan, model: str, task: str, settings: Mapping[str, Any]) -> str:
-    """Return a plan as text.
+def backtest_text(scores: Sequence[Score], limits: Sequence[Boundary], width: int = 0) -> str:
+    """Return the cases, the errors of each group, verdicts against outcomes, and the largest batches.
 
-    Args:
-        plan: the plan.
-        model: Hugging Face name.
-        task: the algorithm.
-        settings: those of the computed figures, by dotted key.
+    ``width`` as for ``plain_table``.
     """
-    found = plan.estimate
-    host = f"Each node needs {gib(found.host.total)} of host memory."
-    sentences = [_fits(plan, model, task), reason(found), host, *_micro_batch(plan), *_relief(plan)]
-    parts = [
-        "\n".join(sentences),
-        phases_text(found),
-        "Computed with:\n" + "\n".join(f"  {line}" for line in overrides(settings)),
-    ]
-    ignored = "\n".join(f"Ignored: {text}" for text in found.unsupported)
-    return "\n\n".join([*parts, *([ignored] if ignored else [])])
-
-
-def _fits(plan: Plan, model: str, task: str) -> str:
-    count = plan.estimate.settings.gpus
-    gpus = f"{short_number(count)} GPU{'' if count == 1 else 's'}"
-    if plan.gpus:
-        layout = layout_of(plan.estimate)
-        also = f" With FSDP it takes {short_number(plan.with_fsdp)}." if plan.with_fsdp else ""
-        return f"{model} with {task} fits on {gpus} with {layout}.{also}"
-    verdict = plan.estimate.verdict
-    if verdict == "does-not-fit":
-        return f"{model} with {task} does not fit on {gpus}."
-    return f"{model} with {task} on {gpus}: {label(verdict)}."
-
-
-def _micro_batch(plan: Plan) -> Iterator[str]:
-    if plan.micro_batch is None:
-        return
-    what = "token budget" if plan.unit == "tokens" else "micro-batch"
-    yield f"The largest {what} of a GPU that fits there is {short_number(plan.micro_batch)} {plan.unit}."
-
-
-def _relief(plan: Plan) -> Iterator[str]:
-    suggestion = plan.estimate.suggestion
-    if plan.gpus is None and suggestion is None:
-        yield "No other value of a single setting lowers the peak noticeably."
-    elif suggestion is not None:
-        first = "Change first" if plan.gpus is None else "What would lower the peak most"
-        yield f"{first}: {suggestion.setting}, which saves {gib(suggestion.saves)}."
-
-
-def backtest_text(scores: Sequence[Score], limits: Sequence[Boundary]) -> str:
-    """Return the cases, the errors of each group, verdicts against outcomes, and the largest batches."""
-    parts = [plain_table(_SCORES, map(_score_row, scores))]
+    parts = [plain_table(_SCORES, map(_score_row, scores), width)]
     found = summaries(scores)
     if found:
-        parts.append(plain_table(_GROUPS, map(_summary, found)))
+        parts.append(plain_table(_GROUPS, map(_summary, found), width))
     counts = verdict_counts(scores)
     if any(map(any, counts.values())):
         rows = ((label(verdict), str(found.ran), str(found.oom)) for verdict, found in counts.items())
-        parts.append(plain_table(_VERDICTS, rows))
+        parts.append(plain_table(_VERDICTS, rows, width))
     lines = [
         f"Largest batch of {limit.name}: {limit.recorded} ran, {limit.computed} computed "
         f"({percent(limit.deviation)}){', contested' if limit.case.contested else ''}."

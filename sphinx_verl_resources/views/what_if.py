@@ -36,8 +36,7 @@ _NO_LORA, _LORA = N_("none"), N_("rank {rank}")
 def form(name: str, axes: Axes) -> nodes.container:
     """Return the sentence that a script replaces by the form."""
     model, gpu = axes.models[len(axes.models) // 2], _first(axes.gpus, _FIRST["gpu"])
-    asked = {"--model": model, "--task": axes.tasks[0], "--gpu": axes.gpus[gpu]}
-    command = " ".join((*_PLAN, *(word for pair in asked.items() for word in pair)))
+    command = " ".join((*_PLAN, model, "--gpus", f"8x{axes.gpus[gpu]}", "--task", axes.tasks[0]))
     text = fill(
         _(
             "With JavaScript, a form stands here that looks up whether a model fits: by GPU, number of GPUs, "

@@ -107,7 +107,6 @@ COMMANDS = {
     "not_modelled": (
         (
             "estimate",
-            "--model",
             "a/b",
             "--gpus",
             "1*H100",

@@ -69,7 +69,7 @@ def test_the_sentence_says_what_to_do_without_a_script(project):
     form = soup.select_one("div.verl-what-if")
     commands = [code.get_text() for code in form.select("code")]
     assert commands == [
-        "verl-resources plan --model Qwen/Qwen2.5-7B --task GRPO --gpu H100",
+        "verl-resources plan Qwen/Qwen2.5-7B --gpus 8xH100 --task GRPO",
         "verl-resources plan --help",
     ]
     assert form.select("select, input, button, form") == []

@@ -59,7 +59,7 @@ def test_check_counts_the_runs_of_the_directory_and_no_others(data, monkeypatch,
 
 def test_names_that_break_lines_are_printed_on_one(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for command in (["check"], ["table"], ["export"], ["estimate", "--model", "m", "--data"]):
+    for command in (["check"], ["table"], ["export"], ["estimate", "m", "--data"]):
         assert main([*command, "a\nb"]) == 2
         assert capsys.readouterr().err.splitlines() == [
             f"verl-resources: a\\nb: no such {'file or ' if command == ['check'] else ''}directory"

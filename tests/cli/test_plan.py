@@ -1,4 +1,4 @@
-"""``verl-resources plan``: the number of GPUs, the micro-batch, and bad questions."""
+"""``verl-resources plan``: the answer as text and for programs, what it is asked in, and bad questions."""
 
 from __future__ import annotations
 
@@ -7,25 +7,34 @@ import re
 
 import pytest
 
+from sphinx_verl_resources.answer.answer import answer
+from sphinx_verl_resources.answer.export import FIELDS
+from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.tasks import TASKS
 
-FIELDS = [
-    "model", "task", "gpu", "gpus", "fits", "layout", "gpus_with_fsdp", "micro_batch", "unit", "verdict", "peak_gib", "low_gib", "high_gib",
-    "capacity_gib", "binding_phase", "relief", "relief_saves_gib", "relief_peak_gib", "host_ram_gib_per_node", "unsupported", "warnings", "settings",
+ACTOR = "actor_rollout_ref.actor"
+CONTRACT = [
+    "model", "gpus", "verdict", "ran", "reported", "claimed", "strategy", "peak_gib", "low_gib", "high_gib",
+    "capacity_gib", "peak_phase", "host_ram_gib_per_node", "largest_token_budget", "longest_response",
+    "measured_runs_of_this_kind", "change", "command", "assumed",
 ]  # fmt: skip
+QWEN = {
+    "model_type": "qwen2", "hidden_size": 896, "num_hidden_layers": 24, "intermediate_size": 4864,
+    "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768,
+    "tie_word_embeddings": True,
+}  # fmt: skip
 
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch, capsys):
-    """Runs the command; returns exit code, output and errors."""
+    """Runs the command on a line; returns exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
 
-    def run(*words, model="Qwen/Qwen2.5-7B", task="GRPO", gpu="H100"):
-        code = main(["plan", "--model", model, "--task", task, "--gpu", gpu, *words])
+    def run(line, *words):
+        code = main(["plan", *line.split(), *words])
         return code, *capsys.readouterr()
 
     return run
@@ -35,166 +44,183 @@ def plan(tmp_path, monkeypatch, capsys):
 def planned(plan):
     """The same with JSON, which is read."""
 
-    def run(*words, **names):
-        code, out, err = plan(*words, "--format", "json", **names)
+    def run(line, *words):
+        code, out, err = plan(line, *words, "--format", "json")
         return code, json.loads(out), err
 
     return run
 
 
-def test_smallest_number_of_gpus(planned):
-    code, found, err = planned(model="Qwen/Qwen2.5-72B")
+def test_the_fields_of_an_answer(planned):
+    code, found, err = planned("Qwen/Qwen2.5-7B --gpus 2xA100-80GB --prompt 1024 --response 1024")
     assert (code, err) == (0, "")
-    assert list(found) == FIELDS
-    assert found["fits"] is True
-    assert found["high_gib"] <= found["capacity_gib"] == pytest.approx(79.15, abs=0.01)
-    assert found["gpus"] > 1
-    code, fewer, _ = planned("--gpus", str(found["gpus"] // 2), model="Qwen/Qwen2.5-72B")
-    assert code == 1
-    assert (fewer["fits"], fewer["gpus"]) == (False, found["gpus"] // 2)
-    assert fewer["high_gib"] > fewer["capacity_gib"]
-    assert fewer["relief"].startswith(("actor_rollout_ref.", "critic."))
+    assert list(found)[: len(CONTRACT)] == CONTRACT
+    assert found["gpus"] == {"count": 2, "type": "A100-80GB"}
+    assert found["ran"] == ["qwen2-7b-grpo-2xh800"]
+    assert found["low_gib"] <= found["peak_gib"] <= found["high_gib"]
+    assert found["command"].startswith("python3 -m verl.trainer.main_ppo")
+    assert found["assumed"] == ["task GRPO", "verl v0.9.0"]
 
 
-def test_fsdp_is_named_where_megatron_takes_fewer(planned):
-    _, found, _ = planned(model="Qwen/Qwen2.5-72B")
-    assert found["layout"].startswith("Megatron TP")
-    assert found["settings"]["actor_rollout_ref.actor.strategy"] == "megatron"
-    assert found["gpus_with_fsdp"] > found["gpus"]
-    _, same, _ = planned("actor_rollout_ref.actor.strategy=megatron", model="Qwen/Qwen2.5-72B")
-    assert (same["layout"], same["gpus"]) == (found["layout"], found["gpus"])
-    _, named, _ = planned("actor_rollout_ref.actor.strategy=fsdp2", model="Qwen/Qwen2.5-72B")
-    assert (named["layout"], named["gpus_with_fsdp"]) == ("FSDP2", None)
+def test_it_is_the_answer_of_the_python_api(planned):
+    _, found, _ = planned("qwen2.5-14b --gpus 4xH100 --lora 16 --response 4096")
+    asked = Question("Qwen/Qwen2.5-14B", 4, "H100", lora=16, response=4096)
+    best = answer(asked, read_data([])).best
+    assert found["peak_gib"] == round(best.estimate.peak / 2**30, 3)
+    assert found["strategy"] == best.name
 
 
-def test_what_the_settings_give(planned):
-    """The figures are those of the settings that are printed."""
-    _, found, _ = planned("actor_rollout_ref.actor.strategy=fsdp")
-    again = estimate(
-        Request(found["model"], found["settings"], gpus=found["gpus"], gpu="H100"), read_data([]).registries
-    )
-    assert found["peak_gib"] == round(again.peak / 2**30, 3)
-    assert found["binding_phase"] == again.peak_phase.name
-    assert found["settings"]["trainer.n_gpus_per_node"] == found["gpus"]
-
-
-def test_largest_micro_batch(planned):
-    _, found, _ = planned("--gpus", "8")
-    assert (found["gpus"], found["unit"]) == (8, "tokens")
-    assert found["micro_batch"] >= 1024
-    _, sequences, _ = planned("--gpus", "8", "actor_rollout_ref.actor.use_dynamic_bsz=False")
-    assert sequences["unit"] == "sequences"
-    assert sequences["micro_batch"] >= 1
-    _, longer, _ = planned("--gpus", "8", "data.max_response_length=20000", "data.train_batch_size=8192")
-    assert longer["micro_batch"] is None or longer["micro_batch"] >= 20512
-
-
-def test_text(plan):
-    code, out, err = plan("--gpus", "8", task="grpo-lora")
-    assert (code, err) == (0, "")
-    lines = out.splitlines()
-    assert lines[0] == "Qwen/Qwen2.5-7B with GRPO-LoRA fits on 8 GPUs with FSDP."
-    assert re.fullmatch(r"Peak [\d.]+ GiB per GPU \(range .+ GiB\); the GPU has 79\.1 GiB\.", lines[1])
-    assert re.fullmatch(r"Each node needs [\d.]+ GiB of host memory\.", lines[2])
-    assert lines[3].startswith("The largest token budget of a GPU that fits there is ")
-    assert any(line.startswith("Update: backward") for line in lines)
-    assert "  actor_rollout_ref.model.lora_rank=32" in lines
-
-
-def test_what_the_readme_shows(plan, root):
-    text = (root / "README.md").read_text("utf-8")
-    (shown,) = re.findall(
-        r"\$ verl-resources plan --model (\S+) --task (\S+) --gpu (\S+)\n(.*?)\n```", text, re.DOTALL
-    )
-    out = plan(model=shown[0], task=shown[1], gpu=shown[2])[1]
-    pattern = ".+?".join(re.escape(part) for part in shown[3].split("…"))
-    assert re.match(pattern, out)
-
-
-def test_text_of_what_does_not_fit(plan):
-    code, out, _ = plan("--gpus", "1", gpu="T4")
-    assert code == 1
-    lines = out.splitlines()
-    assert lines[0] == "Qwen/Qwen2.5-7B with GRPO does not fit on 1 GPU."
-    assert lines[3].startswith(("Change first: ", "No other value of a single setting"))
-    assert "largest" not in out.split("\n\n")[0]
-
-
-def test_overrides_go_on_top(planned):
-    _, small, _ = planned("actor_rollout_ref.actor.strategy=fsdp")
-    _, large, _ = planned(
-        "actor_rollout_ref.actor.strategy=fsdp",
-        "actor_rollout_ref.actor.fsdp_config.optimizer_offload=False",
-        "data.max_response_length=16384",
-    )
-    assert large["settings"]["actor_rollout_ref.actor.fsdp_config.optimizer_offload"] is False
-    assert large["gpus"] >= small["gpus"]
+@pytest.mark.parametrize(
+    "line",
+    [
+        "qwen2.5-7b --gpus 8*H100",
+        "QWEN/qwen2.5-7b --gpus 8×H100",
+        "--gpu H100 --count 8 Qwen2.5-7B",
+        "Qwen2.5-7B --gpu H100 --gpus 8",
+        "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B --gpus 8xH100",
+    ],
+)
+def test_every_form_asks_the_same(planned, line):
+    _, found, _ = planned(line)
+    assert found == planned("Qwen/Qwen2.5-7B --gpus 8xH100")[1]
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task(planned, task):
-    code, found, _ = planned("--gpus", "8", task=task.lower())
+    code, found, _ = planned(f"Qwen/Qwen2.5-7B --gpus 8xH100 --task {task.lower()}")
+    assert (code, found["verdict"]) == (0, "fits")
+    assert ("lora_rank=32" in found["command"] or "lora.rank=32" in found["command"]) == ("LoRA" in task)
+
+
+def test_overrides_are_never_changed(planned):
+    _, found, _ = planned(
+        f"Qwen/Qwen2.5-7B --gpus 8xH100 {ACTOR}.ppo_max_token_len_per_gpu=2048 {ACTOR}.strategy=fsdp2"
+    )
+    assert f"{ACTOR}.ppo_max_token_len_per_gpu=2048" in found["command"]
+    assert found["strategy"] == "FSDP2"
+
+
+def test_the_first_lines(plan):
+    code, out, err = plan("qwen2.5-7b --gpus 8xH100")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "Fits: Qwen/Qwen2.5-7B, GRPO, on 8×H100."
+    assert lines[1].startswith("Ran on ")
+    head = " ".join(lines[:5])
+    assert re.search(
+        r"Peak [\d.]+ GiB per GPU \(range .+ GiB\); the GPU has 79\.1 GiB\. The peak phase is “", head
+    )
+    for assumed in ("task GRPO", "prompts up to 512 tokens", "responses up to 512 tokens", "verl v0.9.0"):
+        assert assumed in head
+    assert "Best with" in out
+    assert "measured run" in out
+    assert "critic." not in out
+
+
+def test_what_a_setting_does_comes_before_the_figures(plan):
+    _, out, err = plan("qwen2.5-7b --gpus 8xH100 actor_rollout_ref.rollout.gpu_memory_utilisation=0.4 a.b=1")
+    assert "did you mean 'actor_rollout_ref.rollout.gpu_memory_utilization'?" in err
+    assert out.index("Ignored: a.b") < out.index("Best with")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 300])
+@pytest.mark.parametrize(
+    "line",
+    ["qwen2.5-7b --gpus 8xH100", "qwen2.5-72b --gpus 2xH100", "qwen2.5-7b --gpu H100 --count 2 --task PPO"],
+)
+def test_no_line_is_too_long(plan, monkeypatch, columns, line):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = plan(line)[1]
+    before, _, command = out.partition("Command:\n")
+    assert max(map(len, before.splitlines())) <= min(columns, 100)
+    assert command.startswith("python3 -m verl.trainer.main_ppo \\\n")
+
+
+def test_details(plan):
+    short, verbose = (plan("qwen2.5-7b --gpus 8xH100", *words)[1] for words in ((), ("--verbose",)))
+    assert verbose.startswith(short.rstrip())
+    for word in ("Update: backward", "(the peak)", "Evidence", "Settings:\n", "Tried", "Recorded runs:"):
+        assert word in verbose
+        assert word not in short
+
+
+def test_what_does_not_fit(plan):
+    code, out, _ = plan("qwen2.5-7b --gpus 1xT4")
+    assert code == 1
+    assert out.startswith("Does not fit: Qwen/Qwen2.5-7B, GRPO, on 1×T4.\n")
+
+
+def test_what_only_may_fit(plan):
+    line = f"Qwen/Qwen2.5-14B --gpus 4xH100 {ACTOR}.strategy=fsdp"
+    strict = f"{line} --strict"
+    assert plan(line)[1].startswith("Borderline: ")
+    assert (plan(line)[0], plan(strict)[0]) == (0, 1)
+
+
+def test_a_setting_that_is_not_modelled_leaves_no_figure(planned):
+    code, found, _ = planned(f"Qwen/Qwen2.5-7B --gpus 8xH100 {ACTOR}.strategy=veomni")
+    assert (found["verdict"], found["peak_gib"], found["change"]) == ("unknown", None, [])
+    assert "veomni" in found["undecided"][0]
     assert code == 0
-    assert (found["task"], found["fits"]) == (task, True)
+    assert planned(f"Qwen/Qwen2.5-7B --gpus 8xH100 {ACTOR}.strategy=veomni --strict")[0] == 1
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
+    ("line", "message"),
     [
-        ({"model": "Qwen/Qwen2.5-7"}, "model: no architecture is recorded for 'Qwen/Qwen2.5-7'; did you mean 'Qwen/Qwen2.5-7B'?"),
-        ({"task": "GRPO-Lara"}, "unknown task 'GRPO-Lara'; did you mean 'GRPO-LoRA'? [verl.unknown_value]"),
-        ({"task": "?"}, "unknown task '?'; allowed: GRPO, "),
-        ({"gpu": "H10"}, "no GPU is recorded as 'H10'; did you mean 'H100'?"),
+        ("Qwen/Qwen2.5-9B --gpus 8xH100", "model: no architecture is recorded for 'Qwen/Qwen2.5-9B'; the nearest are Qwen/Qwen2.5-"),
+        ("qwen2.5-9b --gpus 8xH100", "or give the path of its config.json instead [verl.unknown_model]"),
+        ("zzz --gpus 8xH100", "model: no architecture is recorded for 'zzz'; give the path of its config.json instead"),
+        ("qwen2.5-7b --gpus 8xH10", "no GPU is recorded as 'H10'; did you mean 'H100'?"),
+        ("qwen2.5-7b --gpus 8xH100 --task GRPO-Lara", "unknown task 'GRPO-Lara'; did you mean 'GRPO-LoRA'? [verl.unknown_value]"),
+        ("qwen2.5-7b --gpus 8xH100 --gpu A100", "--gpus names H100 and --gpu names A100; name one of them"),
+        ("qwen2.5-7b --gpus 8xH100 --count 4", "--gpus names 8 and --count names 4; name one of them"),
+        ("qwen2.5-7b nonsense --gpus 8xH100", "'qwen2.5-7b' and 'nonsense' are named; name one model; settings are key=value"),
+        ("qwen2.5-7b --gpus 8xH100 data.train_batch_size=x", "data.train_batch_size: expected a whole number, got 'x'"),
+        ("qwen2.5-7b --gpus 8xH100 actor_rollout_ref.rollout.tensor_model_parallel_size=3", "it is 3, which does not divide the 8 GPUs"),
+        ("actor_rollout_ref.model.path=/m/Qwen2.5-7B --gpus 8xH100", "add its name before the settings: Qwen/Qwen2.5-7B"),
     ],
 )  # fmt: skip
-def test_names_that_nobody_knows(planned, names, message):
-    code, found, err = planned(**names)
+def test_questions_without_an_answer(planned, line, message):
+    code, found, err = planned(line)
     assert code == 2
-    assert err.startswith(f"command line:1:1: ERROR: {message}")
+    assert message in err
+    assert err.startswith("ERROR: ")
     assert list(found) == [*FIELDS, "error"]
-    assert found["gpus"] is None
+    assert found["verdict"] is None
     assert found["error"]
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "1000000"])
-def test_numbers_of_gpus_that_are_none(planned, number):
-    code, found, err = planned("--gpus", number)
-    assert code == 2
-    assert "expected a number of GPUs from 1 to 100000" in err
-    assert found["fits"] is None
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("data.train_batch_size=x", "data.train_batch_size: expected a whole number, got 'x'"),
-        ("actor_rollout_ref.rollout.tensor_model_parallel_size=3", "it is 3, which does not divide the 8 GPUs"),
-        ("actor_rollout_ref.rollout.gpu_memory_utilization=80", "expected a number above 0 and up to 1, got 80"),
-        ("nonsense", "'nonsense' is not a setting; write key=value"),
-    ],
-)  # fmt: skip
-def test_settings_that_are_none(planned, setting, message):
-    code, found, err = planned("--gpus", "8", setting)
-    assert code == (2 if setting == "nonsense" else 1)
-    (line,) = [line for line in err.splitlines() if message in line]
-    assert line.startswith("command line:1:1: ERROR: ")
-    assert found["error"]
+    "option", ["--gpus=0xH100", "--count=0", "--lora=0", "--response=x", "--count=1000000"]
+)
+def test_numbers_that_are_none(plan, capsys, option):
+    with pytest.raises(SystemExit) as exit_:
+        plan("qwen2.5-7b", option)
+    assert exit_.value.code == 2
+    assert "must be a whole number from 1 to" in capsys.readouterr().err
 
 
-def test_without_a_model(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["plan", "--task", "GRPO", "--gpu", "H100"]) == 2
-    assert "no model is named; add --model" in capsys.readouterr().err
+def test_the_former_option_for_the_model(plan, capsys):
+    with pytest.raises(SystemExit):
+        plan("--model Qwen/Qwen2.5-7B --gpus 8xH100")
+    assert "write the model without it: verl-resources plan Qwen/Qwen2.5-7B" in capsys.readouterr().err
 
 
-def test_a_model_by_its_config_json(planned, tmp_path):
-    config = {
-        "model_type": "qwen2", "hidden_size": 896, "num_hidden_layers": 24, "intermediate_size": 4864,
-        "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768,
-        "tie_word_embeddings": True,
-    }  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
-    code, found, _ = planned("--config", "config.json", model="own/small")
-    assert (code, found["model"]) == (0, "own/small")
-    recorded = planned(model="Qwen/Qwen2.5-0.5B")[1]
-    assert (found["gpus"], found["peak_gib"]) == (recorded["gpus"], recorded["peak_gib"])
+@pytest.mark.parametrize("words", ["own", "own/config.json", "own/small --config own/config.json"])
+def test_a_model_by_its_config_json(planned, tmp_path, words):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/config.json").write_text(json.dumps(QWEN), "utf-8")
+    code, found, _ = planned(f"{words} --gpus 1xH100")
+    assert code == 0
+    recorded = planned("Qwen/Qwen2.5-0.5B --gpus 1xH100")[1]
+    assert (found["model"], found["peak_gib"]) == (words.split()[0], recorded["peak_gib"])
+
+
+def test_what_the_readme_shows(plan, root, monkeypatch):
+    """Between its dots, the README shows what is printed."""
+    monkeypatch.setenv("COLUMNS", "100")
+    text = (root / "README.md").read_text("utf-8")
+    ((line, shown),) = re.findall(r"\$ verl-resources plan ([^\n]+)\n(.*?)\n```", text, re.DOTALL)
+    pattern = ".*?".join(re.escape(" ".join(part.split())) for part in shown.split("…"))
+    assert re.match(pattern.replace(r"\ .*?", ".*?"), " ".join(plan(line)[1].split()))

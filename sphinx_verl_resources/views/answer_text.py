@@ -1,0 +1,198 @@
+"""Answers as text for terminals: the verdict, the reason, what to change, the figures and the command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..answer.command import command_of, command_settings
+from ..estimator.recorded import credible
+from ..estimator.request import MODEL
+from ..settings.writing import nested_yaml, overrides
+from ..units import gib_number, short_number
+from .plain_text import estimate_details, plain_table, wrapped
+from .verdicts import label, of_mean, reason, title
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..answer.answer import Answer
+    from ..answer.changes import Change
+    from ..answer.layouts import Layout
+
+#: Changes that are printed.
+MOST_CHANGES = 3
+_BEST = "Best with | Verdict | GiB per GPU | Host GiB/node> | Token budget> | Longest response>"
+_TRIED = "Tried | Verdict | GiB per GPU | Offloaded | Token budget> | Host GiB/node>"
+_BEARS = {
+    "ran": "Ran",
+    "reported": "Reported to run",
+    "claimed": "Claimed to run",
+}
+_COSTS = {"none": "costs no time", "little": "costs little time", "much": "costs much time"}
+
+
+def answer_text(found: Answer, *, verbose: bool = False, width: int = 100) -> str:
+    """Return an answer: the verdict, the reason, what to change, the figures, and the command.
+
+    Args:
+        found: the answer.
+        verbose: whether phases, components, settings and all layouts that were tried follow.
+        width: characters of a line.
+    """
+    head = [*_verdict(found), *_ignored(found)]
+    parts = ["\n".join(wrapped(head, width)), *_changes(found, width)]
+    if not found.best.estimate.undecided:
+        if credible(found.best.estimate) is found.best.estimate:
+            parts.append(_best(found, width))
+        parts.append("\n".join(wrapped(_trust(found), width)))
+        parts.append(f"Command:\n{command_of(found.best, found.data.registries)}")
+        if verbose:
+            parts += _details(found, width)
+    return "\n\n".join(parts)
+
+
+def question_text(found: Answer) -> str:
+    """Return the question in words: model, task, what is trained, GPUs."""
+    asked, settings = found.asked, found.best.estimate.settings
+    task = asked.task or ("PPO" if settings.critic else "GRPO")
+    rank = settings.actor.lora_rank
+    trained = f"{task}-LoRA of rank {rank}" if rank else task
+    return f"{asked.model}, {trained}, on {gpus_text(found)}"
+
+
+def gpus_text(found: Answer) -> str:
+    """Return the GPUs as they are asked for: ``8×H100``."""
+    count = found.asked.gpus or found.best.estimate.settings.gpus
+    return f"{count}×{found.asked.gpu or 'GPU'}"
+
+
+def _verdict(found: Answer) -> Iterator[str]:
+    """Yield the verdict, the reason, and what was assumed."""
+    estimate, best = found.best.estimate, found.best
+    yield f"{title(found.verdict)}: {question_text(found)}."
+    why = reason(estimate)
+    if estimate.undecided:
+        yield why
+    else:
+        yield " ".join([*_evidence(found), f"Estimated with {best.name}. {why}", *_phase(found)])
+    if found.assumed:
+        yield f"Assumed: {', '.join(found.assumed)}."
+    used = estimate.settings.gpus
+    if found.asked.gpus and used < found.asked.gpus:
+        yield f"It uses {used} of the GPUs; more of them do not help."
+
+
+def _phase(found: Answer) -> Iterator[str]:
+    """Yield the peak phase, and the lengths that the figures of a recorded run are for."""
+    estimate, shown = found.best.estimate, credible(found.best.estimate)
+    if shown is not None:
+        if shown is not estimate:
+            yield of_mean(shown, estimate.fits_up_to_tokens)
+        yield f"The peak phase is “{shown.peak_phase.label}”."
+
+
+def _evidence(found: Answer) -> Iterator[str]:
+    """Yield the strongest and nearest recorded run, and how many others there are."""
+    if not found.evidence:
+        return
+    first, *others = found.evidence
+    run = first.run
+    by = f", tested by {run.contributor.name}" if run.kind == "tested" and run.contributor else ""
+    more = f" and {len(others)} more" if others else ""
+    word = _BEARS[first.word]
+    if found.verdict == "does-not-fit":
+        word = f"With other settings {word.lower()}"
+    yield f"{word} on {str(run.gpus).replace('*', '×')} ({run.train}{by}): {run.id}{more}."
+
+
+def _ignored(found: Answer) -> Iterator[str]:
+    yield from (f"Ignored: {text}" for text in found.best.estimate.unsupported)
+
+
+def _changes(found: Answer, width: int) -> Iterator[str]:
+    """Yield what makes it fit, in order."""
+    if found.verdict in ("fits", "unknown"):
+        return
+    changes = found.changes[:MOST_CHANGES]
+    if not changes:
+        yield "No other setting makes it fit."
+        return
+    lines = [
+        "To make it fit, in this order:" if changes[0].verdict == "fits" else "What lowers the peak most:"
+    ]
+    for number, change in enumerate(changes, 1):
+        lines.append(f"{number}. {_change(change)}")
+    yield "\n".join(wrapped(lines, width, "   "))
+
+
+def _change(change: Change) -> str:
+    """Return a change with what it leaves and what it costs."""
+    settings = " ".join(overrides(change.overrides))
+    leaves = (
+        f"leaves {gib_number(change.peak)} GiB, at most {gib_number(change.high)}: {label(change.verdict)}"
+    )
+    cost = f"{leaves}; {_COSTS[change.cost]}."
+    return " ".join(filter(None, [f"{settings}: {cost}", change.caveat]))
+
+
+def _best(found: Answer, width: int) -> str:
+    """Return the best layout of each backend, one a line."""
+    rows = [_row(layout, found) for layout in (found.fsdp, found.megatron) if layout]
+    return plain_table(_BEST, rows, width)
+
+
+def _row(layout: Layout, found: Answer) -> tuple[str, ...]:
+    is_best = layout is found.best
+    budget = found.largest_token_budget if is_best else layout.token_budget
+    response = found.longest_response if is_best else None
+    return (
+        layout.name,
+        label(layout.estimate.verdict),
+        _range(layout),
+        gib_number(layout.estimate.host.total),
+        short_number(budget) if budget else "",
+        short_number(response) if response else "",
+    )
+
+
+def _range(layout: Layout) -> str:
+    found = layout.estimate
+    return f"{gib_number(found.peak)} ({gib_number(found.low)} to {gib_number(found.high)})"
+
+
+def _trust(found: Answer) -> Iterator[str]:
+    """Yield what stands behind the figures."""
+    trust = found.trust
+    if not trust.measured_runs:
+        yield "Trust: no measured run of this kind."
+    else:
+        runs = "1 measured run" if trust.measured_runs == 1 else f"{trust.measured_runs} measured runs"
+        yield f"Trust: {runs} of this kind, {trust.mean_error or 0:.0%} off on average.".replace("%", " %")
+    if trust.undercuts and trust.smallest:
+        recorded = str(trust.smallest.gpus).replace("*", "×")
+        yield f"No recorded run of this model had as little memory; the smallest ran on {recorded}."
+
+
+def _details(found: Answer, width: int) -> Iterator[str]:
+    """Yield phases, components, the host, settings, the layouts that were tried and the recorded runs."""
+    best = found.best
+    if shown := credible(best.estimate):
+        yield from estimate_details(shown, width)
+    settings = {key: value for key, value in command_settings(best).items() if key != f"{MODEL}.path"}
+    yield f"Settings:\n{nested_yaml(settings)}"
+    if len(found.tried) > 1:
+        yield plain_table(_TRIED, map(_tried, found.tried), width)
+    if found.evidence:
+        runs = [f"  {item.word}: {item.run.id}" for item in found.evidence]
+        yield "\n".join(["Recorded runs:", *runs])
+
+
+def _tried(layout: Layout) -> tuple[str, ...]:
+    return (
+        layout.name,
+        label(layout.estimate.verdict),
+        _range(layout),
+        ", ".join(layout.offloaded),
+        short_number(layout.token_budget) if layout.token_budget else "",
+        gib_number(layout.estimate.host.total),
+    )
