@@ -132,7 +132,7 @@ def _change(change: Change) -> str:
         f"leaves {gib_number(change.peak)} GiB, at most {gib_number(change.high)}: {label(change.verdict)}"
     )
     cost = f"{leaves}; {_COSTS[change.cost]}."
-    return " ".join(filter(None, [f"{settings}: {cost}", change.caveat]))
+    return " ".join([f"{settings}: {cost}", *change.caveats])
 
 
 def _best(found: Answer, width: int) -> str:

@@ -123,7 +123,7 @@ def test_what_a_setting_does_comes_before_the_figures(plan):
     assert out.index("Ignored: a.b") < out.index("Best with")
 
 
-@pytest.mark.parametrize("columns", [60, 80, 100, 300])
+@pytest.mark.parametrize("columns", [72, 80, 100, 300])
 @pytest.mark.parametrize(
     "line",
     ["qwen2.5-7b --gpus 8xH100", "qwen2.5-72b --gpus 2xH100", "qwen2.5-7b --gpu H100 --count 2 --task PPO"],
