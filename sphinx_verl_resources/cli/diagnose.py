@@ -27,7 +27,6 @@ from .question import COMMAND_LINE, gpus_argument, refused
 if TYPE_CHECKING:
     import argparse
 
-    from ..diagnostics import Diagnostic
     from ..estimator.context import EstimatorContext
     from ..intake.diagnosis import Diagnosis
     from ..intake.log import LogText
@@ -59,12 +58,12 @@ def _run(options: argparse.Namespace) -> int:
     """Read the log, diagnose and print."""
     data = given_data(options.data)
     try:
-        given, problems = _given(options, data)
+        given = _given(options, data)
     except NoAnswerError as error:
         report(error.diagnostics)
         return 2
     found = diagnose(_log(options.log), given, data)
-    report([*registry_problems(data), *problems])
+    report([*registry_problems(data), *found.log.problems])
     if options.format == "json":
         print(json.dumps(_plain(found), indent=2))
     else:
@@ -89,8 +88,8 @@ def _log(name: str) -> LogText:
         return read_log(blocks, printable(name), last_run=True)
 
 
-def _given(options: argparse.Namespace, data: EstimatorContext) -> tuple[Given, list[Diagnostic]]:
-    """Return what the user says, and what is doubtful about it.
+def _given(options: argparse.Namespace, data: EstimatorContext) -> Given:
+    """Return what the user says.
 
     Raises:
         NoAnswerError: a model, a GPU or a version is not known, or a setting cannot be read.
@@ -124,7 +123,7 @@ def _given(options: argparse.Namespace, data: EstimatorContext) -> tuple[Given, 
         unread=frozenset(script.unresolved),
         version=version,
         backend="megatron" if "megatron" in (script.config_name or "") else None,
-    ), []
+    )
 
 
 def _plain(found: Diagnosis) -> dict[str, Any]:

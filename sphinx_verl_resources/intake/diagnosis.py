@@ -105,7 +105,8 @@ class Diagnosis:
         registries = self.data.registries
         config = registries.in_todays_names(self.request.config)
         defaults = registries.defaults(self.request.version)
-        situation = Situation(self.failure, config, defaults, self.log.versions, self.estimate)
+        version = self.request.version
+        situation = Situation(self.failure, config, defaults, self.log.versions, version, self.estimate)
         return advice(situation, self.request if self.estimate else None, registries)
 
     @cached_property

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from ..estimator.suggestions import lower_utilizations
+from ..estimator.versions import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..estimator.estimate import Estimate
     from ..estimator.suggestions import Cost
+    from ..estimator.versions import Version
     from .failure import Failure
 
     #: Returns a change where there is one to make.
@@ -30,8 +32,9 @@ _LIMITS = ("data.max_prompt_length", "data.max_response_length")
 _BUCKET = f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"
 _SAVED = f"{ACTOR}.checkpoint.save_contents"
 _ALLOCATOR = "ray_kwargs.ray_init.runtime_env.env_vars.PYTORCH_CUDA_ALLOC_CONF"
+_NPU_ALLOCATOR = _ALLOCATOR.replace("CUDA", "NPU")
 #: Keys that the composed configuration of verl does not have; Hydra requires a plus before them.
-NEW_KEYS = frozenset({_ALLOCATOR})
+NEW_KEYS = frozenset({_ALLOCATOR, _NPU_ALLOCATOR})
 #: The parts of verl's defaults that the registry of keys does not record, at 1dda039b9.
 _MORE_DEFAULTS = {
     f"{ROLLOUT}.agent.num_workers": 8,  # verl/trainer/config/rollout/rollout.yaml:242
@@ -73,6 +76,7 @@ class Situation:
         config: its settings under today's names; empty where they are not known.
         defaults: verl's.
         packages: versions of packages, by name.
+        version: of verl.
         estimate: of the run; None without one.
     """
 
@@ -80,6 +84,7 @@ class Situation:
     config: Mapping[str, Any]
     defaults: Mapping[str, Any]
     packages: Mapping[str, str]
+    version: Version = CURRENT
     estimate: Estimate | None = None
 
     def value(self, key: str) -> Any:
@@ -91,9 +96,10 @@ class Situation:
         value = self.value(key)
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
 
-    def of_default(self, *keys: str) -> str:
-        """Say that a value is computed from verl's defaults; empty where the run's settings are known."""
-        return "" if any(key in self.config for key in keys) or self.config else " (from verl's default)"
+    @property
+    def of_default(self) -> str:
+        """The remark that a value is computed from verl's default; empty where the settings are known."""
+        return "" if self.config else " (from verl's default)"
 
     @property
     def capacity(self) -> float | None:
@@ -134,7 +140,7 @@ def raise_share(of: Situation) -> Remedy | None:
     to = math.ceil(round((share + more) * 20, 3)) / 20
     if not share or to > _MOST_SHARE:
         return None
-    text = f"more of the GPU for the engine's weights and KV cache{of.of_default(SHARE)}"
+    text = f"more of the GPU for the engine's weights and KV cache{of.of_default}"
     return Remedy({SHARE: to}, text)
 
 
@@ -148,7 +154,7 @@ def lower_share(of: Situation) -> Remedy | None:
         to = next(lower_utilizations(of.estimate.shape, of.estimate.settings), None)
     if not to or to < _LEAST_SHARE or to >= share:
         return None
-    text = f"leaves more of the GPU to everything but the engine{of.of_default(SHARE)}"
+    text = f"leaves more of the GPU to everything but the engine{of.of_default}"
     return Remedy({SHARE: to}, text, "little")
 
 
@@ -175,13 +181,13 @@ def more_rollout_gpus(of: Situation) -> Remedy | None:
     tensor = int(of.number(_TENSOR)) * 2
     if not tensor or tensor > (of.number("trainer.n_gpus_per_node") or 8):
         return None
-    return Remedy({_TENSOR: tensor}, f"half the weights on each GPU{of.of_default(_TENSOR)}", "little")
+    return Remedy({_TENSOR: tensor}, f"half the weights on each GPU{of.of_default}", "little")
 
 
 def _halves(key: str, least: int, text: str, cost: Cost = "little") -> Move:
     def halved(of: Situation) -> Remedy | None:
         half = int(of.number(key)) // 2
-        return Remedy({key: half}, f"{text}{of.of_default(key)}", cost) if half >= least else None
+        return Remedy({key: half}, f"{text}{of.of_default}", cost) if half >= least else None
 
     return halved
 
@@ -260,7 +266,7 @@ def _smaller(prefix: str, name: str, budget: str, dynamic: str) -> Move:
         for key in (f"{prefix}.{name}_micro_batch_size_per_gpu", f"{prefix}.{name}_micro_batch_size"):
             if flag is not True and (size := int(of.number(key))):
                 return Remedy({key: size // 2}, "a smaller micro-batch", "little") if size > 1 else None
-        key, text = f"{prefix}.{budget}", f"a smaller micro-batch{of.of_default(budget)}"
+        key, text = f"{prefix}.{budget}", f"a smaller micro-batch{of.of_default}"
         to = max(int(of.number(key)) // 2, of.sequence)
         if to >= of.number(key):
             return None
@@ -289,7 +295,13 @@ def expand_segments(of: Situation) -> Remedy | None:
     if not is_fragmented(of.failure) or (of.config and of.shares_gpus):
         return None  # vLLM's sleep mode refuses it; verl switches it on around its weight sync itself
     text = "less fragmentation; vLLM's sleep mode refuses it on GPUs that it shares with training"
-    return Remedy({_ALLOCATOR: "expandable_segments:True"}, text)
+    key = _NPU_ALLOCATOR if of.failure.form == "npu" else _ALLOCATOR
+    return Remedy({key: "expandable_segments:True"}, text)
+
+
+def stop_others(of: Situation) -> Remedy | None:
+    """Free the GPU of processes that do not belong to the run."""
+    return Remedy({}, "stop processes of earlier runs, which nvidia-smi lists")
 
 
 def is_fragmented(failure: Failure) -> bool:

@@ -7,7 +7,7 @@ down where it fails later; offloading relieves the GPU and fills the host.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ from .moves import (
     smaller_reference,
     smaller_update,
     step_on_host,
+    stop_others,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ _BY_FORM: Mapping[str, tuple[Move, ...]] = {
     "sequence-too-long-for-cache": (shorter_model_length, raise_share, more_rollout_gpus),
     "sglang-pool": (raise_share, more_rollout_gpus),
     "warm-up": (fewer_sequences, lower_share),
-    "not-enough-free-at-start": (lower_share, *STATES),
+    "not-enough-free-at-start": (lower_share, stop_others, *STATES),
     "sglang-graph": (lower_share, eager, fewer_sequences),
     "wake-up": (lower_share, *STATES, more_rollout_gpus),
     "cumem": (lower_share, *STATES),
@@ -133,7 +134,7 @@ def advice(of: Situation, request: Request | None, registries: Registries) -> tu
     What the message calls for comes first. What lowers a phase of training is ordered by the estimate, if
     there is one: what suffices, by its cost in time, and then what saves most.
     """
-    firm, rest = list(_found(_called_for(of), of)), list(_found(_of_phase(of), of))
+    firm, rest = (_proposed(moves, of, registries) for moves in (_called_for(of), _of_phase(of)))
     found = [Advice(remedy, _after(remedy, request, registries)) for remedy in firm]
     if of.estimate and request and {*_TRAINING, "unknown"}.issuperset(possible(of.failure)):
         choices = _choices(of.estimate, rest)
@@ -154,8 +155,15 @@ def _choices(found: Estimate, rest: Iterable[Remedy]) -> list[tuple[Remedy, ...]
     return choices + [(remedy,) for remedy in rest if known.isdisjoint(remedy.overrides)]
 
 
-def _found(moves: Iterable[Move], of: Situation) -> Iterator[Remedy]:
-    return (remedy for move in moves if (remedy := move(of)))
+def _proposed(moves: Iterable[Move], of: Situation, registries: Registries) -> list[Remedy]:
+    """Return the changes that moves propose, under the names that keys have in the run's version of verl."""
+    found = []
+    for remedy in filter(None, (move(of) for move in moves)):
+        named = {registries.name_in(key, of.version): value for key, value in remedy.overrides.items()}
+        overrides = {key: value for key, value in named.items() if key is not None}
+        if len(overrides) == len(remedy.overrides):
+            found.append(replace(remedy, overrides=overrides))
+    return found
 
 
 def _called_for(of: Situation) -> Iterator[Move]:
@@ -168,7 +176,7 @@ def _called_for(of: Situation) -> Iterator[Move]:
     if _TRAINING.issuperset(possible(failure)) and of.shares_gpus:
         yield release_engine
         if is_shared(failure):
-            yield lower_share
+            yield from (lower_share, stop_others)
     if failure.phase == "startup":
         yield from (move for words, moves in _BY_FRAME if re.search(words, failure.frame) for move in moves)
     if "entropy" in failure.frame:

@@ -152,6 +152,8 @@ def _details(found: Diagnosis) -> Iterator[str]:
             filter(None, (f"{found.failure.place}: {found.failure.text}", _HOW.get(found.failure.how)))
         )
     if found.estimate:
+        if found.estimate.unsupported:
+            yield "\n".join(f"Ignored: {text}" for text in found.estimate.unsupported)
         yield phases_text(found.estimate)
     if found.phase:
         yield f"{found.phase.label}:\n{components_text(found.phase)}"

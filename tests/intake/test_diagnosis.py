@@ -166,6 +166,17 @@ def test_checkpoints(first):
     assert first("checkpoint") == {f"{ACTOR}.checkpoint.save_contents": ("model", "extra")}
 
 
+def test_keys_have_the_names_of_the_version(data):
+    log = LogText(
+        "run.log", Figures(), failure=Failure("critic-optimizer-step", "", "cuda", Location("a"), "")
+    )
+    first = diagnose(log, Given(version=(0, 7, 1)), data).advice[0].remedy.overrides
+    assert dict(first) == {"critic.model.fsdp_config.optimizer_offload": True}
+    assert dict(diagnose(log, Given(), data).advice[0].remedy.overrides) == {
+        "critic.fsdp.optimizer_offload": True
+    }
+
+
 def test_an_engine_that_holds_memory_is_told_to_free_it(found, first):
     held = {"capacity": 79 * GIB, "free": GIB, "others": 30 * GIB, "tried": 2 * GIB}
     config = {**CONFIG, f"{ROLLOUT}.free_cache_engine": False}
