@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reference_lists import Generated
 
-from sphinx_verl_resources.cli.main import COMMANDS, build_parser
+from sphinx_verl_resources.cli.main import all_commands, build_parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Commands(Generated):
     required_arguments = 1
 
     def lines(self) -> Iterator[str]:
-        commands = {command.name: command for command in COMMANDS}
+        commands = {command.name: command for command in all_commands()}
         parsers = build_parser()[1]
         for name in GROUPS[self.arguments[0]]:
             yield from _command(commands[name], parsers[name])

@@ -16,7 +16,6 @@ from ..catalog.files import (
 from ..catalog.yaml_data import printable
 from ..diagnostics import Location
 from ..estimator.context import EstimatorContext
-from ..lint.context import CheckContext
 from .command import UsageError, progress
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from ..catalog.files import Directory
     from ..diagnostics import Diagnostic
     from ..git import Repository
+    from ..lint.context import CheckContext
 
 
 def add_path_argument(
@@ -68,6 +68,8 @@ def load_check_context(names: Sequence[str], repository: Repository | None = Non
     Raises:
         UsageError: a path is no data directory.
     """
+    from ..lint.context import CheckContext
+
     return CheckContext(data_directories(names), repository=repository, progress=progress)
 
 

@@ -12,22 +12,14 @@ import os
 import re
 import sys
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS, WORDS
 from ..diagnostics import nearest
-from ..estimator.tasks import TASKS
-from .backtest import BACKTEST
-from .check import CHECK
 from .command import COLOR_CHOICES, Command, UsageError, choose_color
-from .diagnose import DIAGNOSE
-from .estimate import ESTIMATE
 from .files import write_result
-from .import_rst import IMPORT_RST
-from .new import NEW
-from .plan import PLAN
-from .print_data import EXPORT, SCHEMA, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,7 +70,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     parsers = {
         command.name: _parser_of(command, partial(subparsers.add_parser, command.name, help=command.help))
-        for command in COMMANDS
+        for command in all_commands()
     }
     return parser, parsers
 
@@ -106,10 +98,9 @@ def _parser_of(
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options; positional words may come before, between and after them."""
-    commands = {command.name: command for command in COMMANDS}
     name = arguments[0] if arguments else ""
-    if name in commands:
-        command = _parser_of(commands[name])
+    if name in NAMES:
+        command = _parser_of(command_named(name))
         _refuse_unknown(command, arguments[1:])
         return command.parse_intermixed_args(arguments[1:])
     parser, _ = build_parser()
@@ -117,8 +108,8 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
     if not name.startswith("-"):
-        near = nearest(name, commands)
-        remedy = f"did you mean {near!r}?" if near else f"the commands are {', '.join(commands)}"
+        near = nearest(name, NAMES)
+        remedy = f"did you mean {near!r}?" if near else f"the commands are {', '.join(NAMES)}"
         parser.error(f"unknown command {name[:80]!r}; {remedy}")
     if not any(option.startswith(name) for option in ("-h", "--help", "--version")):
         parser.error(f"{name[:80]!r} comes before a command; write the command first, then its options")
@@ -159,7 +150,6 @@ SHELLS = ("bash", "zsh", "tcsh")
 #: Options with known values that also take others.
 _WORDS: dict[str, tuple[str, ...]] = {
     "size": SIZES, "tag": TAGS, "kind": (*WORDS, *KINDS), "train": TRAIN_BACKENDS, "infer": ENGINES,
-    "task": tuple(TASKS),
 }  # fmt: skip
 
 
@@ -177,13 +167,16 @@ def _print_completion(options: argparse.Namespace) -> int:
             "completion needs the library shtab, which is not installed; "
             "pip install 'sphinx-verl-resources[completion]'"
         ) from None
+    from ..estimator.tasks import TASKS
+
     parser, commands = build_parser()
+    words = {**_WORDS, "task": tuple(TASKS)}
     completed = {"file": shtab.FILE, "directory": shtab.DIRECTORY}
     action: Any
     for command in commands.values():
         for action in command._actions:  # argparse has no other way, and shtab reads the same list
-            if action.choices is None and action.dest in _WORDS:
-                action.choices = _WORDS[action.dest]
+            if action.choices is None and action.dest in words:
+                action.choices = words[action.dest]
             elif kind := path_kind(action):
                 action.complete = completed[kind]
     print(shtab.complete(parser, shell=options.shell))
@@ -212,5 +205,28 @@ COMPLETION = Command(
     "library shtab: pip install 'sphinx-verl-resources[completion]'.",
 )
 
-#: In the order of the help text.
-COMMANDS = (NEW, CHECK, IMPORT_RST, TABLE, EXPORT, ESTIMATE, PLAN, DIAGNOSE, BACKTEST, SCHEMA, COMPLETION)
+#: The commands in the order of the help text, and their modules, of which only the one needed is loaded.
+NAMES = {
+    "new": "new",
+    "check": "check",
+    "import-rst": "import_rst",
+    "table": "print_data",
+    "export": "print_data",
+    "estimate": "estimate",
+    "plan": "plan",
+    "diagnose": "diagnose",
+    "backtest": "backtest",
+    "schema": "print_data",
+    "completion": "main",
+}
+
+
+def command_named(name: str) -> Command:
+    """Return one of the commands."""
+    found: Command = getattr(import_module(f"{__package__}.{NAMES[name]}"), name.upper().replace("-", "_"))
+    return found
+
+
+def all_commands() -> tuple[Command, ...]:
+    """Return the commands in the order of the help text."""
+    return tuple(map(command_named, NAMES))

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.main import COMMANDS, build_parser
+from sphinx_verl_resources.cli.main import all_commands, build_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "docs/_ext"))
@@ -24,7 +24,7 @@ sys.modules[_spec.name] = command_line  # where its dataclass looks its names up
 _spec.loader.exec_module(command_line)
 
 EXAMPLES = [
-    pytest.param(command.name, example, id=example) for command in COMMANDS for example in command.lines
+    pytest.param(command.name, example, id=example) for command in all_commands() for example in command.lines
 ]
 CASE = {
     "id": "a",
@@ -133,7 +133,7 @@ def test_examples(scratch, capsys, needs, name, command):
         assert new
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
 def test_every_help_has_purpose_examples_and_exit_codes(command, capsys):
     with pytest.raises(SystemExit) as exit_:
         main([command.name, "--help"])
@@ -148,7 +148,7 @@ def test_every_help_has_purpose_examples_and_exit_codes(command, capsys):
     assert f"examples:\n  verl-resources {command.name}" in text
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
 def test_every_option_is_explained(command):
     for action in build_parser()[1][command.name]._actions:
         assert action.help, action
@@ -180,7 +180,7 @@ def test_alone_it_prints_help(capsys):
     assert exit_.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert all(f"\n    {command.name}" in err for command in COMMANDS)
+    assert all(f"\n    {command.name}" in err for command in all_commands())
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_the_reference_has_every_command_and_option(project, root, monkeypatch):
     built = project.build()
     assert built.warnings == []
     soup = built.soup()
-    for command in COMMANDS:
+    for command in all_commands():
         section = soup.find(id=f"command-{command.name}")
         section = section if section.name == "section" else section.find_parent("section")
         terms = " ".join(term.get_text() for term in section.select("dt"))

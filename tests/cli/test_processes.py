@@ -21,6 +21,7 @@ LINES = {
     "estimate": (["estimate", "Qwen/Qwen2.5-7B", "--gpus", "8*H100"], 0),
     "plan": (["plan", "Qwen/Qwen2.5-7B", "--gpus", "8xH100"], 0),
     "backtest": (["backtest", "none.yaml"], 2),
+    "diagnose": (["diagnose", "none.log"], 2),
     "schema": (["schema"], 0),
     "completion": (["completion", "bash"], 0),
 }
@@ -28,9 +29,9 @@ SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwe
 
 
 def test_every_command_has_its_line():
-    from sphinx_verl_resources.cli.main import COMMANDS
+    from sphinx_verl_resources.cli.main import all_commands
 
-    assert {command.name for command in COMMANDS} == set(LINES)
+    assert {command.name for command in all_commands()} == set(LINES)
 
 
 @pytest.mark.parametrize("name", LINES)
