@@ -4,71 +4,58 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.yaml_data import printable
-from ..diagnostics import Code, NoAnswerError
+from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
-from ..estimator.versions import version_of
 from ..intake.diagnosis import Given, diagnose
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
-from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
 from ..settings.result import SettingsText
 from ..views.diagnosis import diagnosis_text
-from .command import Command, add_result_options, progress, report
-from .data import add_data_option, given_data, registry_problems
+from .command import Command, progress, report, screen_width
+from .data import given_data, registry_problems
 from .files import open_file, read_text
-from .question import COMMAND_LINE, gpus_argument, refused
+from .question import add_question_arguments, read_question
 
 if TYPE_CHECKING:
     import argparse
 
-    from ..estimator.context import EstimatorContext
     from ..intake.diagnosis import Diagnosis
     from ..intake.log import LogText
     from ..intake.remedies import Advice
+    from .question import Asked
 
 #: The name that means standard input.
 _STANDARD_INPUT = "-"
-_WIDEST = 100
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("log", metavar="LOG", help="what verl printed, of any size; - reads standard input")
-    parser.add_argument(
-        "words", nargs="*", metavar="MODEL | KEY=VALUE", help="what the log does not say, or says wrongly"
-    )
     parser.add_argument("--script", metavar="FILE", help="launch script of the run; it is read and never run")
-    parser.add_argument(
-        "--gpus", metavar="NxGPU", type=gpus_argument, help="8xH100 for example, or only H100"
-    )
-    parser.add_argument("--model", metavar="NAME", help="Hugging Face name of the checkpoint")
-    parser.add_argument("--verl-version", metavar="VERSION", help="of verl, 0.7.1 for example")
-    parser.add_argument("--verbose", action="store_true", help="print the message and all phases, too")
-    add_data_option(parser)
-    add_result_options(parser)
+    add_question_arguments(parser, "MODEL | KEY=VALUE", "what the log does not say, or says wrongly")
+    parser.set_defaults(verl_version=None)  # the log may tell it
 
 
 def _run(options: argparse.Namespace) -> int:
     """Read the log, diagnose and print."""
     data = given_data(options.data)
     try:
-        given = _given(options, data)
+        asked = read_question(options, data, options.words)
+        given = _given(options, asked)
     except NoAnswerError as error:
         report(error.diagnostics)
         return 2
-    found = diagnose(_log(options.log), given, data)
-    report([*registry_problems(data), *found.log.problems])
+    found = diagnose(_log(options.log), given, asked.data)
+    report([*registry_problems(data), *asked.problems, *found.log.problems])
     if options.format == "json":
         print(json.dumps(_plain(found), indent=2))
     else:
-        width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
-        print(diagnosis_text(found, verbose=options.verbose, width=width))
+        print(diagnosis_text(found, verbose=options.verbose, width=screen_width()))
     return 0 if found.failure else 1
 
 
@@ -88,40 +75,27 @@ def _log(name: str) -> LogText:
         return read_log(blocks, printable(name), last_run=True)
 
 
-def _given(options: argparse.Namespace, data: EstimatorContext) -> Given:
+def _given(options: argparse.Namespace, asked: Asked) -> Given:
     """Return what the user says.
 
     Raises:
-        NoAnswerError: a model, a GPU or a version is not known, or a setting cannot be read.
+        NoAnswerError: a setting of the script cannot be read.
         UsageError: the script cannot be read.
     """
     script = SettingsText({}, {})
     if options.script:
         script = read_settings(read_text(options.script), printable(options.script))
-    own = read_overrides([word for word in options.words if "=" in word], COMMAND_LINE)
-    errors = [problem for problem in (*script.problems, *own.problems) if problem.is_error]
+    errors = [problem for problem in script.problems if problem.is_error]
     if errors:
         raise NoAnswerError(*errors)
-    names = [word for word in (*options.words, options.model) if word and "=" not in word]
-    if len(names) > 1:
-        raise refused(
-            Code.wrong_value, f"{names[0][:80]!r} and {names[1][:80]!r} are named", "name one model"
-        )
-    gpus = options.gpus or (None, None)
-    if gpus[1]:
-        data.registries.known_gpu(gpus[1])
-    version = version_of(options.verl_version) if options.verl_version else None
-    if options.verl_version and version is None:
-        raise refused(
-            Code.wrong_value, f"{options.verl_version[:80]!r} is no version", "write 0.7.1 for example"
-        )
+    question = asked.question
     return Given(
-        model=data.registries.known_model(names[0]) if names else None,
-        gpus=gpus,
+        model=question.model or None,
+        gpus=(question.gpus, question.gpu),
         script=script.values,
-        overrides=own.values,
+        overrides=asked.request.config,
         unread=frozenset(script.unresolved),
-        version=version,
+        version=options.verl_version,
         backend="megatron" if "megatron" in (script.config_name or "") else None,
     )
 

@@ -21,7 +21,14 @@ from ..views.plain_text import case_text, estimates_text
 from .command import EXIT_CODES, Command, UsageError, exit_code, progress, report, screen_width
 from .data import given_data, registry_problems
 from .files import read_file
-from .question import add_question_arguments, errors_text, is_setting, placed, read_question
+from .question import (
+    add_question_arguments,
+    add_strict_option,
+    errors_text,
+    is_setting,
+    placed,
+    read_question,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -74,6 +81,7 @@ class Found(NamedTuple):
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_question_arguments(parser, "MODEL | FILE.yaml | KEY=VALUE", _WORDS)
+    add_strict_option(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--script", metavar="FILE", help="launch script with the settings")
     source.add_argument("--settings", dest="file", metavar="FILE", help="YAML or overrides with the settings")

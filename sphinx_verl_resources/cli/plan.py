@@ -11,7 +11,7 @@ from ..diagnostics import NoAnswerError
 from ..views.answer_text import answer_text
 from .command import EXIT_CODES, Command, exit_code, report, screen_width
 from .data import given_data, registry_problems
-from .question import add_question_arguments, errors_text, placed, read_question
+from .question import add_question_arguments, add_strict_option, errors_text, placed, read_question
 
 if TYPE_CHECKING:
     import argparse
@@ -28,6 +28,7 @@ _WORDS = (
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_question_arguments(parser, "MODEL | KEY=VALUE", _WORDS)
+    add_strict_option(parser)
 
 
 def _run(options: argparse.Namespace) -> int:

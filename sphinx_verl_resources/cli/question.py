@@ -121,9 +121,13 @@ def add_question_arguments(parser: argparse.ArgumentParser, metavar: str, words:
     group.add_argument("--verl-version", metavar="VERSION", type=_version, default=CURRENT, help=version)
     add_data_option(parser)
     parser.add_argument("--verbose", action="store_true", help="print phases, components and settings, too")
+    add_result_options(parser)
+
+
+def add_strict_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--strict`` to a command whose exit code is about a verdict."""
     strict = "exit with 1 for everything but a fit: borderline, depends on the lengths, unknown"
     parser.add_argument("--strict", action="store_true", help=strict)
-    add_result_options(parser)
 
 
 def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:

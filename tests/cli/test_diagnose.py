@@ -102,7 +102,7 @@ def test_a_log_without_a_failure(diagnose):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(("one/model", "other/model"), "name one model"), (("--gpus", "8xH1000"), "H1000"), (("--verl-version", "new"), "version"),
+    [(("one/model", "other/model"), "name one model"), (("--gpus", "8xH1000"), "H1000"),
      (("qwen2.5-7q",), "qwen2.5-7q"), (("--script", "none.sh"), "none.sh")],
 )  # fmt: skip
 def test_questions_that_cannot_be_asked(diagnose, words, message):
