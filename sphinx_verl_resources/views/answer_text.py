@@ -97,7 +97,7 @@ def _evidence(found: Answer) -> Iterator[str]:
         return
     first, *others = found.evidence
     run = first.run
-    by = f", tested by {run.contributor.name}" if run.kind == "tested" and run.contributor else ""
+    by = f", contributed by {run.contributor.name}" if run.contributor else ""
     more = f" and {len(others)} more" if others else ""
     word = _BEARS[first.word]
     if found.verdict == "does-not-fit":

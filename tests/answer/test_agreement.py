@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import tempfile
 from dataclasses import replace
+from pathlib import Path
+from unittest import mock
 
+import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.command import command_of
+from sphinx_verl_resources.answer.fewest import size_models
 from sphinx_verl_resources.answer.grid import fit_cell
+from sphinx_verl_resources.answer.queries import Fit
 from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.catalog.names import WORDS
 from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.cli.main import main
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.export import gib_value
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.settings.read import read_script
 
@@ -59,6 +71,68 @@ def test_the_command_of_an_answer_has_the_same_answer(question):
     assert of(answer_settings(request, DATA)) == of(found)
 
 
+def printed(*words):
+    """What a command prints for programs."""
+    output = io.StringIO()
+    reads = (f"sphinx_verl_resources.cli.{name}.given_data" for name in ("plan", "estimate"))
+    with contextlib.ExitStack() as stack:
+        for name in reads:
+            stack.enter_context(mock.patch(name, return_value=DATA))
+        stack.enter_context(contextlib.redirect_stdout(output))
+        stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        main([*words, "--format", "json"])
+    return json.loads(output.getvalue())
+
+
+def figures(result):
+    """What the commands print alike."""
+    names = ("verdict", "peak_gib", "low_gib", "high_gib", "capacity_gib", "host_ram_gib_per_node")
+    others = ("measured_runs_of_this_kind", "change")
+    return {name: result[name] for name in (*names, *WORDS, *others)}
+
+
+def figures_of(found):
+    """The same of an answer of the Python API."""
+    best = found.best.estimate
+    sizes = (best.peak, best.low, best.high, best.capacity, best.host.total)
+    runs = [[item.run.id for item in found.evidence if item.word == word] for word in WORDS]
+    return [found.verdict, *map(gib_value, sizes), *runs, found.trust.measured_runs]
+
+
+@given(questions)
+def test_the_commands_have_the_answer_of_the_python_api(question):
+    found = answered(question)
+    named = {"task": question.task, "prompt": question.prompt, "response": question.response}
+    options = [f"--{name}={value}" for name, value in named.items() if value]
+    options += [f"--lora={question.lora}"] if question.lora else []
+    gpus = f"--gpus={question.gpus}x{question.gpu}"
+    planned = printed("plan", question.model, gpus, *options)
+    assert list(figures(planned).values())[:-1] == figures_of(found)
+    assert planned["command"] == command_of(found.best, DATA.registries)
+    assert planned["assumed"] == list(found.assumed)
+    assert [change["overrides"] for change in planned["change"]] == [
+        dict(change.overrides) for change in found.changes
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "run.sh"
+        script.write_text(planned["command"].replace("$HOME", "/home/me"))
+        (estimated,) = printed("estimate", f"--gpu={question.gpu}", "--script", str(script))
+    assert figures(estimated) == figures(planned)
+
+
+@given(questions, st.sampled_from(sorted(size_models(DATA))))
+def test_a_table_of_fits_has_the_answer_of_the_python_api(question, size):
+    question = replace(question, model=size_models(DATA)[size], task=question.task or "GRPO", lora=0)
+    lengths = {
+        f"data.max_{name}_length": value
+        for name, value in (("prompt", question.prompt), ("response", question.response))
+        if value
+    }
+    query = Fit(question.gpu, question.task, (size,), (question.gpus,), tuple(lengths.items()))
+    ((_, (cell,)),) = query.answer(DATA)
+    assert cell == fit_cell(answered(question), question.gpus, DATA.registries)
+
+
 @given(questions)
 def test_a_cell_says_what_the_answer_does(question):
     found = answered(question)
@@ -70,7 +144,8 @@ def test_a_cell_says_what_the_answer_does(question):
         words = {"no": "does-not-fit", "fits": "fits", "unknown": "unknown"}
         assert found.verdict in (words.get(cell.kind), "borderline", "depends-on-lengths")
     assert cell.layout == found.best.name
-    assert best.capacity - cell.spare == (best.low if cell.kind == "no" else best.high)
+    end = best.low if cell.kind == "no" else best.high
+    assert cell.spare == pytest.approx(best.capacity - end)
 
 
 # -- more GPUs, more memory and shorter sequences never turn a yes into a no
