@@ -11,6 +11,7 @@ from ..estimator.estimate import attempt
 from ..estimator.planner import COUNTS
 from ..estimator.pools import TRAINER_GPUS
 from ..estimator.suggestions import ROUNDS, Cost
+from .command import as_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ class Change:
 
     Attributes:
         overrides: verl's dotted keys.
+        arguments: the same as arguments of verl's launcher.
         peak: with the change.
         high: the upper end of the range.
         verdict: with the change.
@@ -43,11 +45,17 @@ class Change:
     """
 
     overrides: Mapping[str, Any]
+    arguments: tuple[str, ...]
     peak: float
     high: float
     verdict: Verdict
     cost: Cost
     caveats: tuple[str, ...] = ()
+
+    @property
+    def caveat(self) -> str:
+        """The caveats in one text; empty for nothing."""
+        return " ".join(self.caveats)
 
 
 class _Part(NamedTuple):
@@ -142,7 +150,8 @@ class _Search:
             overrides |= part.overrides
         cost: Cost = max((part.relief.cost for part in parts), key=_COSTS.index, default="none")
         caveats = tuple(dict.fromkeys(part.relief.caveat for part in parts if part.relief.caveat))
-        return Change(overrides, after.peak, after.high, after.verdict, cost, caveats)
+        arguments = as_arguments(overrides, self.request.version, self.registries)
+        return Change(overrides, arguments, after.peak, after.high, after.verdict, cost, caveats)
 
     def sufficient(self) -> list[_Parts]:
         """Return single settings that suffice, and combinations cheaper than the cheapest of them."""

@@ -9,7 +9,7 @@ from ..estimator.versions import version_of
 from ..settings.writing import LAUNCHER, overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..catalog.models.registries import ConfigKey
     from ..estimator.registries import Registries
@@ -88,11 +88,18 @@ def _words(layout: Layout, registries: Registries) -> Iterator[str]:
         yield "model_engine=megatron"
     data = {key: place for key, place in _PLACEHOLDERS.items() if key not in settings}
     yield from (f"{key}={place}" for key, place in data.items())
-    for key, value in settings.items():
-        (word,) = overrides({_named_in(key, version, registries): value})
-        yield _plus(key, registries) + word
+    yield from as_arguments(settings, version, registries)
     if _LOGGER not in settings:
         yield f"{_LOGGER}=console"
+
+
+def as_arguments(settings: Mapping[str, Any], version: Version, registries: Registries) -> tuple[str, ...]:
+    """Return settings as arguments of verl's launcher, under the names that a version of verl has."""
+    words = []
+    for key, value in settings.items():
+        (word,) = overrides({_named_in(key, version, registries): value})
+        words.append(_plus(key, registries) + word)
+    return tuple(words)
 
 
 def _rank(key: str) -> int:

@@ -41,7 +41,7 @@ ROUNDS = N_(
     "Weights, gradients and Adam's moments are then in bfloat16, without a copy in fp32: small updates can "
     "be rounded away. Compare the reward with a run in fp32."
 )
-FILLS_HOST = N_("What leaves the GPU takes host memory.")
+FILLS_HOST = N_("Offloaded state uses host memory.")
 
 
 @dataclass(frozen=True)

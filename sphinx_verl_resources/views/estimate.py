@@ -26,6 +26,7 @@ from .blocks import (
     sum_formula,
     titled_item,
 )
+from .changes import changes_item
 from .runs import COMPUTED, NOT_COMPUTED
 from .table import Cell, bold, table_group
 from .verdicts import of_mean, reason, short, span, title
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from ..breakdown import Breakdown
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
-    from ..estimator.suggestions import Suggestion
     from ..estimator.sweeps import Longer, SavingSteps
 
 ANSWER_CLASS = "verl-answer"
@@ -82,7 +82,7 @@ def run_texts(estimate: Estimate) -> dict[str, str]:
 
 
 def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
-    """Return the verdict with its reason, the peak phase, and the figures besides the peak.
+    """Return the verdict with its reason, what makes it fit, the peak phase, and figures besides the peak.
 
     Args:
         estimate: of a run.
@@ -95,6 +95,7 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
     first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
     first += fill(text, verdict=nodes.strong("", title(estimate.verdict)), reason=reason(estimate))
     items = nodes.bullet_list(classes=[ANSWER_CLASS])
+    items += changes_item(estimate)
     if shown is not None:
         items += _figures(shown)
     if measured is not None and measured.gib:
@@ -104,11 +105,8 @@ def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
 
 
 def _figures(estimate: Estimate) -> list[nodes.list_item]:
-    """Return the peak phase and what lowers it, verl's metric, and host memory."""
+    """Return the peak phase, verl's metric, and host memory."""
     metric = _METRIC_WITH_POOL if vllm_pool_in_torch_peak(estimate.settings) else _METRIC
-    peak_phase = fill(
-        _("{phase}. {relief}"), phase=_(estimate.peak_phase.label), relief=_suggested(estimate.suggestion)
-    )
     printed = fill(
         _(metric),
         key=nodes.literal("", "perf/max_memory_allocated_gb"),
@@ -117,25 +115,10 @@ def _figures(estimate: Estimate) -> list[nodes.list_item]:
     )
     host = _("{size} on each node.").format(size=gib(estimate.host.total))
     return [
-        titled_item(_("Peak phase"), peak_phase),
+        titled_item(_("Peak phase"), [nodes.Text(_(estimate.peak_phase.label))]),
         titled_item(_("What verl's metric prints"), printed),
         titled_item(_("Host memory"), [nodes.Text(host)]),
     ]
-
-
-def _suggested(suggestion: Suggestion | None) -> list[nodes.Node]:
-    if suggestion is None:
-        return [nodes.Text(_("No single setting lowers the peak noticeably."))]
-    return fill(
-        _(
-            "{setting} relieves it most: it saves {saved} and leaves a peak of {peak}, in the phase "
-            "“{phase}”."
-        ),
-        setting=nodes.literal("", suggestion.setting),
-        saved=gib(suggestion.saves),
-        peak=gib(suggestion.peak),
-        phase=_(LABELS[suggestion.peak_phase]),
-    )
 
 
 def phase_rows(estimate: Estimate) -> nodes.tgroup:
