@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from ..answer.command import command_of, command_settings
 from ..estimator.recorded import credible
 from ..estimator.request import MODEL
-from ..settings.writing import nested_yaml, overrides
+from ..settings.writing import nested_yaml
 from ..units import gib_number, short_number
+from .changes import MOST, change_text
 from .plain_text import estimate_details, plain_table, wrapped
 from .verdicts import label, of_mean, reason, title
 
@@ -16,11 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..answer.answer import Answer
-    from ..answer.changes import Change
     from ..answer.layouts import Layout
 
-#: Changes that are printed.
-MOST_CHANGES = 3
 _BEST = "Best with | Verdict | GiB per GPU | Host GiB/node> | Token budget> | Longest response>"
 _TRIED = "Tried | Verdict | GiB per GPU | Offloaded | Token budget> | Host GiB/node>"
 _BEARS = {
@@ -28,7 +26,6 @@ _BEARS = {
     "reported": "Reported to run",
     "claimed": "Claimed to run",
 }
-_COSTS = {"none": "costs no time", "little": "costs little time", "much": "costs much time"}
 
 
 def answer_text(found: Answer, *, verbose: bool = False, width: int = 100) -> str:
@@ -113,7 +110,7 @@ def _changes(found: Answer, width: int) -> Iterator[str]:
     """Yield what makes it fit, in order."""
     if found.verdict in ("fits", "unknown"):
         return
-    changes = found.changes[:MOST_CHANGES]
+    changes = found.changes[:MOST]
     if not changes:
         yield "No other setting makes it fit."
         return
@@ -121,18 +118,8 @@ def _changes(found: Answer, width: int) -> Iterator[str]:
         "To make it fit, in this order:" if changes[0].verdict == "fits" else "What lowers the peak most:"
     ]
     for number, change in enumerate(changes, 1):
-        lines.append(f"{number}. {_change(change)}")
+        lines.append(f"{number}. {change_text(change)}")
     yield "\n".join(wrapped(lines, width, "   "))
-
-
-def _change(change: Change) -> str:
-    """Return a change with what it leaves and what it costs."""
-    settings = " ".join(overrides(change.overrides))
-    leaves = (
-        f"leaves {gib_number(change.peak)} GiB, at most {gib_number(change.high)}: {label(change.verdict)}"
-    )
-    cost = f"{leaves}; {_COSTS[change.cost]}."
-    return " ".join([f"{settings}: {cost}", *change.caveats])
 
 
 def _best(found: Answer, width: int) -> str:
