@@ -114,9 +114,7 @@ def _changes(found: Answer, width: int) -> Iterator[str]:
     if not changes:
         yield "No other setting makes it fit."
         return
-    lines = [
-        "To make it fit, in this order:" if changes[0].verdict == "fits" else "What lowers the peak most:"
-    ]
+    lines = ["Each of these makes it fit:" if changes[0].verdict == "fits" else "What lowers the peak most:"]
     for number, change in enumerate(changes, 1):
         lines.append(f"{number}. {change_text(change)}")
     yield "\n".join(wrapped(lines, width, "   "))
