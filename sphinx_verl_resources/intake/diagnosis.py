@@ -184,7 +184,11 @@ def _estimated(request: Request, data: EstimatorContext) -> tuple[Answer | None,
 
 def _beside_estimate(of: Diagnosis) -> Iterator[str]:
     failure, phase, found = of.failure, of.phase, of.estimate
-    if failure is None or found is None or phase is None:
+    if failure is None or found is None:
+        return
+    if phase is None:
+        if failure.phase in LABELS:
+            yield "These settings have no such phase: they are not those of the run that failed."
         return
     low, high = phase.ends(found.widening)
     wanted = failure_size(failure)

@@ -111,6 +111,8 @@ _BY_PHASE: Mapping[str, tuple[Move, ...]] = {
 }
 #: Phases of the training process, in which an engine on the same GPUs sleeps.
 _TRAINING = frozenset(_BY_PHASE) - {"startup", "rollout", "weight-sync", "checkpoint", "host", "unknown"}
+#: What a change saves of a phase at least to suffice, where nothing tells how much is needed: a share of it.
+_NOTICEABLE = 0.1
 #: The most changes that are proposed.
 _MOST = 6
 
@@ -136,12 +138,18 @@ def advice(of: Situation, request: Request | None, registries: Registries) -> tu
     """
     firm, rest = (_proposed(moves, of, registries) for moves in (_called_for(of), _of_phase(of)))
     found = [Advice(remedy, _after(remedy, request, registries)) for remedy in firm]
-    if of.estimate and request and {*_TRAINING, "unknown"}.issuperset(possible(of.failure)):
+    if of.estimate and request and _is_estimated(of.failure, of.estimate):
         choices = _choices(of.estimate, rest)
         found += _ranked(choices, of.failure, of.estimate, request, registries)
     else:
         found += [Advice(remedy, _after(remedy, request, registries)) for remedy in rest]
     return tuple(_without_repeats(found))[:_MOST]
+
+
+def _is_estimated(failure: Failure, found: Estimate) -> bool:
+    """Tell whether the estimate orders what helps: in phases of training, or where none is told."""
+    phases = set(possible(failure))
+    return phases == {"unknown"} or phases <= _TRAINING & {phase.name for phase in found.phases}
 
 
 def _choices(found: Estimate, rest: Iterable[Remedy]) -> list[tuple[Remedy, ...]]:
@@ -205,7 +213,7 @@ def _ranked(
     """Yield what lowers the phase: what suffices, by cost and number of settings, then what saves most."""
     size = size_in(before, failure)
     over = size - (before.capacity or size)
-    needed = max((failure.tried or 0) - (failure.free or 0), over, 0.01 * size)
+    needed = max((failure.tried or 0) - (failure.free or 0), over, _NOTICEABLE * size)
     ranked: list[tuple[tuple[float, ...], Advice]] = []
     for remedies in choices:
         for remedy in remedies:

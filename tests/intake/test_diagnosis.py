@@ -10,6 +10,7 @@ from sphinx_verl_resources.intake.diagnosis import Given, diagnose
 from sphinx_verl_resources.intake.failure import Failure
 from sphinx_verl_resources.intake.log import LogText
 from sphinx_verl_resources.intake.log_facts import Figures, read_metrics
+from sphinx_verl_resources.views.diagnosis import PHASES
 
 GIB = 2**30
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
@@ -201,6 +202,21 @@ def test_a_run_that_wants_more_than_the_estimate_says(found):
     assert "do not explain" in found("optimizer-step", **full).differences[0]
     little = {"capacity": 79 * GIB, "free": 75 * GIB, "tried": 2 * GIB}
     assert "only" in found("optimizer-step", **little).differences[0]
+
+
+def test_settings_without_the_phase_that_failed(found):
+    diagnosis = found("critic-backward")  # GRPO has no critic
+    assert "not those of the run" in diagnosis.differences[0]
+    assert all(key.startswith("critic.") for key in diagnosis.advice[0].remedy.overrides)
+
+
+@pytest.mark.parametrize("config", [CONFIG, {}], ids=["settings", "no settings"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_there_is_advice_for_every_phase(found, phase, config):
+    changes = [each.remedy for each in found(phase, config=config).advice]
+    assert changes
+    keys = [frozenset(each.overrides) for each in changes]
+    assert len(set(keys)) == len(keys)
 
 
 def test_figures_that_grow(found):
