@@ -19,6 +19,7 @@ extensions = [
     "closed_form",
     "limits",
     "out_of_memory",
+    "oom_reports",
     "rules_list",
     "architecture",
     "benchmarks",

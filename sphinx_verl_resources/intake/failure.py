@@ -146,10 +146,8 @@ class FailureReader:
     def _add(self, who: str, frame: Frame, text: str, place: Location) -> None:
         stream = self._stream(who)
         if is_driver_task(text):
-            promised = stream.promised
             stream.begin()
-            stream.promised = promised
-        elif TASK_ERROR in text:
+        if TASK_ERROR in text:
             stream.promised = (place, text)
         stream.add(frame)
         kind = who.partition(" ")[0] if who else ""
@@ -159,7 +157,7 @@ class FailureReader:
     def _message(self, who: str, form: Form, piece: Piece, place: Location, step: int | None) -> None:
         stream = self._stream(who)
         raised = is_raised(piece.text) or (form.name == "nccl" and "WARN" not in piece.text)
-        told = self._told(who, stream, piece.line) if raised and not form.phase else Told((), "")
+        told = self._told(who, stream, piece.line) if raised else Told((), "")
         phase, how, name = form.phase or told.phase, "message" if form.phase else "", form.name
         if phase != UNKNOWN and not form.phase:
             how = "task" if told.by_task else "traceback"
@@ -201,15 +199,20 @@ class FailureReader:
         return union if union.phase == "ref-log-prob" else told
 
     def _promised(self) -> Failure | None:
-        """Return the failure of a log that ends before the message, in a worker's traceback."""
+        """Return the failure of a log that ends in a traceback, before the message."""
+        found = None
         for stream in self._streams.values():
-            if stream.promised and not is_driver_task(stream.promised[1]):
+            if stream.promised:
                 place, text = stream.promised
-                told = told_by(stream.frames, whole=stream.whole, ended=False)
+                # The driver fails likewise where Ray kills a worker for lack of host memory.
+                driver = is_driver_task(text)
+                told = Told((), "") if driver else told_by(stream.frames, whole=stream.whole, ended=False)
                 how = "" if told.phase == UNKNOWN else "task" if told.by_task else "traceback"
                 phases = told.phases if told.phase == UNKNOWN else ()
-                return Failure(told.phase, how, "cuda", place, shortened(text), phases, frame=told.frame)
-        return None
+                found = Failure(told.phase, how, "task", place, shortened(text), phases, frame=told.frame)
+                if not driver:
+                    break
+        return found
 
 
 def _worker(piece: Piece) -> str:

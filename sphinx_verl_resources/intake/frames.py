@@ -226,7 +226,9 @@ def _phases(role: str, part: str, frame: Frame | None, *, whole: bool, ended: bo
         if part == "load":
             return ("weight-sync",)
         agents = frame is not None and "agent_loop" in frame.file
-        return ("rollout",) if ended and (part == "inference" or agents) else ("rollout", "weight-sync")
+        if ended and (part == "inference" or agents):
+            return ("rollout",)
+        return ("rollout", "weight-sync") if ended else ("rollout", "weight-sync", "old-log-prob")
     if role == "engine":
         return ("rollout",) if ended else ("rollout", "weight-sync")
     if role == "reward":

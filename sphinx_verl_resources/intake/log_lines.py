@@ -19,8 +19,11 @@ _OVERLAP = 64
 
 #: Commands for terminals: colours, titles.
 _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
-#: The name that Ray writes before the lines of a worker; a scheduler may write more before that.
-_WORKER = re.compile(r"(?:^|(?<=\s))\((?P<who>[^()]{0,120}?\bpid=\d{1,10}[^()]{0,120})\) ?")
+#: The name that Ray writes before the lines of a worker; a scheduler may write more before. Behind a task,
+#: as in ``ray::main_task() (pid=7)``, it says where that ran.
+_WORKER = re.compile(
+    r"(?:^|(?<=\s))(?<!\(\) )(?<!task )(?<!lease )\((?P<who>[^()]{0,120}?\bpid=\d{1,10}[^()]{0,120})\) ?"
+)
 #: Columns in which it can stand.
 _FRONT = 160
 _REPEATED = re.compile(r"\[repeated \d{1,9}x across cluster\].*\Z")

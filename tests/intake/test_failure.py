@@ -2,19 +2,147 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from importlib import import_module
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from sphinx_verl_resources.intake.log import read_log
 
-T1 = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.00 GiB "
-    "of which 1.50 GiB is free. Including non-PyTorch memory, this process has 60.00 GiB memory in use. Process 12 "
-    "has 17.50 GiB memory in use. Of the allocated memory 50.00 GiB is allocated by PyTorch, and 8.00 GiB is reserved "
-    "by PyTorch but unallocated."
-)
 GIB = 2**30
+FIGURES = (
+    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.00 GiB of which 1.50 GiB is free. "
+    "Including non-PyTorch memory, this process has 60.00 GiB memory in use. Process 12 has 17.50 GiB memory in use. Of the "
+    "allocated memory 50.00 GiB is allocated by PyTorch, and 8.00 GiB is reserved by PyTorch but unallocated."
+)
+T1 = f"torch.OutOfMemoryError: {FIGURES}"
+CUMEM = "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62"
+CONFIG = (
+    "(TaskRunner pid=41) {'actor_rollout_ref': {'model': {'lora_rank': 0, 'path': 'Qwen/Qwen2.5-7B'}},\n"
+    "(TaskRunner pid=41)  'trainer': {'nnodes': 1}}\n"
+)
+STEP = "(TaskRunner pid=41) step:2 - perf/max_memory_allocated_gb:59.4 - timing_s/step:81.0"
 
 
 def failure(*lines):
     return read_log(["\n".join(lines).encode()], "run.log").failure
+
+
+def phase_of(content):
+    found = read_log([content], "run.log", last_run=True).failure
+    return found.phase if found else "unknown"
+
+
+# -- logs of each kind of worker
+
+
+def frames(names):
+    """Two lines for each function, as Python prints them."""
+    for number, name in enumerate(names, 100):
+        file, _, function = name.rpartition(":")
+        yield f'  File "/opt/lib/{file}", line {number}, in {function}'
+        yield f"    {function}(data)"
+
+
+def driver_log(case):
+    """The end of a run as its driver prints it: with the traceback of the worker in that of the driver."""
+    error = case.get("error", T1)
+    kind = error.partition(":")[0].rpartition(".")[2]
+    yield "Error executing job with overrides: ['trainer.nnodes=1']"
+    yield "Traceback (most recent call last):"
+    yield from frames(["verl/trainer/main_ppo.py:main"])
+    yield f"ray.exceptions.RayTaskError({kind}): ray::TaskRunner.run() (pid=41, ip=10.0.0.7, actor_id=a)"
+    yield from frames(
+        ["verl/trainer/main_ppo.py:run", *case["driver"], "verl/single_controller/ray/base.py:func"]
+    )
+    yield f"ray.exceptions.RayTaskError({kind}): ray::WorkerDict.{case['task']}() (pid=57, ip=10.0.0.7, actor_id=b)"
+    yield from frames(case["worker"])
+    yield error
+
+
+def engine_log(case):
+    """The end of an engine, which prints its own traceback behind the server's name and a time."""
+    front = (
+        "(vLLMHttpServer pid=70) \x1b[36m(EngineCore_DP0 pid=71)\x1b[0;0m ERROR 06-12 10:20:30 [core.py:843] "
+    )
+    yield front + "Traceback (most recent call last):"
+    yield from (front + line for line in frames(case["engine"]))
+    yield front + case.get("error", T1)
+    yield "(vLLMHttpServer pid=70) vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+
+
+def log_of(case):
+    lines = case.get("lines") or [*(driver_log(case) if "driver" in case else engine_log(case))]
+    return (CONFIG + "\n".join([*([STEP] if case.get("step") else []), *lines, ""])).encode()
+
+
+@pytest.fixture(scope="session")
+def cases(root):
+    return yaml.safe_load((root / "tests/intake/failures.yaml").read_text("utf-8"))
+
+
+def test_each_kind_of_failure(cases):
+    found = {name: read_log([log_of(case)], name, last_run=True).failure for name, case in cases.items()}
+    told = {name: each and (each.phase, each.how, each.form, each.frame) for name, each in found.items()}
+    assert told == {name: case["told"] and tuple(case["told"]) for name, case in cases.items()}
+    assert {name for name, case in cases.items() if case.get("step")} == {
+        name for name, each in found.items() if each and each.step == 2
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "form", "line"),
+    [
+        ("interleaved", "update-backward", "cuda", 20),
+        ("deduplicated", "ref-log-prob", "cuda", 8),
+        ("driver_tells_more", "ref-log-prob", "cuda", 5),
+        ("warm_up", "startup", "warm-up", 4),
+        ("cascade", "critic-forward", "cuda", 7),
+    ],
+)
+def test_how_workers_print(root, name, phase, form, line):
+    content = (root / f"tests/intake/logs/{name}.log").read_bytes()
+    found = failure(content.decode())
+    assert (found.phase, found.form, found.place.line) == (phase, form, line)
+    assert found.tried
+    bars = b"\r".join([b"Training Progress:   1%|", content])
+    assert failure(bars.decode()).phase == phase
+
+
+def test_the_worker_alone_tells_the_log_probs_of_the_actor(root):
+    content = (root / "tests/intake/logs/driver_tells_more.log").read_text("utf-8")
+    assert failure(content.partition("Traceback")[0]).phase == "old-log-prob"
+
+
+# -- logs that are cut off
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_log_that_is_cut_tells_nothing_wrong(cases, data):
+    """It tells the same phase or none; the phases that it leaves open have the right one."""
+    name = data.draw(st.sampled_from(sorted(cases)))
+    content = log_of(cases[name])
+    begin = data.draw(st.just(0) | st.integers(0, len(content)))
+    end = data.draw(st.just(len(content)) | st.integers(begin, len(content)))
+    found = read_log([content[begin:end]], "run.log", last_run=True).failure
+    right = cases[name]["told"][0] if cases[name]["told"] else "unknown"
+    assert found is None or found.phase in {"unknown", right}
+    if found and found.phases and right != "unknown":
+        assert right in found.phases
+
+
+@given(st.lists(st.sampled_from([*T1.split(". "), *CUMEM.split(" "), "\n", "ray::", "Traceback (most recent call last):",
+                                 '  File "a/dp_actor.py", line 3, in update_policy', "(WorkerDict pid=3) ", "\r", "\0"])
+                | st.text(max_size=9), max_size=40))  # fmt: skip
+def test_no_text_raises(parts):
+    phase_of("".join(parts).encode("utf-8", "surrogatepass"))
+
+
+# -- messages
 
 
 def test_figures():
@@ -23,3 +151,70 @@ def test_figures():
     sizes = (found.tried, found.in_use, found.others, found.allocated, found.reserved_unallocated, found.free)
     assert sizes == (2.5 * GIB, 60 * GIB, 17.5 * GIB, 50 * GIB, 8 * GIB, 1.5 * GIB)
     assert found.capacity == 79 * GIB
+
+
+@pytest.mark.parametrize(
+    ("clauses", "in_use", "others"),
+    [
+        ("Process 1 has 60.00 GiB memory in use.", 60, None),
+        ("Process 1 has 60.00 GiB memory in use. Process 2 has 17.50 GiB memory in use.", 60, 17.5),
+        ("Process 1 has 60.00 GiB memory in use. Process 2 has 61.00 GiB memory in use.", None, None),
+    ],
+)
+def test_processes_that_pytorch_cannot_tell_apart(clauses, in_use, others):
+    before, _, after = T1.partition("Including")
+    found = failure(f"{before}{clauses} Of the{after.partition('Of the')[2]}")
+    assert (found.in_use, found.others) == (in_use and in_use * GIB, others and others * GIB)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "RuntimeError: CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 79.00 GiB total capacity; 60.00 GiB already "
+        "allocated; 256.00 MiB free; 70.00 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory",
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacty of 79.00 GiB "
+        "of which 256.00 MiB is free. Of the allocated memory 60.00 GiB is allocated by PyTorch, and 10.00 GiB is reserved by "
+        "PyTorch but unallocated.",
+        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 79.00 GiB of "
+        "which 256.00 MiB is free. Of the allocated memory 60.00 GiB is allocated by PyTorch, with 20.00 MiB allocated in "
+        "private pools (e.g., CUDA Graphs), and 10.00 GiB is reserved by PyTorch but unallocated.",
+    ],
+    ids=["1.12", "2.1", "rocm"],
+)
+def test_messages_of_other_versions_of_pytorch(message):
+    found = failure(message)
+    sizes = (found.tried, found.free, found.capacity, found.allocated, found.reserved_unallocated)
+    assert sizes == (GIB / 2, GIB / 4, 79 * GIB, 60 * GIB, 10 * GIB)
+
+
+def test_a_node_without_memory(cases):
+    found = read_log([log_of(cases["ray"])], "run.log").failure
+    assert (found.in_use, found.capacity, found.free) == (250 * GIB, 251.5 * GIB, 1.5 * GIB)
+
+
+def test_an_engine_at_its_start(cases):
+    found = read_log([log_of(cases["vllm-sequence-too-long"])], "run.log").failure
+    assert (found.tried, found.free) == (3.75 * GIB, round(2.11 * GIB))
+    found = read_log([log_of(cases["vllm-not-enough-free"])], "run.log").failure
+    assert (found.tried, found.free, found.capacity) == tuple(
+        round(each * GIB) for each in (47.47, 31.4, 79.11)
+    )
+
+
+# -- public reports
+
+
+def test_reports(root, monkeypatch):
+    """Of a report that shows where it failed, its log tells the same phase; of none another one."""
+    monkeypatch.syspath_prepend(str(root / "docs/_ext"))
+    module = import_module("oom_reports")
+    reports = module.load_reports(root / "docs")
+    told = {report["report"]: (report["phase"], module.phase_told(report)) for report in reports}
+    counted = Counter(
+        "right" if found == phase else "not told" if found == "unknown" else "wrong"
+        for phase, found in told.values()
+    )
+    assert counted == {"right": 29, "not told": 20, "wrong": 1}
+    assert sum(found == phase != "unknown" for phase, found in told.values()) == 17
+    assert {name for name, (phase, found) in told.items() if found not in {phase, "unknown"}} == {"verl-1964"}
+    assert told["verl-1964"] == ("checkpoint", "host")  # host memory ran out; its message does not tell when

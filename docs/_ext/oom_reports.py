@@ -1,0 +1,167 @@
+"""``.. docs-oom-reports::``: public reports of runs out of memory, and what is told of a short log of each.
+
+A log is made of what a report shows: its messages, the functions of its traceback, figures and settings. The
+phase that a reader makes of the report is not used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from pprint import pformat
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from sphinx.util.docutils import SphinxDirective
+
+from sphinx_verl_resources.intake.diagnosis import Given, diagnose
+from sphinx_verl_resources.intake.log import read_log
+from sphinx_verl_resources.settings.writing import overrides
+from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
+from sphinx_verl_resources.views.table import Cell, empty_table, table_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from docutils import nodes
+    from sphinx.application import Sphinx
+
+    from sphinx_verl_resources.intake.diagnosis import Diagnosis
+    from sphinx_verl_resources.intake.log import LogText
+
+
+DATA = "oom_reports.yaml"
+_DRIVER, _WORKER = "(TaskRunner pid=41) ", "(WorkerDict pid=57) "
+_PLACES = "/opt/lib/"
+#: The ends of messages that have no figures.
+_MESSAGES = {
+    "wake-up": "RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
+    "raylet-killed": "(raylet) node_manager.cc:3193: 1 Workers (tasks / actors) killed due to memory "
+    "pressure (OOM), 0 Workers crashed due to other reasons at node (ID: 5f, IP: 10.0.0.7)",
+    "worker-died": "(raylet) A worker died or was killed while executing a task by an unexpected system "
+    "error. Worker exit type: SYSTEM_ERROR. There are some potential root causes. (1) The process is killed "
+    "by SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called.",
+    "ray-memory": "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+}
+#: Sentences of PyTorch's message, in their order, and the figure of each.
+_SENTENCES = {
+    "tried": "Tried to allocate {} GiB. ",
+    "capacity": "GPU 0 has a total capacity of {} GiB",
+    "free": " of which {} GiB is free. ",
+    "in_use": "Including non-PyTorch memory, this process has {} GiB memory in use. ",
+    "process": "Process 4711 has {} GiB memory in use. ",
+    "allocated": "Of the allocated memory {} GiB is allocated by PyTorch, ",
+    "reserved_unallocated": "and {} GiB is reserved by PyTorch but unallocated.",
+}
+
+
+def load_reports(directory: Path) -> list[dict[str, Any]]:
+    """Load the reports from the directory of the documentation."""
+    reports: list[dict[str, Any]] = yaml.safe_load((directory / DATA).read_text("utf-8"))
+    return reports
+
+
+def log_of(report: Mapping[str, Any]) -> bytes:
+    """Return a short log with what a report shows."""
+    lines = [_DRIVER + line for line in pformat(_nested(_settings(report))).splitlines()]
+    if engine := str(report.get("engine", "")).removeprefix("vllm "):
+        lines += (
+            [f"{_WORKER}Initializing a V1 LLM engine (v{engine}) with config:"] if engine[0].isdigit() else []
+        )
+    if kind := report.get("gpus", {}).get("type"):
+        lines.append(f"GPU 0: NVIDIA {kind}")
+    if step := report.get("step"):
+        lines.append(f"{_DRIVER}step:{step} - timing_s/step:100.0")
+    for message in report["messages"]:
+        if report.get("frames"):
+            lines.append(f"{_WORKER}Traceback (most recent call last):")
+            lines += [_WORKER + line for line in _traceback(report["frames"])]
+        lines += _message(message, report.get("figures", {}))
+    return "\n".join([*lines, ""]).encode()
+
+
+def _settings(report: Mapping[str, Any]) -> dict[str, Any]:
+    settings = dict(report.get("settings", {}))
+    task = str(report.get("task", "")).partition(" ")[0].strip(",")
+    if task in {"grpo", "ppo"}:
+        settings["algorithm.adv_estimator"] = {"ppo": "gae"}.get(task, task)
+    if model := report.get("model"):
+        settings["actor_rollout_ref.model.path"] = model
+    if count := report.get("gpus", {}).get("count"):
+        nodes_used = max(1, count // 8)
+        settings |= {"trainer.nnodes": nodes_used, "trainer.n_gpus_per_node": count // nodes_used}
+    return settings or {"trainer.project_name": "verl"}
+
+
+def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        *above, name = key.split(".")
+        into = found
+        for part in above:
+            into = into.setdefault(part, {})
+        into[name] = value
+    return found
+
+
+def _traceback(frames: list[str]) -> Iterator[str]:
+    for number, frame in enumerate(frames, 100):
+        file, _, function = frame.rpartition(":")
+        if file == "ray:":
+            name = function if function == "main_task" else f"WorkerDict.{function}"
+            yield f"ray.exceptions.RayTaskError(OutOfMemoryError): ray::{name}() (pid=57, ip=10.0.0.7)"
+        else:
+            yield f'  File "{_PLACES}{file}", line {number}, in {function}'
+
+
+def _message(name: str, figures: Mapping[str, Any]) -> list[str]:
+    if name == "task":
+        return []
+    if name == "cuda":
+        known = [text.format(figures[key]) for key, text in _SENTENCES.items() if key in figures]
+        return [f"{_WORKER}torch.OutOfMemoryError: CUDA out of memory. {''.join(known)}"]
+    lines = [_MESSAGES[name] if name != "wake-up" else _WORKER + _MESSAGES[name]]
+    if name == "ray-memory" and "node" in figures:
+        lines.append(
+            "Memory on the node (IP: 10.0.0.7, ID: 5f) where the task (name=TaskRunner.__init__, pid=41) was "
+            f"running was {figures['node_used']}GB / {figures['node']}GB (0.99), which exceeds the memory "
+            "usage threshold of 0.95."
+        )
+    return lines
+
+
+class Reports(SphinxDirective):
+    """The reports: what each tells, the phase that its log tells, the first advice, and what has worked."""
+
+    def run(self) -> list[nodes.Node]:
+        directory = Path(self.env.srcdir)
+        self.env.note_dependency(str(directory / DATA))
+        records = VerlDomain.of(self.env).records
+        table = empty_table("docs-oom-reports")
+        head = ("Report", "What it tells", "Phase", "Its log tells", "First advice", "What worked")
+        rows = [_row(report, diagnose(_read(report), Given(), records)) for report in load_reports(directory)]
+        table += table_group(head, rows)
+        self.set_source_info(table)
+        return [table]
+
+
+def _read(report: Mapping[str, Any]) -> LogText:
+    return read_log([log_of(report)], report["report"], last_run=True)
+
+
+def phase_told(report: Mapping[str, Any]) -> str:
+    """Return the phase that a report's log tells; unknown where it tells none."""
+    failure = _read(report).failure
+    return failure.phase if failure else "unknown"
+
+
+def _row(report: Mapping[str, Any], found: Diagnosis) -> list[Cell]:
+    told = found.failure.phase if found.failure else "unknown"
+    first = next(iter(found.advice), None)
+    advice = first and (", ".join(overrides(first.remedy.overrides)) or first.remedy.text)
+    texts = (report["told"], report["phase"], told, advice or "", "; ".join(report.get("fix", ())))
+    return [Cell([(report["report"], report["url"])]), *(Cell([(text, None)]) for text in texts)]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("docs-oom-reports", Reports)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
