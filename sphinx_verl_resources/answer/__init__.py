@@ -2,7 +2,7 @@
 
 - ``question``: what people ask, as a request to the estimator, and what they left open.
 - ``evidence``: the recorded runs that bear on it. ``trust``: the measured runs of its kind.
-- ``layouts``: the settings with which it fits best, with FSDP and with Megatron.
+- ``search``: the ``layouts`` that are tried, with FSDP and with Megatron; the best is the one that is told.
 - ``changes``: what makes it fit where it does not.
 - ``answer`` puts these together, ``fewest`` turns the question round, ``export`` is for programs.
 """

@@ -12,13 +12,12 @@ from ..estimator.recorded import estimate_run, request_of_run
 from ..estimator.tasks import LIMITS, fitted
 from .changes import changes_for
 from .evidence import Bearing, bearing_on, takes_no_more
-from .layouts import Layout, best_of, tried_layouts
+from .layouts import Layout, best_of, largest_token_budget, longest_response
 from .question import assumed, assumed_in, request_of
+from .search import tried_layouts
 from .trust import trust_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ..catalog.models.run import Run
     from ..catalog.names import Verdict
     from ..estimator.context import EstimatorContext
@@ -98,12 +97,12 @@ class Answer:
     @cached_property
     def largest_token_budget(self) -> int | None:
         """The most tokens of a GPU's micro-batch that fit; None where even one sequence does not."""
-        return None
+        return largest_token_budget(self.best, self.data.registries)
 
     @cached_property
     def longest_response(self) -> int | None:
         """The longest responses that fit, in tokens; None where even short ones do not."""
-        return None
+        return longest_response(self.best, self.data.registries)
 
 
 def answer(question: Question, data: EstimatorContext) -> Answer:
@@ -149,8 +148,12 @@ def _on_fewer(asked: Request, tried: tuple[Layout, ...], registries: Registries)
     return ()
 
 
-def _is_near(tried: Iterable[Layout]) -> bool:
-    return any(layout.estimate.verdict != "does-not-fit" for layout in tried)
+def _is_near(tried: tuple[Layout, ...]) -> bool:
+    """Tell whether the GPU's memory is within the range of some layout."""
+    best = best_of(tried)
+    if best is None or best.estimate.capacity is None or best.estimate.undecided:
+        return False
+    return best.estimate.low <= best.estimate.capacity
 
 
 def answer_settings(request: Request, data: EstimatorContext) -> Answer:
