@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..estimator.versions import Version
     from .layouts import Layout
 
+#: Between the settings of a command.
+SEPARATOR = " \\\n    "
 #: Since when ``model_engine=megatron`` chooses Megatron; before, another configuration did.
 _MODEL_ENGINE: Version = (0, 8, 0)
 _BEFORE = "--config-name=ppo_megatron_trainer.yaml"
@@ -50,7 +52,7 @@ def command_of(layout: Layout, registries: Registries) -> str:
     >>> command_of(found.best, data.registries).splitlines()[-1].strip()
     'trainer.logger=console'
     """
-    return " \\\n    ".join(_words(layout, registries))
+    return SEPARATOR.join(_words(layout, registries))
 
 
 def command_settings(layout: Layout) -> dict[str, Any]:

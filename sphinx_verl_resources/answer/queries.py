@@ -10,7 +10,7 @@ from ..estimator.queries import EstimatorQuery
 
 if TYPE_CHECKING:
     from ..estimator.context import EstimatorContext
-    from .grid import FitCell
+    from .grid import Axes, FitCell, GridCells
 
 
 @dataclass(frozen=True)
@@ -63,5 +63,28 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
         )
 
     def fingerprint(self, answer: tuple[tuple[str, tuple[FitCell, ...]], ...]) -> str:
+        """Return a digest of all fields."""
+        return digest(plain(answer))
+
+
+@dataclass(frozen=True)
+class Grid(EstimatorQuery["GridCells"]):
+    """A query for every combination of a form's choices.
+
+    Attributes:
+        axes: what can be chosen.
+        config: further settings, as pairs.
+    """
+
+    axes: Axes
+    config: tuple[tuple[str, Any], ...] = ()
+
+    def answer(self, data: EstimatorContext) -> GridCells:
+        """Compute each cell."""
+        from .grid import compute_grid
+
+        return compute_grid(self.axes, dict(self.config), data)
+
+    def fingerprint(self, answer: GridCells) -> str:
         """Return a digest of all fields."""
         return digest(plain(answer))

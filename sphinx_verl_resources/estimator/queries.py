@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .backtest import Score
     from .context import EstimatorContext
     from .estimate import Estimate
-    from .grid import Axes, GridCells
     from .request import Request
     from .sweeps import Longer, SavingSteps
     from .versions import Version
@@ -186,29 +185,6 @@ class Savings(EstimatorQuery["SavingSteps"]):
     def fingerprint(self, answer: SavingSteps) -> str:
         """Return a digest of the steps, and of the estimates before and after them."""
         return digest(_basis(answer.start), plain(answer.steps), _basis(answer.end))
-
-
-@dataclass(frozen=True)
-class Grid(EstimatorQuery["GridCells"]):
-    """A query for every combination of a form's choices.
-
-    Attributes:
-        axes: what can be chosen.
-        config: further settings, as pairs.
-    """
-
-    axes: Axes
-    config: tuple[tuple[str, Any], ...] = ()
-
-    def answer(self, data: EstimatorContext) -> GridCells:
-        """Compute each cell."""
-        from .grid import compute_grid
-
-        return compute_grid(self.axes, dict(self.config), data.registries)
-
-    def fingerprint(self, answer: GridCells) -> str:
-        """Return a digest of every column, and of the remarks."""
-        return digest({**vars(answer), "warnings": plain(answer.warnings)})
 
 
 @dataclass(frozen=True)

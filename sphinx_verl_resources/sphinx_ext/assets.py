@@ -15,6 +15,7 @@ from ..views.file_names import (
     FORM_CLASS,
     GRID_FILES,
     JSON,
+    RUNS_CLASS,
     SCHEMA,
     SCRIPT,
     script_of_form,
@@ -95,8 +96,11 @@ def is_for_browsers(builder: Builder) -> bool:
 
 
 def link_downloads(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Link the files at the top of the output; other builders show their names."""
+    """Link the files at the top of the output; other builders show their names, and no links for a script."""
     if not _may_need_files(app, docname):
+        for links in list(doctree.findall(nodes.container)):
+            if RUNS_CLASS in links["classes"]:
+                links.parent.remove(links)
         return
     # The page that is the whole output has no address but a place in itself.
     page = app.builder.get_target_uri(docname).partition("#")[0]

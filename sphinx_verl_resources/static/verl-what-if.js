@@ -1,28 +1,38 @@
-// The form of the directive verl-what-if. It computes nothing: every figure stands in a grid that Python has
-// computed with the estimator when the page was built, see views/what_if.py. Sizes are tenths of a GiB.
+// The form of the directive verl-what-if. It computes nothing: every answer stands in a grid that Python has
+// made when the page was built, see views/what_if.py. Sizes are tenths of a GiB.
 "use strict";
 
 (() => {
-  const SVG = "http://www.w3.org/2000/svg";
   const FORM_CLASS = "verl-what-if";
   const GRID_CLASS = "verl-grid-";
+  const RUNS_CLASS = "verl-what-if-runs";
   // Before the names in the address, where the tables of runs keep some of the same name.
   const PREFIX = "if-";
-  // Of a line of the drawing, in units of its font.
-  const LINE = 2.6;
-  const BAR = 1;
+  // The index of the verdict "fits".
+  const FITS = 0;
 
   // -- making elements
 
   function add(parent, name, attributes = {}, text = "") {
-    const inSvg = name === "svg" || parent.namespaceURI === SVG;
-    const made = inSvg ? document.createElementNS(SVG, name) : document.createElement(name);
+    const made = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) {
       made.setAttribute(key, value);
     }
     made.textContent = text;
     parent.append(made);
     return made;
+  }
+
+  // A list item with a bold title, and texts and elements behind it.
+  function addItem(list, words, title, content) {
+    const item = add(list, "li");
+    for (const piece of words.item.split(/(\{title\}|\{text\})/)) {
+      if (piece === "{title}") {
+        add(item, "strong", {}, title);
+      } else {
+        item.append(...(piece === "{text}" ? content : [piece]));
+      }
+    }
   }
 
   // -- words
@@ -49,21 +59,35 @@
   // -- looking up
 
   // By the name of a field, the index of what is chosen.
-  function cellOf(grid, chosen) {
+  function runOf(grid, chosen) {
     const runs = grid.choices.filter((choice) => choice.name !== "gpu");
-    const run = runs.reduce((index, choice) => index * choice.values.length + chosen[choice.name], 0);
-    return run * (Math.max(...grid.gpus) + 1) + grid.gpus[chosen.gpu];
+    return runs.reduce((index, choice) => index * choice.values.length + chosen[choice.name], 0);
   }
 
   function lookUp(grid, chosen) {
-    const cell = cellOf(grid, chosen);
-    const found = Object.fromEntries(
-      ["verdict", "peak", "low", "high", "tokens", "binding"].map((name) => [name, grid.cells[name][cell]]),
-    );
-    const phases = grid.phases
-      .map((label, index) => ({ label, total: grid.cells.totals[index][cell], isPeak: index === found.binding }))
-      .filter((phase) => phase.total > 0);
-    return { ...found, phases, offered: grid.offered[chosen.gpu] };
+    const run = runOf(grid, chosen);
+    const cell = run * (Math.max(...grid.gpus) + 1) + grid.gpus[chosen.gpu];
+    const found = Object.fromEntries(Object.entries(grid.cells).map(([name, column]) => [name, column[cell]]));
+    return { ...found, runs: grid.nearest[grid.evidence[chosen.gpu][run]] };
+  }
+
+  function commandOf(grid, chosen, found) {
+    const indices = grid.commands[found.command].map((index) => {
+      const [axis, lines] = grid.shared.at(index) ?? [];
+      return index < 0 ? lines[chosen[axis]] : index;
+    });
+    return indices.map((index) => grid.lines[index]).join(" \\\n    ");
+  }
+
+  // The nearest choice of a field with which it fits, in the direction of a step; undefined without one.
+  function nearestFit(grid, chosen, name, step) {
+    const { values } = grid.choices.find((choice) => choice.name === name);
+    for (let index = chosen[name] + step; index >= 0 && index < values.length; index += step) {
+      if (lookUp(grid, { ...chosen, [name]: index }).verdict === FITS) {
+        return index;
+      }
+    }
+    return undefined;
   }
 
   // -- what the address says
@@ -97,113 +121,73 @@
 
   // -- showing what was found
 
-  function showAnswer(place, grid, found) {
+  function showAnswer(place, grid, chosen, runLinks) {
+    const isOpen = place.querySelector("details")?.open;
     place.replaceChildren();
     const { words } = grid;
+    const found = lookUp(grid, chosen);
     const first = add(place, "p", { class: "verl-answer" });
-    const known = grid.verdicts[found.verdict];
-    if (!known) {
+    const list = add(place, "ul", { class: "verl-answer" });
+    const verdict = grid.verdicts[found.verdict];
+    add(first, "strong", {}, verdict ? fill(words.verdict, { verdict }) : words.outside);
+    showRuns(list, grid, found, runLinks);
+    if (!verdict) {
       const reason = grid.reasons[found.verdict - grid.verdicts.length];
-      add(first, "strong", {}, words.outside);
       first.append(` ${fill(words.noEstimate, { reason })}`);
       return;
     }
-    const range = fill(words.range, { low: number(found.low), high: gib(grid, found.high) });
-    const sizes = {
-      peak: gib(grid, found.peak),
-      low: gib(grid, found.low),
-      high: gib(grid, found.high),
-      range,
-      capacity: gib(grid, found.offered),
-    };
-    const [before, between, after] = words.answer.split(/\{verdict\}|\{reason\}/);
-    first.append(before);
-    add(first, "strong", {}, known[0]);
-    first.append(between, fill(known[1], sizes), after);
+    const sizes = { low: number(found.low), high: number(found.high), capacity: gib(grid, grid.offered[chosen.gpu]) };
+    const names = { layout: grid.layouts[found.layout], phase: grid.phases[found.phase] };
+    const sentences = [fill(words.figures, { ...sizes, ...names })];
+    if (found.used) {
+      sentences.push(fill(words.used, { count: found.used }));
+    }
     if (found.tokens) {
-      first.append(` ${fill(words.fitsUpTo, { tokens: twoDigits(found.tokens) })}`);
+      sentences.push(fill(words.fitsUpTo, { tokens: twoDigits(found.tokens) }));
     }
-    const peakPhase = found.phases.find((phase) => phase.isPeak);
-    add(place, "p", {}, fill(words.peakPhase, { phase: peakPhase.label }));
+    addItem(list, words, words.estimated, [sentences.join(" ")]);
+    addItem(list, words, words.trust, [grid.trusts[found.trust]]);
+    addItem(list, words, words.host, [fill(words.perNode, { size: gib(grid, 10 * found.host) })]);
+    if (found.verdict !== FITS) {
+      showChanges(list, grid, chosen);
+    }
+    const details = add(place, "details", isOpen ? { open: "" } : {});
+    add(details, "summary", {}, words.command);
+    add(details, "pre", { tabindex: "0" }, commandOf(grid, chosen, found));
   }
 
-  function sizeText(grid, found, phase) {
-    const size = gib(grid, phase.total);
-    const over = phase.total - found.offered;
-    return over > 0 ? fill(grid.words.over, { size, over: number(over) }) : size;
-  }
-
-  function showDrawing(place, grid, found, id) {
-    place.replaceChildren();
-    const { words, colours } = grid;
-    if (!found.phases.length) {
-      return;
-    }
-    const sizes = found.phases
-      .map((phase) => fill(words.part, { part: phase.label, size: sizeText(grid, found, phase) }))
-      .join(words.between);
-    const offers = fill(words.offers, { capacity: gib(grid, found.offered) });
-    const isOver = found.phases.some((phase) => phase.total > found.offered);
-    const title = fill(words.part, { part: `${words.caption},`, size: offers });
-    const svg = add(place, "svg", {
-      role: "img",
-      width: "100%",
-      height: `${LINE * (found.phases.length + (isOver ? 1.2 : 0.7))}em`,
-      fill: "currentColor",
-      "aria-label": fill(words.drawing, { title, sizes }),
-    });
-    addHatching(svg, id, colours.over);
-    const scale = 100 / Math.max(found.offered, ...found.phases.map((phase) => phase.total));
-    const edge = found.offered * scale;
-    found.phases.forEach((phase, index) => {
-      const top = LINE * index;
-      const weight = phase.isPeak ? "bold" : "normal";
-      const text = { y: `${top + 1}em`, "font-weight": weight };
-      add(svg, "text", { ...text, x: "0" }, phase.label);
-      add(svg, "text", { ...text, x: "100%", "text-anchor": "end" }, sizeText(grid, found, phase));
-      const bar = { y: `${top + 1.3}em`, height: `${BAR}em` };
-      const inside = Math.min(phase.total * scale, edge);
-      add(svg, "rect", { ...bar, x: "0", width: `${inside}%`, fill: colours.bar });
-      if (phase.total > found.offered) {
-        const width = `${phase.total * scale - edge}%`;
-        add(svg, "rect", { ...bar, x: `${edge}%`, width, fill: `url(#${id})`, stroke: colours.over });
-      }
-      // Interrupted, so that it crosses no label.
-      const line = { x1: `${edge}%`, x2: `${edge}%`, y1: `${top + 1.15}em`, y2: `${top + 1.45 + BAR}em` };
-      add(svg, "line", { ...line, stroke: "currentColor", "stroke-width": "3" });
-    });
-    const bottom = LINE * found.phases.length;
-    const anchor = edge > 50 ? "end" : "start";
-    add(svg, "text", { x: `${edge}%`, y: `${bottom + 0.9}em`, "text-anchor": anchor }, offers);
-    if (isOver) {
-      add(svg, "text", { x: "0", y: `${bottom + 2.3}em` }, words.hatched);
-    }
-  }
-
-  function addHatching(svg, id, colour) {
-    const tile = { id, width: "6", height: "6", patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" };
-    const pattern = add(add(svg, "defs"), "pattern", tile);
-    add(pattern, "rect", { width: "3", height: "6", fill: colour });
-  }
-
-  function showTable(place, grid, found) {
-    place.replaceChildren();
-    if (!found.phases.length) {
-      return;
-    }
+  function showRuns(list, grid, found, runLinks) {
     const { words } = grid;
-    const table = add(place, "table", { class: "docutils table verl-what-if-phases" });
-    add(table, "caption", {}, words.caption);
-    const head = add(add(table, "thead"), "tr");
-    add(head, "th", { scope: "col", class: "head" }, words.phase);
-    add(head, "th", { scope: "col", class: "head" }, words.total);
-    const body = add(table, "tbody");
-    for (const phase of found.phases) {
-      const row = add(body, "tr");
-      const label = phase.isPeak ? fill(words.peakRow, { phase: phase.label }) : phase.label;
-      add(row, "th", { scope: "row" }, label);
-      add(row, "td", { class: "num" }, number(phase.total));
+    if (!found.runs.length) {
+      add(list, "li", {}, words.noRun);
     }
+    words.evidence.forEach((title, word) => {
+      const links = found.runs.filter((run) => grid.runs[run] === word).map((run) => runLinks[run].cloneNode(true));
+      if (links.length) {
+        addItem(list, words, title, links.flatMap((link, index) => (index ? [words.between, link] : [link])));
+      }
+    });
+  }
+
+  function showChanges(list, grid, chosen) {
+    const { words } = grid;
+    const value = (name) => grid.choices.find((choice) => choice.name === name);
+    const label = (name, index) => value(name).labels[index];
+    const ways = [
+      ["response", -1, (index) => fill(words.changeResponse, { count: label("response", index) })],
+      ["lora", 1, (index) => label("lora", index)],
+      ["count", 1, (index) => label("count", index)],
+    ].flatMap(([name, step, text]) => {
+      const index = nearestFit(grid, chosen, name, step);
+      return index === undefined ? [] : [text(index)];
+    });
+    const of = (name) => value(name).values[chosen[name]];
+    const lora = of("lora") === "0" ? "" : fill(words.planLora, { rank: of("lora") });
+    const asked = { model: of("model"), count: of("count"), gpu: of("gpu"), response: of("response"), lora };
+    const command = document.createElement("code");
+    command.textContent = fill(words.plan, asked);
+    const [before, after] = words.changeMore.split("{command}");
+    addItem(list, words, words.change, [ways.length ? `${ways.join(words.between)}. ` : "", before, command, after]);
   }
 
   // -- the form
@@ -230,17 +214,12 @@
     const status = add(form, "div", { role: "status" });
     const problem = add(status, "p", { class: "verl-what-if-problem" });
     const answer = add(status, "div");
-    const drawing = add(form, "div", { class: "verl-chart" });
-    const table = add(form, "div");
     add(form, "p", { class: "verl-legend" }, words.fixed);
-    add(form, "pre", {}, words.settings);
+    const runLinks = [...container.querySelectorAll(`.${RUNS_CLASS} > p > *`)];
 
     function show() {
       const now = Object.fromEntries(selects.map((select) => [select.name, select.selectedIndex]));
-      const found = lookUp(grid, now);
-      showAnswer(answer, grid, found);
-      showDrawing(drawing, grid, found, `${id}-over`);
-      showTable(table, grid, found);
+      showAnswer(answer, grid, now, runLinks);
       return now;
     }
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from docutils import nodes
 
 FORM_CLASS = "verl-what-if"
+#: Of the links to recorded runs in a form, which its script shows.
+RUNS_CLASS = "verl-what-if-runs"
 #: Before the name of the grid of a form, as a class of the form.
 GRID_CLASS = "verl-grid-"
 SCRIPT = "verl-what-if.js"

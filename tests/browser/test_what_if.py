@@ -7,21 +7,21 @@ from itertools import product
 
 import pytest
 
+from sphinx_verl_resources.answer.answer import answer
+from sphinx_verl_resources.answer.command import command_of
+from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.grid import cell_settings
-from sphinx_verl_resources.estimator.phases import LABELS
-from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.tasks import fitted
-from sphinx_verl_resources.sphinx_ext.directives.sweeps import LENGTHS
 from sphinx_verl_resources.units import gib, gib_number
-from sphinx_verl_resources.views.verdicts import reason, title
+from sphinx_verl_resources.views.answer import NO_RUN, trust_text
+from sphinx_verl_resources.views.runs import run_title
+from sphinx_verl_resources.views.verdicts import title
 
 FORM = """\
 .. verl-what-if::
-   :models: Qwen/Qwen2.5-0.5B, Qwen/Qwen2.5-7B, meta-llama/Llama-3.1-70B
+   :models: Qwen/Qwen2.5-0.5B, Qwen/Qwen2.5-7B, Qwen/Qwen2.5-72B-Instruct
    :gpus: RTX-4090, H100, H800, B200
-   :counts: 1 8 64
+   :counts: 2 8 32
+   :responses: 512 1024 8192
 """
 #: A form whose first model has no estimate.
 OUTSIDE = """\
@@ -29,16 +29,13 @@ OUTSIDE = """\
    :models: Qwen/Qwen2.5-7B, Qwen/Qwen2.5-0.5B
    :gpus: H100
    :counts: 8
+   :responses: 1024
 
    actor_rollout_ref.rollout.tensor_model_parallel_size: 4
 """
-FIRST = {
-    "model": "Qwen/Qwen2.5-7B", "gpu": "H100", "count": "8", "task": "GRPO", "tokens": "16384", "offload": "all",
-    "lora": "0",
-}  # fmt: skip
+FIRST = {"model": "Qwen/Qwen2.5-7B", "gpu": "H100", "count": "8", "lora": "0", "response": "1024"}
 OTHERS = {
-    "model": "meta-llama/Llama-3.1-70B", "gpu": "B200", "count": "64", "task": "PPO", "tokens": "4096",
-    "offload": "none", "lora": "32",
+    "model": "Qwen/Qwen2.5-72B-Instruct", "gpu": "RTX-4090", "count": "32", "lora": "32", "response": "8192",
 }  # fmt: skip
 #: Styles inside the page are those of Sphinx's own templates; the form has none, which is looked at.
 STRICT = {
@@ -49,11 +46,11 @@ STRICT = {
 
 @pytest.fixture(scope="module")
 def folder(new_project):
-    """A page with a form, one with two, one with a form outside of which something lies, and one without."""
+    """A page with a form and the rows that it links, one with two, one with a form outside of which something lies, and one without."""
     project = new_project("what-if")
-    project.page(FORM).page(f"{FORM}\n{OUTSIDE}", "two.rst").page(OUTSIDE, "outside.rst").page(
-        "Text.", "none.rst"
-    )
+    project.page(".. verl-runs::\n", "rows.rst").page(FORM).page(f"{FORM}\n{OUTSIDE}", "two.rst").page(
+        OUTSIDE, "outside.rst"
+    ).page("Text.", "none.rst")
     # Other themes break the strict policy themselves.
     build = project.build(html_theme="basic", html_sidebars={"**": []})
     assert build.warnings == []
@@ -82,13 +79,13 @@ def query(chosen):
 
 #: Asked at once, since each question to the browser takes its time.
 LOOK = """(form) => {
-  const texts = (place, inside) => [...inside.querySelectorAll(place)].map((element) => element.textContent.trim());
+  const texts = (place) => [...form.querySelectorAll(place)].map((element) => element.textContent.trim());
   return {
     chosen: Object.fromEntries([...form.querySelectorAll("select")].map((field) => [field.name, field.value])),
-    answer: texts("[role=status] p:not([hidden])", form),
-    rows: [...form.querySelectorAll("tbody tr")].map((row) => texts("th, td", row)),
-    drawing: texts("svg text", form),
-    bars: form.querySelectorAll("svg > rect").length,
+    answer: texts("[role=status] p:not([hidden])"),
+    items: texts("[role=status] li"),
+    links: [...form.querySelectorAll("[role=status] li a")].map((link) => link.hash),
+    command: texts("pre").join(),
   };
 }"""
 
@@ -106,59 +103,78 @@ CHOOSE = """(form, chosen) => {
   form.dispatchEvent(new Event("change"));
 }"""
 
-FACTS = read_data([]).registries
+DATA = read_data([])
 
 
-def estimated(chosen):
-    """What the estimator says by itself."""
-    config = cell_settings(
-        chosen["task"], int(chosen["tokens"]), chosen["offload"], int(chosen["lora"]), LENGTHS
-    )
-    request = Request(chosen["model"], config, int(chosen["count"]), chosen["gpu"])
-    return estimate(fitted(request, FACTS), FACTS)
+def answered(chosen):
+    """What the answer says by itself."""
+    count, lora, response = (int(chosen[name]) for name in ("count", "lora", "response"))
+    return answer(Question(chosen["model"], count, chosen["gpu"], lora=lora, response=response), DATA)
 
 
 def check(found, chosen):
-    """The form shows what the estimator says."""
-    expected = estimated(chosen)
+    """The form shows what the answer says."""
+    expected = answered(chosen)
+    best = expected.best.estimate
     assert found["chosen"] == chosen
-    answer, peak_phase = found["answer"]
-    assert answer.startswith(f"{title(expected.verdict)}. {reason(expected)}")
-    assert gib(expected.capacity) in answer
-    assert peak_phase == f"Peak phase: {LABELS[expected.peak_phase.name]}."
-    peak_row = f"{expected.peak_phase.label} (peak phase)"
-    rows = [
-        [peak_row if phase is expected.peak_phase else phase.label, gib_number(phase.total)]
-        for phase in expected.phases
-    ]
-    assert found["rows"] == rows
-    assert found["drawing"][: 2 * len(rows) : 2] == [phase.label for phase in expected.phases]
-    sizes = found["drawing"][1 : 2 * len(rows) : 2]
-    assert [size.partition(" (+")[0] for size in sizes] == [gib(phase.total) for phase in expected.phases]
-    over = sum("(+" in size for size in sizes)
-    assert over == sum(phase.total > expected.capacity for phase in expected.phases)
-    assert found["bars"] == len(rows) + over
-    assert f"the GPU offers {gib(expected.capacity)}" in found["drawing"]
+    assert found["answer"] == [f"{title(expected.verdict)}."]
+    runs = [item.run for item in expected.evidence if item.word != "claimed"][:2]
+    if runs:
+        word = expected.evidence[0].word.capitalize()
+        assert found["items"][0].startswith(f"{word}: {run_title(runs[0])}")
+        assert found["links"] == [f"#run-{run.id}" for run in runs]
+    else:
+        assert found["items"][0] == NO_RUN
+    figures = f"{gib_number(best.low)} to {gib_number(best.high)} of {gib(best.capacity)} per GPU"
+    estimated = (
+        f"Estimated: {figures} with {expected.best.name}, most in the phase “{best.peak_phase.label}”."
+    )
+    items = "\n".join(found["items"])
+    assert estimated in items
+    assert trust_text(expected.trust) in items
+    assert f"Host memory: {round(best.host.total / 2**30):,}.0 GiB on each node." in items
+    assert ("What makes it fit" in items) is (expected.verdict != "fits")
+    assert found["command"] == command_of(expected.best, DATA.registries)
 
 
 SAMPLE = [
     dict(zip(FIRST, values, strict=True))
     for values in product(
-        ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B", "meta-llama/Llama-3.1-70B"), ("RTX-4090", "H100", "H800", "B200"),
-        ("1", "8", "64"), ("GRPO", "PPO", "DAPO"), ("4096", "8192", "16384", "32768"), ("none", "all"), ("0", "32"),
+        ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-72B-Instruct"),
+        ("RTX-4090", "H100", "H800", "B200"), ("2", "8", "32"), ("0", "32"), ("512", "1024", "8192"),
     )
-][10::61]  # fmt: skip
+][4::17]  # fmt: skip
 
 
-def test_what_is_shown_is_what_the_estimator_says(open_page):
+def test_what_is_shown_is_the_answer(open_page):
     page = open_page()
-    verdicts = set()
+    verdicts, links = set(), 0
     for chosen in SAMPLE:
         page.locator(".verl-what-if form").evaluate(CHOOSE, chosen)
-        check(shown(page), chosen)
-        verdicts.add(estimated(chosen).verdict)
+        found = shown(page)
+        check(found, chosen)
+        verdicts.add(answered(chosen).verdict)
+        links += len(found["links"])
     assert len(SAMPLE) > 10
-    assert verdicts >= {"fits", "depends-on-lengths", "does-not-fit"}
+    assert verdicts >= {"fits", "does-not-fit"}
+    assert links
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ways"),
+    [
+        ({"model": "Qwen/Qwen2.5-72B-Instruct", "count": "2"}, "LoRA, rank 32, 8 GPUs. "),
+        ({**OTHERS, "count": "2"}, "32 GPUs. "),
+    ],
+)
+def test_what_makes_it_fit_is_looked_up(open_page, chosen, ways):
+    chosen = {**FIRST, "gpu": "B200", **chosen}
+    page = open_page(f"index.html?{query(chosen)}")
+    (item,) = (text for text in shown(page)["items"] if text.startswith("What makes it fit"))
+    assert item.startswith(
+        f"What makes it fit: {ways}Settings that do are named by verl-resources plan {chosen['model']}"
+    )
+    assert answered(chosen).verdict != "fits"
 
 
 def test_it_opens_with_a_usual_choice(open_page):
@@ -180,8 +196,7 @@ def test_each_field_changes_the_answer_and_the_address(open_page, name):
 
 
 LABEL = {
-    "model": "Model", "gpu": "GPU$", "count": "Number of GPUs", "task": "Task", "tokens": "Tokens per GPU",
-    "offload": "Offloaded", "lora": "LoRA",
+    "model": "Model", "gpu": "GPU$", "count": "Number of GPUs", "lora": "Trained", "response": "Longest response",
 }  # fmt: skip
 
 
@@ -193,10 +208,10 @@ def test_an_address_opens_the_form_as_it_was_left(open_page):
     ("asked", "said"),
     [
         ("if-gpu=H9000", "if-gpu=H9000"),
-        ("if-count=9&if-tokens=", "if-count=9, if-tokens="),
+        ("if-count=9&if-response=", "if-count=9, if-response="),
         ("if-model=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "if-model=<img src=x onerror=alert(1)>"),
-        (f"if-task={'x' * 5000}", f"if-task={'x' * 80}"),
-        ("if-lora=constructor&if-offload=__proto__", "if-offload=__proto__, if-lora=constructor"),
+        (f"if-gpu={'x' * 5000}", f"if-gpu={'x' * 80}"),
+        ("if-lora=constructor&if-response=__proto__", "if-lora=constructor, if-response=__proto__"),
     ],
     ids=["unknown", "several", "markup", "long", "names of JavaScript"],
 )
@@ -207,12 +222,12 @@ def test_nonsense_in_the_address_is_said_and_ignored(open_page, asked, said):
     assert f"what the form does not have: {said}. Its own choice" in problem
     check(found, FIRST)
     assert page.locator(".verl-what-if img").count() == 0
-    page.locator("select[name=count]").select_option("64")
-    check(shown(page), {**FIRST, "count": "64"})
+    page.locator("select[name=count]").select_option("32")
+    check(shown(page), {**FIRST, "count": "32"})
 
 
 def test_case_does_not_matter_in_the_address(open_page):
-    check(shown(open_page("index.html?if-gpu=b200&if-task=ppo")), {**FIRST, "gpu": "B200", "task": "PPO"})
+    check(shown(open_page("index.html?if-gpu=b200&if-lora=32")), {**FIRST, "gpu": "B200", "lora": "32"})
 
 
 def test_a_combination_outside_the_grid_says_so_and_why(open_page):
@@ -221,9 +236,9 @@ def test_a_combination_outside_the_grid_says_so_and_why(open_page):
     (answer,) = found["answer"]
     assert answer.startswith("Outside the grid. There is no estimate for this combination: ")
     assert "does not divide the model's 14 attention heads" in answer
-    assert (found["rows"], found["drawing"]) == ([], [])
+    assert found["command"] == ""
     page.locator("select[name=model]").select_option("Qwen/Qwen2.5-7B")
-    assert len(shown(page)["rows"]) > 4
+    assert "model.path=Qwen/Qwen2.5-7B" in shown(page)["command"]
 
 
 def test_the_keyboard_reaches_every_field_in_order(open_page):
@@ -234,22 +249,22 @@ def test_the_keyboard_reaches_every_field_in_order(open_page):
         order.append(page.evaluate("document.activeElement.name"))
         page.keyboard.press("Tab")
     assert order == list(FIRST)
-    page.locator("select[name=tokens]").focus()
+    page.locator("select[name=response]").focus()
     page.keyboard.press("ArrowUp")
-    check(shown(page), {**FIRST, "tokens": "8192"})
+    check(shown(page), {**FIRST, "response": "512"})
+    page.locator(".verl-what-if summary").focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".verl-what-if pre").is_visible()
+    page.locator("select[name=count]").select_option("32")
+    assert page.locator(".verl-what-if pre").is_visible(), "it stays open"
 
 
 def test_it_has_names_for_those_who_do_not_see_it(open_page):
     page = open_page()
     assert page.get_by_role("group", name="What if").count() == 1
-    for label in ("Model", "GPU", "Number of GPUs", "Task", "Tokens per GPU", "Offloaded", "LoRA"):
+    for label in ("Model", "GPU", "Number of GPUs", "Trained", "Longest response"):
         assert page.get_by_role("combobox", name=label, exact=True).count() == 1
     assert page.get_by_role("status").inner_text().startswith("Fits.")
-    assert page.get_by_role("table", name="Memory per GPU, phase by phase").count() == 1
-    drawing = page.get_by_role(
-        "img", name=re.compile("^Memory per GPU, phase by phase, the GPU offers 79.1 GiB")
-    )
-    assert drawing.count() == 1
     assert page.locator(".verl-what-if [style]").count() == 0
 
 
@@ -303,8 +318,8 @@ def test_it_works_from_a_folder(browser, folder):
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto((folder / "index.html").as_uri())
-    page.locator("select[name=count]").select_option("64")
-    check(shown(page), {**FIRST, "count": "64"})
+    page.locator("select[name=count]").select_option("32")
+    check(shown(page), {**FIRST, "count": "32"})
     assert problems == []
 
 
@@ -318,9 +333,6 @@ def test_it_is_no_wider_than_its_place(site, usual, width):
     }"""
     assert page.locator(".verl-what-if").evaluate(wide) == []
     page.locator("select[name=gpu]").select_option("RTX-4090")
-    page.locator("select[name=task]").select_option("PPO")
-    boxes = page.evaluate(
-        "[...document.querySelectorAll('.verl-what-if svg text')].map((text) => text.getBoundingClientRect().toJSON())"
-    )
-    for label, size in zip(boxes[0:-2:2], boxes[1:-2:2], strict=True):
-        assert label["right"] < size["left"], "a label lies over a figure"
+    page.locator("select[name=model]").select_option("Qwen/Qwen2.5-72B-Instruct")
+    page.locator(".verl-what-if summary").click()
+    assert page.locator(".verl-what-if").evaluate(wide) == []

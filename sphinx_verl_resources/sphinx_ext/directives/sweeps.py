@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from docutils import nodes
 
-    from ...estimator.grid import Axes
+    from ...answer.grid import Axes
     from ...estimator.queries import ModelEstimate
     from .computed import Settings
 
@@ -189,10 +189,10 @@ class VerlLengths(SettingsDirective):
 #: The size classes whose models the form offers by default: those that people train with FSDP.
 DEFAULT_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B")
 DEFAULT_GPUS = ("RTX-4090", "A100-40GB", "A100-80GB", "H100", "H800", "H20", "H200", "B200")
-#: The longest prompt and response, unless the page says otherwise.
-LENGTHS = {"data.max_prompt_length": 1024, "data.max_response_length": 1024}
-#: Of more, the file would be too large to be loaded with a page.
-MOST_CELLS = 50_000
+FORM_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+FORM_RESPONSES = (1024, 2048, 4096, 8192, 16384, 32768)
+#: Each is an answer, and a hundred take about a second.
+MOST_CELLS = 10_000
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -220,9 +220,17 @@ WHAT_IF_OPTIONS = (
         "counts",
         "Numbers of GPUs to choose from.",
         "numbers, separated by spaces or commas",
-        f"``{' '.join(map(str, DEFAULT_COUNTS))}``",
+        f"``{' '.join(map(str, FORM_COUNTS))}``",
         numbers(MOST_GPUS),
-        DEFAULT_COUNTS,
+        FORM_COUNTS,
+    ),
+    Option(
+        "responses",
+        "Limits of the responses to choose from, in tokens.",
+        "numbers, separated by spaces or commas",
+        f"``{' '.join(map(str, FORM_RESPONSES))}``",
+        numbers(MOST_TOKENS),
+        FORM_RESPONSES,
     ),
 )
 
@@ -236,34 +244,38 @@ class VerlWhatIf(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the sentence, which the script replaces; the grid is kept for those who write files."""
-        from ...estimator.queries import Grid
+        from ...answer.queries import Grid
+        from ...estimator.queries import RecordedRun
         from ...views import what_if as render
+        from ...views.runs import run_title
 
         axes = self._axes()
         settings = self.settings()
         self._check_settings(settings)
         if self.problems:
             return []
-        config = {**LENGTHS, **dict(settings)}
-        cells = self.ask_about_settings(Grid(axes, tuple(config.items())))
+        cells = self.ask_about_settings(Grid(axes, settings))
         if cells is None:
             return []
         self.note_all(cells.warnings)
-        name, file, text = render.grid_file(axes, cells, config)
+        name, file, text = render.grid_file(axes, cells)
         VerlDomain.of(self.env).note_file(file, text)
-        return [render.form(name, axes)]
+        titles = [(run, run_title(self.ask(RecordedRun(run)))) for run, _word in cells.runs]
+        return [render.form(name, axes, [row_link(self.env, run, title) for run, title in titles])]
 
     def _axes(self) -> Axes:
         """Return what can be chosen, and note what is wrong with it."""
-        from ...estimator.grid import Axes
+        from ...answer.grid import Axes
 
-        models, gpus, counts = map(self.values.__getitem__, ("models", "gpus", "counts"))
+        models, gpus, counts, responses = map(
+            self.values.__getitem__, ("models", "gpus", "counts", "responses")
+        )
         self.check_recorded(MODEL, models, "models")
         self.check_recorded(GPU, gpus, "gpus")
-        axes = Axes(models or self._default_models(), counts, gpus)
+        axes = Axes(models or self._default_models(), counts, gpus, responses)
         if axes.size > MOST_CELLS:
             message = f"the choices have {axes.size:,} combinations, and a form at most {MOST_CELLS:,}"
-            self.refuse(message, "name fewer under :models:, :gpus: or :counts:")
+            self.refuse(message, "name fewer under :models:, :gpus:, :counts: or :responses:")
         return axes
 
     def _default_models(self) -> tuple[str, ...]:
@@ -273,7 +285,7 @@ class VerlWhatIf(SettingsDirective):
 
     def _check_settings(self, settings: Settings) -> None:
         """Note settings that the form sets."""
-        from ...estimator.grid import CHOSEN
+        from ...answer.grid import CHOSEN
 
         for key, _value in settings:
             if key in CHOSEN:

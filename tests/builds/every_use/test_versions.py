@@ -11,11 +11,11 @@ from docutils import nodes
 
 from sphinx_verl_resources.analysis import queries as analysis_queries
 from sphinx_verl_resources.answer import queries as answer_queries
+from sphinx_verl_resources.answer.grid import Axes
 from sphinx_verl_resources.catalog.dataset import Query, digest
 from sphinx_verl_resources.catalog.selection import RunSelection
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
 from sphinx_verl_resources.estimator import queries as estimator_queries
-from sphinx_verl_resources.estimator.grid import Axes
 from sphinx_verl_resources.sphinx_ext import domain, extension, queries
 from sphinx_verl_resources.sphinx_ext.objects import Target
 
@@ -26,17 +26,17 @@ DATA_VERSION = 13
 DATA = {
     "": "files objects problems state uses written",
     "analysis.queries.AnalysisQuery": "function arguments",
+    "answer.grid.Axes": "models counts gpus responses loras",
     "answer.queries.Fit": "gpu task sizes counts config",
+    "answer.queries.Grid": "axes config",
     "answer.queries.SizeModels": "sizes",
     "catalog.selection.RunSelection": "sizes filters sort",
     "diagnostics.Diagnostic": "place code message remedy severity",
     "diagnostics.Location": "path line column key",
-    "estimator.grid.Axes": "models counts gpus tasks tokens offloads loras",
     "estimator.queries.Accuracies": "groups",
     "estimator.queries.Capacity": "gpu",
     "estimator.queries.Defaults": "keys",
     "estimator.queries.Exported": "extension_version",
-    "estimator.queries.Grid": "axes config",
     "estimator.queries.Lengths": "asked responses",
     "estimator.queries.ModelEstimate": "model gpus gpu config version",
     "estimator.queries.RecordedRun": "run",

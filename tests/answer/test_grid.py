@@ -1,0 +1,116 @@
+"""The grid of the form: its cells are answers, in the order in which the form counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sphinx_verl_resources.answer.answer import answer
+from sphinx_verl_resources.answer.command import SEPARATOR, command_of
+from sphinx_verl_resources.answer.grid import CHOSEN, Axes, compute_grid
+from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.catalog.names import VERDICTS
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.units import gib_number
+
+DATA = read_data([])
+AXES = Axes(
+    ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"), (1, 2, 8), ("RTX-4090", "H100", "H800", "B200"), (1024, 16384)
+)
+TP = {"actor_rollout_ref.rollout.tensor_model_parallel_size": 4}
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return compute_grid(AXES, {}, DATA)
+
+
+def asked(run, gpu):
+    """The question of a combination, asked by itself."""
+    model, count, lora, response = run
+    return Question(model, count, gpu, lora=lora, response=response)
+
+
+def cell_of(cells, number, gpu):
+    """The numbers of a cell."""
+    place = number * (max(cells.gpus) + 1) + cells.gpus[AXES.gpus.index(gpu)]
+    return {name: column[place] for name, column in cells.columns.items()}
+
+
+def text_of(tenths):
+    return f"{tenths / 10:,.1f}"
+
+
+def test_each_cell_is_what_the_answer_says(cells):
+    verdicts = set()
+    for number, run in enumerate(AXES.runs):
+        for place, gpu in enumerate(AXES.gpus):
+            found, cell = answer(asked(run, gpu), DATA), cell_of(cells, number, gpu)
+            best = found.best.estimate
+            assert VERDICTS[cell["verdict"]] == found.verdict
+            assert (text_of(cell["low"]), text_of(cell["high"])) == (
+                gib_number(best.low),
+                gib_number(best.high),
+            )
+            assert cells.phases[cell["phase"]] == best.peak_phase.name
+            assert cells.layouts[cell["layout"]] == found.best.name
+            assert cells.commands[cell["command"]] == tuple(
+                command_of(found.best, DATA.registries).split(SEPARATOR)
+            )
+            trust = cells.trusts[cell["trust"]]
+            assert (trust.measured_runs, trust.undercuts) == (
+                found.trust.measured_runs,
+                found.trust.undercuts,
+            )
+            runs = [cells.runs[index] for index in cells.nearest[cells.evidence[place][number]]]
+            bearing = [(item.run.id, item.word) for item in found.evidence if item.word != "claimed"]
+            assert runs == bearing[:2]
+            verdicts.add(found.verdict)
+    assert verdicts >= {"fits", "does-not-fit"}
+    assert any(cells.nearest)
+
+
+def test_gpus_of_the_same_memory_share_their_cells(cells):
+    assert cells.gpus == (2, 1, 1, 0)
+    assert len(cells.columns["verdict"]) == AXES.size * 3 // 4
+    assert cells.offered[1] == cells.offered[2] == 791
+
+
+def test_a_cell_without_an_estimate_says_why():
+    axes = replace(AXES, counts=(8,), gpus=("H100",), responses=(1024,))
+    found = compute_grid(axes, TP, DATA)
+    assert [verdict >= len(VERDICTS) for verdict in found.columns["verdict"]] == [True, True, False, False]
+    (reason,) = found.reasons
+    assert "which does not divide the model's 14 attention heads" in reason
+    assert found.columns["high"][0] == 0
+
+
+def test_no_cell_with_an_estimate_is_an_error():
+    with pytest.raises(NoAnswerError, match="14 attention heads"):
+        compute_grid(replace(AXES, models=AXES.models[:1], counts=(8,)), TP, DATA)
+
+
+def test_a_number_of_gpus_of_which_some_are_of_no_use_says_how_many_it_takes():
+    axes = Axes(("Qwen/Qwen2.5-72B-Instruct",), (9,), ("H200",), (1024,))
+    found = compute_grid(axes, {}, DATA)
+    assert [answer(asked(run, "H200"), DATA).gpus for run in axes.runs] == [
+        used or 9 for used in found.columns["used"]
+    ]
+    assert 8 in found.columns["used"]
+
+
+@pytest.mark.parametrize("axis", ["models", "counts", "loras", "responses"])
+def test_each_choice_makes_a_difference(cells, axis):
+    by_rest: dict[tuple[object, ...], set[tuple[int, ...]]] = {}
+    place = ["models", "counts", "loras", "responses"].index(axis)
+    for number, run in enumerate(AXES.runs):
+        cell = cell_of(cells, number, "H100")
+        by_rest.setdefault(run[:place] + run[place + 1 :], set()).add((cell["high"], cell["command"]))
+    assert all(len(found) > 1 for found in by_rest.values())
+
+
+def test_no_key_that_a_choice_sets_is_free(cells):
+    chosen = {key.split(".")[-1] for key in CHOSEN}
+    assert chosen == {"max_response_length", "path", "lora_rank", "rank", "nnodes", "n_gpus_per_node"}
