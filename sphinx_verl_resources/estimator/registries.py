@@ -187,7 +187,7 @@ class Registries:
         return self._former.get(key) if self._is_in(of_actor, version) else None
 
     def _is_in(self, key: str, version: Version) -> bool:
-        known = self.config_keys.get(key)
+        known = self.known_key(key)
         since = version_of(known.since) if known else None
         return since is None or since <= version
 

@@ -91,15 +91,20 @@ def reliefs(
     """
     found = []
     for relief in _all(shape, settings, given):
-        named = (_named(step, settings.version, registries) for step in relief.steps)
+        named = (_named(step, settings.version, given, registries) for step in relief.steps)
         if steps := tuple(step for step in named if step):
             found.append(Relief(steps, relief.cost, relief.caveat))
     return tuple(found)
 
 
-def _named(step: Overrides, version: Version, registries: Registries) -> Overrides | None:
-    """Return overrides under the names of a version of verl; None if it lacks one."""
-    named = {registries.name_in(key, version): value for key, value in step.items()}
+def _named(
+    step: Overrides, version: Version, given: Mapping[str, Any], registries: Registries
+) -> Overrides | None:
+    """Return overrides under the names of a version of verl; None if it lacks one.
+
+    A key that is set exists: between two releases verl has keys of the next.
+    """
+    named = {key if key in given else registries.name_in(key, version): step[key] for key in step}
     return None if None in named else {str(key): value for key, value in named.items()}
 
 

@@ -11,11 +11,11 @@ from .estimate import Estimate, attempt, estimate
 from .reader import OF_ACTOR, OF_CRITIC
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from .settings import sequence_divisor
-from .suggestions import Suggestion, lower_utilizations
+from .suggestions import Suggestion, lower_utilizations, override_text
 from .tasks import MEGATRON_SAVING, SAVING, fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from ..catalog.names import Verdict
     from ..diagnostics import Diagnostic
@@ -30,6 +30,16 @@ _LOG_PROB = tuple(
     f"{role}.log_prob_{name}"
     for role in (ROLLOUT, REFERENCE)
     for name in ("use_dynamic_bsz", "max_token_len_per_gpu")
+)
+#: The settings that are switched on, by the last part of their first key.
+_ORDER = (
+    "use_remove_padding",
+    "enable_gradient_checkpointing",
+    "recompute_granularity",
+    "use_dynamic_bsz",
+    "optimizer_offload",
+    "param_offload",
+    "optimizer_cpu_offload",
 )
 
 
@@ -80,63 +90,49 @@ def savings(request: Request, registries: Registries) -> SavingSteps:
     'actor_rollout_ref.model.use_remove_padding=True'
     """
     request = replace(request, config=registries.in_todays_names(request.config))
-    asked = estimate(request, registries)
-    groups = tuple(_groups(asked))
-    request = request.having(_without(asked, groups))
+    request = request.having(_off(estimate(request, registries)))
     start = before = estimate(request, registries)
     steps = []
-    for group in (*groups, None):
-        settings = group if group is not None else _smaller_rollout(before)
+    for switch in (*_switches(start), None):
+        settings = _smaller_rollout(before) if switch is None else registries.in_todays_names(switch)
         if not settings:
             continue
         request = request.having(settings)
         after = estimate(request, registries)
-        setting = " ".join(f"{key}={value}" for key, value in settings.items())
         host = after.host.total - before.host.total
-        saves = before.peak - after.peak
+        saves, setting = before.peak - after.peak, override_text(settings)
         verdict, tokens = after.verdict, after.fits_up_to_tokens
         steps.append(Saving(setting, saves, after.peak, after.peak_phase.name, host, verdict, tokens))
         before = after
     return SavingSteps(start, tuple(steps), before)
 
 
-def _groups(asked: Estimate) -> Iterator[Mapping[str, Any]]:
-    """Yield the settings that are switched on together, in order, for each role that its backend reads."""
-    yield _on(f"{MODEL}.use_remove_padding")
+def _switches(start: Estimate) -> list[Mapping[str, Any]]:
+    """Return the settings that are switched on, in order, those that only work together in one.
+
+    The reference policy follows the actor.
+    """
+    found = [(next(iter(relief.steps[0])), relief.steps[0]) for relief in start.reliefs]
+    own = [(key, step) for key, step in found if not key.startswith(REFERENCE)]
+    return [step for name in _ORDER for key, step in own if key.endswith(f".{name}")]
+
+
+def _off(asked: Estimate) -> Mapping[str, Any]:
+    """Switch off what the sweep switches on; batches counted in tokens become as many sequences."""
     actor, critic = asked.settings.actor, asked.settings.critic
-    if actor.backend != "megatron":
-        yield _on(f"{MODEL}.enable_gradient_checkpointing")
-    roles = {OF_ACTOR: actor, **({OF_CRITIC: critic} if critic else {})}
-    with_megatron = [of.role for of, role in roles.items() if role.backend == "megatron"]
-    for prefix in with_megatron:
-        yield _of_megatron(prefix, "recompute")
-    limit = -(-int(asked.settings.lengths.limit) // sequence_divisor(actor))
-    yield {**_on(f"{ACTOR}.use_dynamic_bsz"), f"{ACTOR}.{_BUDGET}": limit}
-    for name in ("optimizer_offload", "param_offload"):
-        for of, role in roles.items():
-            yield {f"{of.role}.megatron.{name}" if role.backend == "megatron" else f"{of.fsdp}.{name}": True}
-    for prefix in with_megatron:
-        yield _of_megatron(prefix, "optim.")
-
-
-def _on(key: str) -> Mapping[str, Any]:
-    return {key: SAVING[key]}
-
-
-def _of_megatron(prefix: str, part: str) -> Mapping[str, Any]:
-    """Return the settings of Megatron that only work together."""
-    settings = MEGATRON_SAVING.items()
-    return {key: value for key, value in settings if key.startswith(f"{prefix}.") and part in key}
-
-
-def _without(asked: Estimate, groups: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any]:
-    """Switch all groups off; batches counted in tokens become as many sequences."""
-    off: dict[str, Any] = dict.fromkeys(_LOG_PROB)
-    for group in groups:
-        off |= {key: False if value is True else None for key, value in group.items()}
-    micro = asked.settings.actor.micro_batch
+    sections = [f"{MODEL}."]
+    for of, role in ((OF_ACTOR, actor), *([(OF_CRITIC, critic)] if critic else [])):
+        megatron = role.backend == "megatron"
+        sections += (f"{of.role}.megatron.", f"{of.role}.optim.") if megatron else (f"{of.fsdp}.",)
+    off: dict[str, Any] = {
+        key: False if value is True else None
+        for key, value in {**SAVING, **MEGATRON_SAVING}.items()
+        if key.startswith(tuple(sections))
+    }
+    off |= {**dict.fromkeys((*_LOG_PROB, f"{ACTOR}.{_BUDGET}")), f"{ACTOR}.use_dynamic_bsz": False}
+    micro = actor.micro_batch
     if micro.sequences is None:
-        tokens = micro.tokens * sequence_divisor(asked.settings.actor) if micro.dynamic else 0
+        tokens = micro.tokens * sequence_divisor(actor) if micro.dynamic else 0
         off[f"{ACTOR}.{_SIZE}"] = max(1, tokens // int(asked.settings.lengths.limit))
     return off
 

@@ -100,9 +100,9 @@ ESTIMATE_OPTIONS = (
     ),
     pieces(
         "What to show, in this order. ``answer``: whether it fits, the peak with its range, the peak "
-        "phase and what relieves it most, what verl's metric prints, host memory. ``chart``: a bar for each "
-        "phase against what the GPU offers, drawn in HTML and followed by the table. ``table``: a "
-        "row for each phase. ``components``: each part of the peak phase with its formula, the numbers "
+        "phase, what makes it fit where it does not, what verl's metric prints, host memory. ``chart``: a "
+        "bar for each phase against what the GPU offers, drawn in HTML and followed by the table. ``table``: "
+        "a row for each phase. ``components``: each part of the peak phase with its formula, the numbers "
         "put in, and how well it is known. ``host``: the same for the memory of a node. ``savings``: what "
         "each setting that saves memory buys, drawn and as a table, when all of them are switched off and "
         "then on again, one after another. Settings that the estimate leaves out are listed below in any "
