@@ -31,7 +31,7 @@ WORDS = (
 _NEAR = 300
 #: Lines of a log in which workers of one kind print one traceback.
 _TOGETHER = 3000
-_MAX_FRAMES, _MAX_STREAMS = 400, 512
+_MAX_FRAMES, _MAX_STREAMS, _MAX_KINDS = 200, 512, 32
 _NESTED = re.compile(r"\((?P<who>[^()]{0,60}\bpid=\d{1,10}[^()]{0,60})\) ")
 #: Forms that a library prints before Python raises the error.
 _PRINTED_BEFORE = ("cumem", "memory-saver", "nccl")
@@ -140,7 +140,7 @@ class FailureReader:
 
     def _stream(self, who: str) -> _Stream:
         if who not in self._streams and len(self._streams) >= _MAX_STREAMS:
-            self._streams.clear()
+            del self._streams[next(iter(self._streams))]
         return self._streams.setdefault(who, _Stream())
 
     def _add(self, who: str, frame: Frame, text: str, place: Location) -> None:
@@ -151,7 +151,7 @@ class FailureReader:
             stream.promised = (place, text)
         stream.add(frame)
         kind = who.partition(" ")[0] if who else ""
-        if kind and (kind in self._together or len(self._together) < _MAX_STREAMS):
+        if kind and (kind in self._together or len(self._together) < _MAX_KINDS):
             self._together.setdefault(kind, deque(maxlen=5 * _MAX_FRAMES)).append(frame)
 
     def _message(self, who: str, form: Form, piece: Piece, place: Location, step: int | None) -> None:

@@ -201,7 +201,7 @@ def _keeps(role: str, meaning: str) -> bool:
     # With LoRA the actor gives those of the reference: verl/trainer/ppo/ray_trainer.py:1277 at 1dda039b9.
     if meaning == "log-prob":
         return role in {"ref", "old"}
-    return meaning == "engine" and role in {"startup", "weight-sync"}
+    return (role, meaning) in {("startup", "engine"), ("startup", "weight-sync"), ("weight-sync", "engine")}
 
 
 def _role_of_files(frames: Iterable[Frame], part: str) -> str:
@@ -218,8 +218,7 @@ def _role_of_files(frames: Iterable[Frame], part: str) -> str:
 def _phases(role: str, part: str, frame: Frame | None, *, whole: bool, ended: bool) -> tuple[str, ...]:
     if role in _UPDATE:
         found = _UPDATE[role]
-        sure = part in _PART_INDEX and (ended or part == "optimizer")
-        return (found[_PART_INDEX[part]],) if sure else found
+        return (found[_PART_INDEX[part]],) if part in _PART_INDEX else found
     if role == "log-prob":
         return ("old-log-prob",) if whole else ("old-log-prob", "ref-log-prob")
     if role == "generate":
@@ -230,7 +229,7 @@ def _phases(role: str, part: str, frame: Frame | None, *, whole: bool, ended: bo
             return ("rollout",)
         return ("rollout", "weight-sync") if ended else ("rollout", "weight-sync", "old-log-prob")
     if role == "engine":
-        return ("rollout",) if ended else ("rollout", "weight-sync")
+        return ("rollout",)
     if role == "reward":
         return ()
     if role:

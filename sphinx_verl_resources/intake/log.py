@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _WORDS = tuple(dict.fromkeys((*CONFIG_WORDS, b"step:", *WORDS, *FAILURE_WORDS)))
 #: Words that are reported even behind the part of a line that is read.
 _WEIGHTY = (*(name.encode() for name in NAMES), *WEIGHTY, b"OutOfMemoryError")
+_EASYR1_MODEL = "worker.actor.model.model_path"
 #: Workers with figures of their own.
 _MAX_WORKERS = 256
 _UNREAD_REMEDY = "look at the line, and add by hand what matters of it"
@@ -45,7 +46,7 @@ class LogText:
         failure: how the run ended, where it says that it ran out of memory.
         problems: what could not be read or is doubtful.
         is_complete: the settings are those of the whole configuration, with verl's defaults.
-        model: the model that vLLM names, a Hugging Face name or a path; empty if none is named.
+        model: the model that vLLM or EasyR1 names, a Hugging Face name or a path; empty if none is named.
         asleep: bytes in use on a GPU while vLLM sleeps, as it printed last.
     """
 
@@ -155,7 +156,7 @@ class _Reader:
             message = f"{self._lost} more lines could not be read"
             self._problems.append(warning(Location(self._shown, 1, 1), Code.unread, message, _UNREAD_REMEDY))
         versions = self._agreed()
-        gpu, model = versions.pop(GPU, ""), versions.pop(MODEL, "")
+        gpu, model = versions.pop(GPU, ""), versions.pop(MODEL, str(settings.get(_EASYR1_MODEL, "")))
         failure = run.failures.result()
         failure = failure and narrowed(failure, absent_phases(settings))
         return LogText(

@@ -261,6 +261,7 @@ def test_a_run_that_failed(here, capsys):
     code, out, err = new(capsys, "--script", "run.sh", "--log", "run.log")
     assert (code, out) == (1, "")
     assert f"run.log:{lines}:1: ERROR: the run ran out of memory here" in err
+    assert "verl-resources diagnose run.log" in err
     assert list((here.path / "runs").iterdir()) == []
     code, _, err = new(capsys, "--script", "run.sh", "--log", "run.log", "--despite-out-of-memory")
     assert (code, f"run.log:{lines}:1: WARNING: the run ran out of memory here" in err) == (0, True)

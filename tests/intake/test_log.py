@@ -188,6 +188,63 @@ def test_failures_belong_to_runs():
     assert not read("lower gpu_memory_utilization to avoid running out of memory").failure
 
 
+EASYR1 = """(Runner pid=7) {
+(Runner pid=7)   "data": {
+(Runner pid=7)     "shuffle": true,
+(Runner pid=7)     "val_files": null
+(Runner pid=7)   },
+(Runner pid=7)   "worker": {
+(Runner pid=7)     "actor": {"model": {"model_path": "Qwen/Qwen2.5-VL-7B-Instruct"}}
+(Runner pid=7)   }
+(Runner pid=7) }"""
+
+
+def test_json_of_easyr1():
+    found = read(EASYR1)
+    assert found.settings["data.shuffle"] is True
+    assert found.settings["data.val_files"] is None
+    assert (found.model, found.is_complete, found.problems) == ("Qwen/Qwen2.5-VL-7B-Instruct", True, ())
+    assert read(EASYR1.replace("Runner", "AgentLoopWorker")).settings == {}
+
+
+COMMAND = "+ python3 -m verl.trainer.main_ppo data.train_batch_size=8 'trainer.nnodes=2' +a.b=${X}"
+HYDRA = "Error executing job with overrides: ['data.train_batch_size=16', '+data.shuffle=False']"
+
+
+def test_overrides_where_no_configuration_is_printed():
+    assert read(COMMAND).settings == {"data.train_batch_size": 8, "trainer.nnodes": 2}
+    found = read(COMMAND, OOM, HYDRA)
+    assert found.settings == {"data.train_batch_size": 16, "trainer.nnodes": 2, "data.shuffle": False}
+    assert not found.is_complete
+    assert read(COMMAND, *printed(), OOM, HYDRA).settings == FLAT
+    cut = read(COMMAND, *printed()[:-1])
+    assert (cut.settings["data.train_batch_size"], cut.settings["trainer.nnodes"]) == (256, 2)
+    assert read("Error executing job with overrides: []", HYDRA[:-1]).settings == {}
+
+
+def test_a_command_behind_a_failure_begins_another_run():
+    found = read(COMMAND, OOM, COMMAND.replace("=8", "=4"), last_run=True)
+    assert (found.settings["data.train_batch_size"], found.failure) == (4, None)
+
+
+def test_what_vllm_tells():
+    engine = "(WorkerDict pid=9) INFO Initializing a V1 LLM engine (v0.8.5) with config: model='Qwen/Qwen3-8B', tp=2"
+    asleep = "(WorkerDict pid=9) Sleep mode freed 41.20 GiB memory, {} GiB memory is still in use."
+    found = read(engine, asleep.format("12.25"), asleep.format("12.50"))
+    assert (found.model, found.versions, found.asleep) == ("Qwen/Qwen3-8B", {"vllm": "0.8.5"}, 12.5 * 2**30)
+
+
+def test_the_course_of_figures():
+    found = read(
+        step(1, gib=50), step(2, gib=58),
+        f"{WHO}step:3 - perf/max_memory_allocated_gb:55 - prompt_length/max:512 - response_length/max:odd",
+    ).figures  # fmt: skip
+    assert found.course("perf/max_memory_allocated_gb") == (50, 55)
+    assert found.figure("perf/max_memory_allocated_gb") == 58
+    assert found.course("prompt_length/max") == (512, 512)
+    assert found.course("response_length/max") is None
+
+
 @pytest.mark.parametrize(
     ("line", "found"),
     [
