@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from docutils import nodes
     from sphinx.application import Sphinx
 
+    from sphinx_verl_resources.estimator.context import EstimatorContext
     from sphinx_verl_resources.intake.diagnosis import Diagnosis
     from sphinx_verl_resources.intake.log import LogText
+    from sphinx_verl_resources.intake.moves import Remedy
 
 
 DATA = "oom_reports.yaml"
@@ -148,6 +150,12 @@ def _read(report: Mapping[str, Any]) -> LogText:
     return read_log([log_of(report)], report["report"], last_run=True)
 
 
+def first_advice(report: Mapping[str, Any], records: EstimatorContext) -> Remedy | None:
+    """Return what is proposed first for a report's log."""
+    found = diagnose(_read(report), Given(), records).advice
+    return found[0].remedy if found else None
+
+
 def phase_told(report: Mapping[str, Any]) -> str:
     """Return the phase that a report's log tells; unknown where it tells none."""
     failure = _read(report).failure
@@ -158,7 +166,9 @@ def _row(report: Mapping[str, Any], found: Diagnosis) -> list[Cell]:
     told = found.failure.phase if found.failure else "unknown"
     first = next(iter(found.advice), None)
     advice = first and (", ".join(overrides(first.remedy.overrides)) or first.remedy.text)
-    texts = (report["told"], report["phase"], told, advice or "", "; ".join(report.get("fix", ())))
+    worked = "; ".join(report.get("fix", ()))
+    missed = f". Missed: {report['missed']}." if "missed" in report else ""
+    texts = (report["told"], report["phase"], told, advice or "", worked + missed)
     return [Cell([(report["report"], report["url"])]), *(Cell([(text, None)]) for text in texts)]
 
 

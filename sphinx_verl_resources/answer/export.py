@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from .answer import Answer
     from .changes import Change
+    from .fewest import Fewest
 
 
 def _runs(word: str, found: Answer) -> list[str]:
@@ -55,6 +56,12 @@ _FIGURES = (
     "longest_response",
 )  # fmt: skip
 
+#: What is told of each memory size.
+_FEWEST = (
+    "verdict", "strategy", "peak_gib", "low_gib", "high_gib", "capacity_gib", "peak_phase",
+    "host_ram_gib_per_node",
+)  # fmt: skip
+
 
 def answer_result(found: Answer) -> dict[str, Any]:
     """Return an answer under the names of ``FIELDS``; no figure where a decisive setting was not read."""
@@ -72,6 +79,18 @@ def settings_result(name: str, found: Answer) -> dict[str, Any]:
     open_: dict[str, Any] = {"change": []} if found.best.estimate.undecided else {}
     besides = {name: open_[name] if name in open_ else value(found) for name, value in _BESIDES.items()}
     return {**result, **besides, "assumed": list(found.assumed)}
+
+
+def fewest_result(item: Fewest) -> dict[str, Any]:
+    """Return the fewest GPUs of one memory size; all else is None where no number of them fits."""
+    values = {name: FIELDS[name](item.found) if item.found else None for name in _FEWEST}
+    return {
+        "memory_gb": item.memory_gb,
+        "types": [gpu.name for gpu in item.gpus],
+        "gpus": {"count": item.found.gpus if item.found else None, "type": item.gpus[0].name},
+        **values,
+        "ran": [item.ran.id] if item.ran else [],
+    }
 
 
 def change_result(change: Change) -> dict[str, Any]:

@@ -79,6 +79,17 @@ def request_of(question: Question) -> Request:
     return Request(question.model, config, question.gpus, question.gpu, version=question.version, task=task)
 
 
+def task_text(question: Question) -> str:
+    """Return what is trained, and how: ``GRPO``, or ``GRPO-LoRA of rank 32``.
+
+    >>> task_text(Question("Qwen/Qwen2.5-7B", lora=32))
+    'GRPO-LoRA of rank 32'
+    """
+    task, rank = task_of(question.task or DEFAULT_TASK)
+    rank = question.lora or rank
+    return f"{task}{_LORA} of rank {rank}" if rank else task
+
+
 def named_settings(
     task: str | None, lora: int = 0, prompt: int | None = None, response: int | None = None
 ) -> dict[str, Any]:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..answer.answer import answer
-from ..answer.export import FIELDS, answer_result
-from ..diagnostics import NoAnswerError
+from ..answer.export import FIELDS, answer_result, fewest_result
+from ..answer.fewest import fewest_by_memory, fewest_of, fitting_models
+from ..answer.question import assumed
+from ..diagnostics import Code, NoAnswerError, counted
+from ..estimator.pools import TRAINER_GPUS
 from ..views.answer_text import answer_text
+from ..views.fewest_text import fewest_text, fitting_text
 from .command import EXIT_CODES, Command, exit_code, report, screen_width
 from .data import given_data, registry_problems
-from .question import add_question_arguments, add_strict_option, errors_text, placed, read_question
+from .question import add_question_arguments, add_strict_option, errors_text, placed, read_question, refused
 
 if TYPE_CHECKING:
     import argparse
 
+    from ..answer.question import Question
     from ..diagnostics import Diagnostic
+    from ..estimator.context import EstimatorContext
     from .question import Asked
+
+#: The GPUs of a node as verl has it.
+_NODE = 8
 
 _WORDS = (
     "a model by its full or short name, or the path of its config.json; overrides as verl takes them. "
@@ -55,10 +65,69 @@ def _answered(
     asked: Asked, options: argparse.Namespace, problems: list[Diagnostic]
 ) -> tuple[str, dict[str, Any], int]:
     """Return the answer as text and for programs, and the exit code; add what is wrong with the settings."""
-    found = answer(asked.question, asked.data)
+    question, data, width = asked.question, asked.data, screen_width()
+    if not question.model:
+        return _fits(question, data, width)
+    if not question.gpu:
+        return _fewest(question, data, width)
+    note = ""
+    if question.gpus is None:
+        count, note = _count(question, data)
+        question = replace(question, gpus=count)
+    found = answer(question, data)
+    if note:
+        found = replace(found, assumed=(note, *found.assumed))
     problems += placed(found.best.estimate.warnings, asked.place)
-    text = answer_text(found, verbose=options.verbose, width=screen_width())
+    text = answer_text(found, verbose=options.verbose, width=width)
     return text, answer_result(found), exit_code(found.verdict, strict=options.strict)
+
+
+def _count(question: Question, data: EstimatorContext) -> tuple[int, str]:
+    """Return the fewest GPUs that fit, or those that the settings name, and what this assumes.
+
+    Where none of the numbers that are tried fits, it is the GPUs of a node.
+    """
+    nodes, each = (question.overrides.get(key) for key in TRAINER_GPUS)
+    if type(nodes) is int or type(each) is int:
+        return (nodes if type(nodes) is int else 1) * (each if type(each) is int else _NODE), ""
+    fewest = fewest_of(question, data)
+    if fewest is None:
+        return _NODE, counted(_NODE, "GPU")
+    return fewest.gpus, f"{counted(fewest.gpus, 'GPU')}, the fewest that fit"
+
+
+def _fewest(question: Question, data: EstimatorContext, width: int) -> tuple[str, dict[str, Any], int]:
+    """Return the fewest GPUs of each memory size."""
+    if question.gpus:
+        message = f"{counted(question.gpus, 'GPU')} named, but not of which kind"
+        remedy = f"write --gpus {question.gpus}xH100 for example, or leave the number out"
+        raise refused(Code.missing_key, message, remedy)
+    found = fewest_by_memory(question, data)
+    left_open = assumed(replace(question, gpus=_NODE), data.registries)  # their number is what is asked
+    result = {
+        "model": question.model,
+        "fewest": [fewest_result(item) for item in found],
+        "assumed": list(left_open),
+    }
+    return fewest_text(question, found, left_open, width), result, int(not any(item.found for item in found))
+
+
+def _fits(question: Question, data: EstimatorContext, width: int) -> tuple[str, dict[str, Any], int]:
+    """Return the models that fit on the GPUs."""
+    if not question.gpu:
+        raise refused(
+            Code.missing_key,
+            "neither a model nor a GPU is named",
+            "name a model, qwen2.5-7b for example, or GPUs, --gpus 8xH100 for example",
+        )
+    question = replace(question, gpus=question.gpus or _NODE)
+    found, left_open = fitting_models(question, data), assumed(question, data.registries)
+    result = {
+        "gpus": {"count": question.gpus, "type": question.gpu},
+        "fits": [answer_result(item) for item in found],
+        "assumed": list(left_open),
+    }
+    return fitting_text(question, found, left_open, width), result, int(not found)
 
 
 PLAN = Command(
@@ -67,6 +136,8 @@ PLAN = Command(
     {
         "Qwen/Qwen2.5-7B --gpus 8xH100": "",
         "qwen2.5-7b --gpu H100 --count 8 --lora 32 --response 2048": "the same forms, apart",
+        "Qwen/Qwen2.5-32B": "the fewest GPUs of each memory size",
+        "--gpus 8xRTX4090": "the models that fit, the largest first",
         "Qwen/Qwen3-8B --gpus 4xH100 --format json data.train_batch_size=256": "",
     },
     EXIT_CODES,

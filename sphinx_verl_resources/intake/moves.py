@@ -292,7 +292,8 @@ remove_padding = _sets(f"{MODEL}.use_remove_padding", True, "no memory for paddi
 
 def expand_segments(of: Situation) -> Remedy | None:
     """Let PyTorch grow its segments, where much of what it reserved is in pieces too small to use."""
-    if not is_fragmented(of.failure) or (of.config and of.shares_gpus):
+    knows_engine = any(key.startswith(ROLLOUT) for key in of.config)
+    if not is_fragmented(of.failure) or (knows_engine and of.shares_gpus):
         return None  # vLLM's sleep mode refuses it; verl switches it on around its weight sync itself
     text = "less fragmentation; vLLM's sleep mode refuses it on GPUs that it shares with training"
     key = _NPU_ALLOCATOR if of.failure.form == "npu" else _ALLOCATOR

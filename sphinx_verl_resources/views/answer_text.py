@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..answer.command import command_of, command_settings
+from ..answer.layouts import largest_token_budget, longest_response
 from ..estimator.recorded import credible
 from ..estimator.request import MODEL
 from ..settings.writing import nested_yaml
 from ..units import gib_number, short_number
+from .answer import trust_text
 from .changes import MOST, change_text
 from .plain_text import estimate_details, plain_table, wrapped
 from .verdicts import label, of_mean, reason, title
@@ -41,7 +43,7 @@ def answer_text(found: Answer, *, verbose: bool = False, width: int = 100) -> st
     if not found.best.estimate.undecided:
         if credible(found.best.estimate) is found.best.estimate:
             parts.append(_best(found, width))
-        parts.append("\n".join(wrapped(_trust(found), width)))
+        parts.append("\n".join(wrapped([trust_text(found.trust)], width)))
         parts.append(f"Command:\n{command_of(found.best, found.data.registries)}")
         if verbose:
             parts += _details(found, width)
@@ -127,9 +129,8 @@ def _best(found: Answer, width: int) -> str:
 
 
 def _row(layout: Layout, found: Answer) -> tuple[str, ...]:
-    is_best = layout is found.best
-    budget = found.largest_token_budget if is_best else layout.token_budget
-    response = found.longest_response if is_best else None
+    registries = found.data.registries
+    budget, response = largest_token_budget(layout, registries), longest_response(layout, registries)
     return (
         layout.name,
         label(layout.estimate.verdict),
@@ -143,19 +144,6 @@ def _row(layout: Layout, found: Answer) -> tuple[str, ...]:
 def _range(layout: Layout) -> str:
     found = layout.estimate
     return f"{gib_number(found.peak)} ({gib_number(found.low)} to {gib_number(found.high)})"
-
-
-def _trust(found: Answer) -> Iterator[str]:
-    """Yield what stands behind the figures."""
-    trust = found.trust
-    if not trust.measured_runs:
-        yield "Trust: no measured run of this kind."
-    else:
-        runs = "1 measured run" if trust.measured_runs == 1 else f"{trust.measured_runs} measured runs"
-        yield f"Trust: {runs} of this kind, {trust.mean_error or 0:.0%} off on average.".replace("%", " %")
-    if trust.undercuts and trust.smallest:
-        recorded = str(trust.smallest.gpus).replace("*", "×")
-        yield f"No recorded run of this model had as little memory; the smallest ran on {recorded}."
 
 
 def _details(found: Answer, width: int) -> Iterator[str]:

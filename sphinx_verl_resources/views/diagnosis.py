@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from ..catalog.fields import HOST_MEMORY, PEAK_ALLOCATED
 from ..estimator.phases import LABELS
 from ..intake.moves import NEW_KEYS
 from ..intake.remedies import size_in
@@ -109,7 +110,19 @@ def _estimate(found: Diagnosis) -> Iterator[str]:
         has = f"; the GPU has {gib_number(estimate.capacity)}" if estimate.capacity else ""
         ends = span(estimate.low, estimate.high)
         yield f"{of}: {gib(estimate.peak)} ({ends}){where}{has}: {label(estimate.verdict)}."
+    yield from _last_figures(found)
     yield from found.differences
+
+
+def _last_figures(found: Diagnosis) -> Iterator[str]:
+    """Yield the last figure of the steps before, beside what the estimate says that verl prints."""
+    on_host = found.failure is not None and found.failure.phase == "host"
+    name, steps = HOST_MEMORY if on_host else PEAK_ALLOCATED, found.log.figures
+    course = steps.course(name)
+    if course:
+        estimate = found.estimate
+        beside = f", computed {gib(estimate.torch_peak)}" if estimate and not on_host else ""
+        yield f"{name} after step {steps.last_step}: {course[1]:.1f} GiB{beside}."
 
 
 def _listed(found: Diagnosis) -> Iterator[list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
 from sphinx_verl_resources.cli.data import read_data
@@ -256,3 +258,24 @@ def test_overrides_stand_above_the_log_and_the_log_above_the_script(data):
 def test_possible_phases_that_the_run_does_not_have_are_left_out(found):
     diagnosis = found("unknown", phases=("update-backward", "critic-backward"))
     assert diagnosis.failure.phase == "update-backward"  # GRPO has no critic
+
+
+def test_first_advice_for_public_reports(data, root, monkeypatch):
+    """It is the fix that somebody confirmed, but for the reports whose data say why not."""
+    monkeypatch.syspath_prepend(str(root / "docs/_ext"))
+    module = import_module("oom_reports")
+    reports = [report for report in module.load_reports(root / "docs") if "fix" in report]
+    first = {report["report"]: module.first_advice(report, data) for report in reports}
+    hits = {report["report"] for report in reports if is_fix(report, first[report["report"]])}
+    assert hits == {report["report"] for report in reports if "missed" not in report}
+    assert (len(hits), len(reports)) == (5, 15)
+    assert all(first[name].overrides[SHARE] < 0.5 for name in ("verl-302", "verl-2588", "lmm-r1-43"))
+
+
+def is_fix(report, remedy):
+    """Tell whether a remedy sets what a fix sets; a newer engine is no setting."""
+    if remedy is None:
+        return False
+    keys = {key.rpartition(".")[2] for key in remedy.overrides}
+    newer = any("newer vLLM" in text for text in report["fix"]) and "or newer" in remedy.text
+    return newer or bool(keys & {key.rpartition(".")[2] for key in report.get("fix_settings", ())})
