@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import attempt
-from ..estimator.planner import COUNTS
 from ..estimator.pools import TRAINER_GPUS
 from ..estimator.suggestions import ROUNDS, Cost
 from .command import as_arguments
+from .layouts import COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -11,6 +11,7 @@ from ..diagnostics import NoAnswerError
 from ..estimator.registries import capacity_of
 from .answer import answer
 from .evidence import bearing_on
+from .layouts import COUNTS
 from .question import request_of
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from ..estimator.context import EstimatorContext
     from .answer import Answer
     from .question import Question
-
-#: Numbers of GPUs that are tried: powers of two within a node, then whole nodes.
-COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..estimator.engine import cache_tokens
 from ..estimator.estimate import Estimate, attempt, largest_that_fits
-from ..estimator.planner import layout_of
 from ..estimator.settings import ranks_of, sequence_divisor
 from ..estimator.tasks import BUDGETS, LIMITS
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from ..estimator.registries import Registries
     from ..estimator.request import Request
 
+#: Numbers of GPUs that are tried: powers of two within a node, then whole nodes.
+COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _RESPONSE = LIMITS[1]
 #: Of a model whose positions are not recorded.
 _MOST_POSITIONS = 2**17
@@ -39,7 +40,12 @@ class Layout:
     @property
     def name(self) -> str:
         """The training backend in a few words: ``FSDP``, or Megatron with its sizes."""
-        return layout_of(self.estimate)
+        actor = self.estimate.settings.actor
+        if actor.backend != "megatron":
+            return "FSDP2" if actor.backend == "fsdp2" else "FSDP"
+        of = actor.megatron
+        sizes = {"TP": of.tensor, "PP": of.pipeline, "CP": of.context, "EP": of.expert}
+        return " ".join(["Megatron", *(f"{name} {size}" for name, size in sizes.items() if size > 1)])
 
     @property
     def is_megatron(self) -> bool:

@@ -7,7 +7,7 @@ In the order of one estimate:
 - ``allocations``, and those of each role: ``fsdp``, ``megatron``, and of the rollout ``engine``.
 - ``phases`` adds them up, ``estimate`` takes the peak with its range and verdict, ``suggestions`` lowers it.
 
-Many estimates: ``tasks``, ``planner``, ``sweeps``, ``grid``. Recorded ones: ``recorded``, ``backtest``.
+Many estimates: ``tasks``, ``sweeps``. Recorded ones: ``recorded``, ``backtest``.
 Fine-tuning without verl: ``training``.
 What pages and programs ask: ``queries`` and ``export``, about a ``context``.
 """

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.answer.changes import changes_for, with_change
-from sphinx_verl_resources.answer.layouts import Layout
+from sphinx_verl_resources.answer.layouts import COUNTS, Layout
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import Estimate, attempt, estimate
-from sphinx_verl_resources.estimator.planner import COUNTS
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.suggestions import ROUNDS

@@ -8,7 +8,7 @@ import pytest
 
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.export import FIELDS
-from sphinx_verl_resources.answer.fewest import COUNTS
+from sphinx_verl_resources.answer.layouts import COUNTS
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import read_data
