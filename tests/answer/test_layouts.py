@@ -1,0 +1,338 @@
+"""The search for the best layout, against every layout there is; how far its settings go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.answer.answer import answer
+from sphinx_verl_resources.answer.layouts import best_of
+from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.estimator.registries import capacity_of
+
+DATA = read_data([])
+A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+OFFLOADED = {
+    "fsdp": [
+        {f"{A}.fsdp_config.optimizer_offload": optimizer, f"{A}.fsdp_config.param_offload": parameters}
+        for optimizer, parameters in ((False, False), (True, False), (True, True))
+    ],
+    "megatron": [
+        {
+            f"{A}.megatron.optimizer_offload": optimizer,
+            f"{A}.megatron.param_offload": parameters,
+            **{
+                f"{A}.optim.override_optimizer_config.{name}": value
+                for name, value in (
+                    ("optimizer_cpu_offload", True),
+                    ("optimizer_offload_fraction", 1),
+                    ("use_precision_aware_optimizer", True),
+                )
+                if on_host
+            },
+        }
+        for optimizer, parameters, on_host in (
+            (False, False, False),
+            (True, False, False),
+            (True, True, False),
+            (True, True, True),
+        )
+    ],
+}
+
+
+def ask(model="Qwen/Qwen2.5-7B", gpus=8, gpu="H100", **others):
+    return answer(Question(model, gpus, gpu, **others), DATA)
+
+
+def every_layout(question, budgets):
+    """Every layout of a question: each is asked for by settings that leave nothing to search."""
+    for backend, levels in OFFLOADED.items():
+        sizes = product((1, 2, 4, 8, 16), (1, 2, 4, 8)) if backend == "megatron" else [(1, 1)]
+        for (pipeline, tensor), level, budget in product(sizes, levels, budgets):
+            of_critic = {
+                key.replace(f"{A}.fsdp_config", "critic.fsdp").replace(A, "critic"): value
+                for key, value in level.items()
+                if question.task == "PPO"
+            }
+            settings = {
+                **level,
+                **of_critic,
+                f"{A}.strategy": backend,
+                f"{A}.ppo_max_token_len_per_gpu": budget,
+            }
+            if backend == "megatron":
+                settings[f"{A}.megatron.pipeline_model_parallel_size"] = pipeline
+                settings[f"{A}.megatron.tensor_model_parallel_size"] = tensor
+            try:
+                yield from answer(replace(question, overrides=settings), DATA).tried
+            except NoAnswerError:
+                continue
+
+
+def rank(layout):
+    return layout.offloads, -layout.token_budget, layout.estimate.host.total
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question("Qwen/Qwen2.5-7B", 8, "H100"),
+        Question("Qwen/Qwen2.5-7B", 8, "RTX-4090"),
+        Question("Qwen/Qwen2.5-32B", 8, "H100"),
+        Question("Qwen/Qwen2.5-32B", 16, "A100-40GB"),
+        Question("Qwen/Qwen2.5-72B", 32, "H100"),
+        Question("Qwen/Qwen2.5-72B", 8, "H100", lora=32),
+        Question("Qwen/Qwen3-30B-A3B", 8, "H200"),
+        Question("Qwen/Qwen2.5-7B", 4, "H100", "PPO", response=6000),
+    ],
+    ids=lambda question: f"{question.model}-{question.gpus}-{question.gpu}-{question.task}",
+)
+def test_the_best_is_the_best_of_all_layouts(question):
+    found = answer(question, DATA).best
+    least = (question.prompt or 512) + (question.response or 512)
+    budgets = [budget for budget in (16384, 8192, 4096, 2048, 1024) if budget > least] + [least]
+    on_all = [
+        layout for layout in every_layout(question, budgets) if layout.estimate.settings.gpus == question.gpus
+    ]
+    best = best_of(on_all)
+    assert found.fits is best.fits is True
+    assert rank(found)[:2] == rank(best)[:2]
+    # Stages are not quite equal, and their order follows from their mean.
+    assert rank(found)[2] <= 1.02 * rank(best)[2]
+
+
+def test_32b_on_8_gpus_takes_all_of_them_for_its_weights():
+    found = ask("Qwen/Qwen2.5-32B")
+    assert found.best.name == "Megatron TP 8"
+    assert found.best.token_budget == 16384
+    assert found.largest_token_budget > 100_000
+    assert found.best.estimate.high < found.best.estimate.capacity - 2**34
+    assert found.best is found.megatron
+    assert not found.fsdp.fits
+
+
+def test_nothing_is_offloaded_where_it_fits_so():
+    found = ask("Qwen/Qwen2.5-0.5B")
+    assert (found.best.offloads, found.best.offloaded) == (0, ())
+    assert found.fsdp.token_budget == found.megatron.token_budget == 16384
+    assert found.megatron.name == "Megatron"  # parts that nothing needs make it slower
+
+
+def test_offloading_has_words():
+    with_fsdp = ask(overrides={f"{A}.strategy": "fsdp", f"{A}.fsdp_config.param_offload": True}).best
+    assert with_fsdp.offloaded == ("parameters",)
+    assert ask("Qwen/Qwen2.5-32B").best.offloaded == ("optimizer", "parameters", "optimizer step")
+
+
+GIVEN = {
+    f"{A}.fsdp_config.param_offload": True,
+    f"{A}.megatron.param_offload": True,
+    f"{A}.megatron.tensor_model_parallel_size": 2,
+    f"{A}.ppo_max_token_len_per_gpu": 3000,
+    f"{A}.strategy": "fsdp2",
+    f"{A}.use_dynamic_bsz": False,
+    f"{R}.tensor_model_parallel_size": 2,
+    f"{R}.gpu_memory_utilization": 0.4,
+    "actor_rollout_ref.model.enable_gradient_checkpointing": False,
+}
+
+
+@given(st.sets(st.sampled_from(sorted(GIVEN)), min_size=1), st.sampled_from((4, 8)))
+def test_what_is_given_is_kept(keys, gpus):
+    overrides = {key: GIVEN[key] for key in keys}
+    for layout in ask(gpus=gpus, overrides=overrides).tried:
+        kept = {
+            key: value
+            for key, value in overrides.items()
+            if not (layout.is_megatron and ".fsdp_config." in key)  # it does not read them
+        }
+        assert {**layout.request.config, **kept} == dict(layout.request.config)
+
+
+@pytest.mark.parametrize(("task", "critics"), [("GRPO", False), ("PPO", True)])
+def test_settings_of_a_critic_are_chosen_where_there_is_one(task, critics):
+    for layout in ask(task=task).tried:
+        assert any(key.startswith("critic.") for key in layout.request.config) is critics
+
+
+def test_layouts_have_no_settings_that_their_backend_ignores():
+    for model, lora in (("Qwen/Qwen2.5-7B", 0), ("Qwen/Qwen2.5-7B", 32), ("Qwen/Qwen3-30B-A3B", 0)):
+        for layout in ask(model, 16, "H200", lora=lora).tried:
+            assert not layout.estimate.unsupported
+            assert bool(layout.estimate.settings.actor.lora_rank) is bool(lora)
+
+
+@given(st.sampled_from((4, 8, 16, 24)))
+def test_experts_are_spread_over_what_the_pipeline_leaves(gpus):
+    for layout in ask("Qwen/Qwen3-30B-A3B", gpus).tried:
+        megatron = layout.estimate.settings.actor.megatron
+        assert 128 % megatron.expert == gpus % (megatron.expert * megatron.pipeline) == 0
+
+
+def test_ppo_with_megatron_divides_the_critic_too():
+    """The critic has the actor's tensor parallelism and its distributed optimizer."""
+    settings = ask("Qwen/Qwen2.5-72B", task="PPO").megatron.estimate.settings
+    assert settings.critic.megatron == settings.actor.megatron
+
+
+def test_the_engine_is_spread_further_where_its_weights_do_not_fit_beside_others():
+    """More memory alone would have given each GPU more of the engine's weights, too much to take new ones."""
+    asked = {"model": "Qwen/Qwen3-VL-2B-Instruct", "prompt": 4096, "response": 2048, "task": "DAPO"}
+    tensors = {layout.estimate.settings.rollout.tensor for layout in ask(gpu="T4", **asked).tried}
+    assert tensors == {1, 2, 4}
+    assert ask(gpu="T4", **asked).verdict == "fits"
+
+
+def test_a_token_budget_can_hold_a_whole_mini_batch():
+    """FSDP of verl v0.9 keeps undivided gradients from the second micro-batch on."""
+    found = ask("Qwen/Qwen2.5-72B", 32, task="PPO", overrides={"critic.enable": False})
+    of_last, *_ = [layout for layout in found.tried if not layout.is_megatron and layout.fits]
+    assert of_last.token_budget * 2 > 256 * 1024 / 32
+
+
+# -- how far settings go
+
+FITTING = [
+    Question("Qwen/Qwen2.5-7B", 8, "H100"),
+    Question("Qwen/Qwen2.5-7B", 8, "RTX-4090"),
+    Question("Qwen/Qwen2.5-32B", 8, "H100", prompt=1000, response=3000),
+    Question("Qwen/Qwen2.5-72B", 8, "H100", "PPO", 32),
+]
+
+
+def with_settings(layout, settings):
+    return estimate(layout.request.having(settings), DATA.registries)
+
+
+@pytest.mark.parametrize("question", FITTING, ids=lambda question: question.model)
+def test_the_token_budget_is_the_largest_that_fits(question):
+    found = answer(question, DATA)
+    keys = [f"{A}.ppo_max_token_len_per_gpu", "critic.ppo_max_token_len_per_gpu"]
+    keys.append("critic.ppo_infer_max_token_len_per_gpu")
+
+    def fits(tokens):
+        return with_settings(found.best, dict.fromkeys(keys, tokens)).fits
+
+    largest = found.largest_token_budget
+    assert largest >= found.best.token_budget
+    assert fits(largest)
+    assert not fits(largest + 1)
+
+
+def test_no_token_budget():
+    assert ask("Qwen/Qwen2.5-72B", 1).largest_token_budget is None
+    by_sequences = {f"{A}.use_dynamic_bsz": False, f"{A}.ppo_micro_batch_size_per_gpu": 1}
+    assert ask(overrides=by_sequences).largest_token_budget is None
+
+
+def test_no_token_budget_is_larger_than_a_step():
+    found = ask("Qwen/Qwen2.5-0.5B", overrides={"data.train_batch_size": 8})
+    assert found.largest_token_budget == 16384
+    found = ask("Qwen/Qwen2.5-0.5B", overrides={"data.train_batch_size": 32})
+    assert found.largest_token_budget == 32 * 5 * 1024 // 8
+
+
+@pytest.mark.parametrize("question", FITTING, ids=lambda question: question.model)
+def test_the_response_is_the_longest_that_fits(question):
+    found = answer(question, DATA)
+    longest, prompt = found.longest_response, question.prompt or 512
+
+    def fits(response):
+        tokens = max(found.best.token_budget, prompt + response)
+        keys = [key for key in found.best.request.config if key.endswith("max_token_len_per_gpu")]
+        settings = {**dict.fromkeys(keys, tokens), "data.max_response_length": response}
+        return with_settings(found.best, settings).fits
+
+    assert longest > (question.response or 512)
+    assert fits(longest)
+    positions = found.best.estimate.shape.architecture.max_position_embeddings
+    assert longest + prompt == positions or not fits(longest + 1)
+
+
+def test_no_response_is_longer_than_the_models_positions():
+    found = ask("Qwen/Qwen2.5-0.5B", gpu="B200")
+    assert found.longest_response == found.best.estimate.shape.architecture.max_position_embeddings - 512
+
+
+def test_responses_are_no_longer_than_the_cache_of_the_engine():
+    short = {f"{R}.gpu_memory_utilization": 0.12}
+    found = ask("Qwen/Qwen2.5-3B", overrides=short)
+    assert 512 < found.longest_response < ask("Qwen/Qwen2.5-3B").longest_response
+
+
+def test_shorter_responses_are_found_where_these_do_not_fit():
+    question = Question("Qwen/Qwen2.5-7B", 1, "H100", response=60_000, prompt=100)
+    found = answer(question, DATA)
+    assert found.verdict != "fits"
+    assert found.longest_response < 60_000
+    assert answer(replace(question, response=found.longest_response), DATA).verdict == "fits"
+    assert ask("Qwen/Qwen2.5-72B", 1).longest_response is None
+
+
+# -- what never turns a yes into a no
+
+NVIDIA = sorted((capacity_of(gpu), gpu.name) for gpu in DATA.registries.gpus)
+COUNTS = [*range(1, 65), *range(72, 257, 8)]
+questions = st.builds(
+    Question,
+    model=st.sampled_from(sorted(entry.hf_id for entry in DATA.registries.architectures)),
+    gpus=st.sampled_from(COUNTS),
+    gpu=st.sampled_from([name for _, name in NVIDIA]),
+    task=st.sampled_from(("GRPO", "PPO", "DAPO")),
+    lora=st.sampled_from((0, 32)),
+    prompt=st.sampled_from((1, 333, 1024, 4096)),
+    response=st.sampled_from((1, 500, 2048, 8192, 32768)),
+)
+
+
+def fits(question):
+    try:
+        return answer(question, DATA).verdict == "fits"
+    except NoAnswerError:
+        return False
+
+
+@given(questions, st.sampled_from(COUNTS))
+def test_more_gpus_never_turn_a_yes_into_a_no(question, count):
+    fewer, more = sorted((question.gpus, count))
+    if fits(replace(question, gpus=fewer)):
+        assert fits(replace(question, gpus=more))
+
+
+@given(questions, st.sampled_from(NVIDIA))
+def test_more_memory_never_turns_a_yes_into_a_no(question, gpu):
+    less, more = sorted((gpu, (capacity_of(DATA.registries.gpus.get(question.gpu)), question.gpu)))
+    if fits(replace(question, gpu=less[1])):
+        assert fits(replace(question, gpu=more[1]))
+
+
+@given(questions, st.integers(1, 40_000), st.booleans())
+def test_shorter_sequences_never_turn_a_yes_into_a_no(question, length, prompts):
+    name = "prompt" if prompts else "response"
+    shorter, longer = sorted((getattr(question, name), length))
+    if fits(replace(question, **{name: longer})):
+        assert fits(replace(question, **{name: shorter}))
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "changes", "fewer", "more"),
+    [
+        # 9 GPUs cannot share out the weights of the rollout engine.
+        ("Qwen/Qwen2.5-32B", "H100", {}, 8, 9),
+        # Two replicas need buffers to talk to each other.
+        ("mistralai/Mixtral-8x22B-v0.1", "A100-40GB", {"task": "DAPO", "prompt": 256, "response": 2048}, 128, 256),
+    ],
+)  # fmt: skip
+def test_an_answer_uses_fewer_gpus_where_all_of_them_do_not_fit(model, gpu, changes, fewer, more):
+    found = ask(model, more, gpu, **changes)
+    assert (found.verdict, found.gpus, found.asked.gpus) == ("fits", fewer, more)
+    nodes = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": more}
+    assert ask(model, more, gpu, overrides=nodes, **changes).gpus == more
