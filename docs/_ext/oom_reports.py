@@ -165,11 +165,18 @@ def phase_told(report: Mapping[str, Any]) -> str:
 def _row(report: Mapping[str, Any], found: Diagnosis) -> list[Cell]:
     told = found.failure.phase if found.failure else "unknown"
     first = next(iter(found.advice), None)
-    advice = first and (", ".join(overrides(first.remedy.overrides)) or first.remedy.text)
+    advice = first and (", ".join(map(_short, overrides(first.remedy.overrides))) or first.remedy.text)
     worked = "; ".join(report.get("fix", ()))
     missed = f". Missed: {report['missed']}." if "missed" in report else ""
     texts = (report["told"], report["phase"], told, advice or "", worked + missed)
     return [Cell([(report["report"], report["url"])]), *(Cell([(text, None)]) for text in texts)]
+
+
+def _short(setting: str) -> str:
+    """Return an override without the sections that most keys are in."""
+    return (
+        setting.strip("'").removeprefix("actor_rollout_ref.").removeprefix("ray_kwargs.ray_init.runtime_env.")
+    )
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sphinx_verl_resources.intake.remedies import Advice
 
 LOG = "examples/out-of-memory.log"
+#: Changes of a phase that are shown; the command prints more.
+MOST = 3
 
 
 class ExampleDiagnosis(SphinxDirective):
@@ -48,7 +50,7 @@ class Changes(SphinxDirective):
         log = LogText("", Figures(), _log(self).settings, failure=failure)
         found = diagnose(log, Given(gpus=(8, "H100")), VerlDomain.of(self.env).records)
         items = nodes.enumerated_list(enumtype="arabic", prefix="", suffix=".")
-        items += [_item(found, each) for each in found.advice]
+        items += [_item(found, each) for each in found.advice[:MOST]]
         self.set_source_info(items)
         return [items]
 

@@ -142,7 +142,8 @@ def _change(found: Diagnosis, each: Advice) -> str:
 
 def effect(found: Diagnosis, each: Advice) -> Iterator[str]:
     """Yield what a change does, what it leaves of the phase that failed, and what it costs."""
-    yield each.remedy.text.rstrip(".")
+    if each.remedy.text:
+        yield each.remedy.text.rstrip(".")
     failure = found.failure
     if failure and found.estimate and each.after and failure.phase not in _WITHOUT_FIGURES:
         before, after = size_in(found.estimate, failure), size_in(each.after, failure)
