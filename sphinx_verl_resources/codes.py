@@ -126,7 +126,8 @@ class Code(Enum):
     )
     out_of_memory = (
         "The run whose log was given failed for lack of memory.",
-        "Give the log of a run that succeeds, or add ``--despite-out-of-memory``.",
+        "Ask ``verl-resources diagnose`` why. Give the log of a run that succeeds, or add "
+        "``--despite-out-of-memory``.",
         Origin.INTAKE,
     )
     log_differs = (

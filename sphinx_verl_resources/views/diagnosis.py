@@ -66,7 +66,8 @@ def _happened(found: Diagnosis) -> Iterator[str]:
         doubt = "" if failure.is_evidence else "Probably out"
         yield f"{doubt or 'Out'} of host memory, {after}."
     elif failure.phase == "unknown":
-        one_of = f": one of {', '.join(PHASES[phase] for phase in failure.phases)}" if failure.phases else ""
+        names = [PHASES[phase] for phase in failure.phases]
+        one_of = f": one of {', '.join(names)}" if len(names) > 1 else ""
         doubt = "A process died, perhaps for lack of memory" if not failure.is_evidence else "Out of memory"
         yield f"{doubt}, {after}; the log does not tell in which phase{one_of}."
     else:
