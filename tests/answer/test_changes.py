@@ -17,6 +17,7 @@ from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.suggestions import ROUNDS
 from sphinx_verl_resources.estimator.tasks import fitted, task_settings
+from sphinx_verl_resources.estimator.versions import CURRENT
 
 DATA = read_data([])
 REGISTRIES = DATA.registries
@@ -26,8 +27,8 @@ BUDGET = f"{A}.ppo_max_token_len_per_gpu"
 ALL_ON = task_settings("GRPO")
 
 
-def asked(model="Qwen/Qwen2.5-32B", gpus=8, gpu="H100", task="GRPO", more=None):
-    request = Request(model, {**task_settings(task), **(more or {})}, gpus, gpu)
+def asked(model="Qwen/Qwen2.5-32B", gpus=8, gpu="H100", task="GRPO", more=None, version=CURRENT):
+    request = Request(model, {**task_settings(task), **(more or {})}, gpus, gpu, version=version)
     return fitted(request, REGISTRIES)
 
 
@@ -43,6 +44,7 @@ def after(request, overrides):
 SINGLE = asked("Qwen/Qwen2.5-7B", 2, "A100-80GB")
 PAIR = asked("Qwen/Qwen2.5-7B", 2, "H100", "PPO")
 MORE = asked("Qwen/Qwen2.5-32B", more={f"{R}.n": 1})
+FOUR = asked("Qwen/Qwen2.5-7B", 8, "A100-40GB", more={"data.max_response_length": 8192})
 NODES = asked("Qwen/Qwen2.5-72B")
 NEVER = asked("Qwen/Qwen2.5-72B", 8, "RTX-4090", more={"data.max_response_length": 200_000})
 
@@ -126,9 +128,14 @@ def test_what_the_user_chose_is_changed_but_not_the_question():
             assert not [key for key in change.overrides if key.startswith(wanted)]
 
 
-@pytest.mark.parametrize("request_", [PAIR, MORE, NODES], ids=["pair", "three", "nodes"])
-def test_every_part_is_needed(request_):
+@pytest.mark.parametrize(
+    ("request_", "count"),
+    [(PAIR, 2), (MORE, 3), (FOUR, 4), (NODES, 5)],
+    ids=["pair", "three", "four", "nodes"],
+)
+def test_every_part_is_needed(request_, count):
     first = changes(request_)[0]
+    assert len(first.overrides) == count
     gpus = {key: value for key, value in first.overrides.items() if key.startswith("trainer.")}
     for key in first.overrides.keys() - gpus.keys():
         fewer = {other: value for other, value in first.overrides.items() if other != key}
@@ -165,6 +172,25 @@ def test_the_gentlest_step_is_taken():
     budget = found.overrides[BUDGET]
     assert budget > 10_000
     assert not after(request, {BUDGET: 2 * budget}).fits
+
+
+def test_a_combination_takes_the_gentlest_steps_too():
+    request = asked("Qwen/Qwen2.5-72B", 16, more={"data.max_response_length": 8192}, version=(0, 8, 0))
+    key = f"{A}.fsdp_config.ulysses_sequence_parallel_size"
+    found = next(change for change in changes(request) if key in change.overrides)
+    assert found.overrides.keys() > {BF16}
+    assert found.overrides[key] == 2
+
+
+def test_what_costs_less_comes_first_and_then_what_leaves_less():
+    config = {"algorithm.adv_estimator": "grpo", "data.max_response_length": 4096}
+    config |= {f"{A}.ppo_micro_batch_size_per_gpu": 8, f"{A}.fsdp_config.optimizer_offload": True}
+    found = changes(Request("Qwen/Qwen2.5-7B", config, 8, "H100"))
+    assert [change.cost for change in found] == ["none", "none", "little", "little", "little"]
+    highs = [change.high for change in found]
+    assert highs[:2] == sorted(highs[:2])
+    assert f"{A}.use_dynamic_bsz" in found[0].overrides
+    assert found[1].overrides == {f"{M}.use_fused_kernels": True}
 
 
 def keeps_its_promise(request):
