@@ -12,7 +12,7 @@ from ..diagnostics import NoAnswerError
 from ..estimator.allocations import size_of
 from ..estimator.phases import LABELS
 from ..estimator.registries import capacity_of
-from ..estimator.request import MODEL, Request
+from ..estimator.request import ACTOR, MODEL, Request
 from ..estimator.versions import CURRENT, version_of, version_text
 from ..units import GIB, gib
 from .failure import narrowed
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .log import LogText
 
 _PATH = f"{MODEL}.path"
+_STRATEGIES = (f"{ACTOR}.strategy", "model_engine")
 _COUNTS = ("trainer.nnodes", "trainer.n_gpus_per_node")
 #: Two readings of the memory of one kind of GPU differ by less than this share.
 _SAME_GPU = 0.02
@@ -119,46 +120,44 @@ class Diagnosis:
 
 def diagnose(log: LogText, given: Given, data: EstimatorContext) -> Diagnosis:
     """Diagnose a run from its log and from what the user says."""
-    registries, failure = data.registries, log.failure
-    own = {**given.script, **log.settings, **given.overrides}
-    config = own if any(key.startswith("actor_rollout_ref.") for key in own) else dict(given.overrides)
-    missing = [] if config else ["the configuration"]
+    failure = log.failure
+    request, missing = _request(log, given, data.registries)
     if failure is None:
         missing.insert(0, "a failure for lack of memory")
     elif failure.phase == "unknown":
         missing.insert(0, "the phase that failed")
-    models = (
-        [given.model]
-        if given.model
-        else recorded_models(str(config.get(_PATH) or log.model), registries.architectures.names)
-    )
+    answer, reason = _estimated(request, data) if request.config and request.model else (None, "")
+    if failure and answer:
+        failure = narrowed(failure, LABELS.keys() - {phase.name for phase in answer.best.estimate.phases})
+    return Diagnosis(failure, log, request, data, tuple(missing), answer, reason)
+
+
+def _request(log: LogText, given: Given, registries: Registries) -> tuple[Request, list[str]]:
+    """Return the run as a question to the estimator, and what neither the log nor the user says."""
+    own = {**given.script, **log.settings, **given.overrides}
+    config = own if any(key.startswith("actor_rollout_ref.") for key in own) else dict(given.overrides)
+    missing = [] if config else ["the configuration"]
+    path = str(config.get(_PATH) or log.model)
+    models = [given.model] if given.model else recorded_models(path, registries.architectures.names)
     if len(models) != 1:
         missing.append(f"which of {', '.join(models[:5])} the model is" if models else "the model")
     count, name = given.gpus
     if count is None and not any(key in config for key in _COUNTS):
         missing.append("the number of GPUs")
     name = name or recorded_gpu(log.gpu, registries.gpus)
-    memory = None if name else _nominal(failure, registries)
+    memory = None if name else _nominal(log.failure, registries)
     if name is None:
         missing.append(f"the GPU's name (it has {memory:g} GB)" if memory else "the GPU")
     version = given.version or version_of(log.versions.get("verl", ""))
     if version is None:
         missing.append(f"the version of verl ({version_text(CURRENT)} is assumed)")
-    model = models[0] if len(models) == 1 else ""
-    request = Request(
-        model,
-        config,
-        count,
-        name,
-        memory,
-        version or CURRENT,
-        backend=given.backend,
-        unread=given.unread - own.keys(),
-    )
-    answer, reason = _estimated(request, data) if config and model else (None, "")
-    if failure and answer:
-        failure = narrowed(failure, LABELS.keys() - {phase.name for phase in answer.best.estimate.phases})
-    return Diagnosis(failure, log, request, data, tuple(missing), answer, reason)
+    backend, model = given.backend, models[0] if len(models) == 1 else ""
+    if log.failure and log.failure.of_megatron and not any(config.get(key) for key in _STRATEGIES):
+        backend = backend or "megatron"
+    unread = given.unread - own.keys()
+    version = version or CURRENT
+    request = Request(model, config, count, name, memory, version, backend=backend, unread=unread)
+    return request, missing
 
 
 def _nominal(failure: Failure | None, registries: Registries) -> float | None:

@@ -58,6 +58,7 @@ class Failure:
         capacity: of the GPU; for host memory, of the node.
         step: the last step with figures before.
         frame: the function that tells the phase, or the deepest one known.
+        of_megatron: the traceback has functions of Megatron.
     """
 
     phase: str
@@ -75,6 +76,7 @@ class Failure:
     capacity: int | None = None
     step: int | None = None
     frame: str = ""
+    of_megatron: bool = False
 
     @property
     def is_evidence(self) -> bool:
@@ -166,6 +168,7 @@ class FailureReader:
         failure = Failure(
             phase, how, name, place, shortened(piece.text), () if phase != UNKNOWN else told.phases,
             step=step, frame=told.frame, **figures_of(piece.text),
+            of_megatron=any("/megatron/" in frame.file for frame in stream.frames),
         )  # fmt: skip
         self._note(failure, who, is_raised=raised)
         if raised:

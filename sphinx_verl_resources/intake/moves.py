@@ -48,10 +48,6 @@ FRAGMENTED = 0.05
 SLEEPING = 0.1
 #: verl switches expandable segments on after each weight sync since then (``set_expandable_segments``).
 _EXPANDS = (0, 6, 0)
-#: Functions of Megatron that run out of memory; they tell the backend where the settings are not known.
-_OF_MEGATRON = re.compile(
-    r"step_with_ready_grads|float_conversion|float16_to_fp32|vocab_parallel|backward_step"
-)
 #: vLLM's sleep mode with several responses a prompt leaked host memory before that; verl issue 429.
 _LEAKS = re.compile(r"0\.7\.")
 
@@ -118,7 +114,7 @@ class Situation:
         named = {str(self.config.get(key)).lower() for key in (f"{ACTOR}.strategy", "model_engine")}
         if "megatron" in named or f"{ACTOR}.megatron.tensor_model_parallel_size" in self.config:
             return True
-        return not self.config and bool(_OF_MEGATRON.search(self.failure.frame))
+        return self.failure.of_megatron and f"{ACTOR}.strategy" not in self.config
 
     @property
     def shares_gpus(self) -> bool:

@@ -151,9 +151,9 @@ def test_without_settings_the_change_starts_at_verls_defaults(found):
     assert "the configuration" in diagnosis.missing
 
 
-def test_a_function_of_megatron_tells_the_backend(first):
+def test_functions_of_megatron_tell_the_backend(first):
     assert list(first("optimizer-step", config={}))[-1] == f"{ACTOR}.fsdp_config.offload_policy"
-    (key, *_) = first("optimizer-step", config={}, frame="step_with_ready_grads")
+    (key, *_) = first("optimizer-step", config={}, of_megatron=True)
     assert key == f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload"
 
 
