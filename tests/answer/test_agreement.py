@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.command import command_of
+from sphinx_verl_resources.answer.export import change_result
 from sphinx_verl_resources.answer.fewest import size_models
 from sphinx_verl_resources.answer.grid import fit_cell
 from sphinx_verl_resources.answer.queries import Fit
@@ -32,6 +33,20 @@ DATA = read_data([])
 MODELS = sorted({run.model for run in DATA.catalog.runs.values()} | {"meta-llama/Llama-3.1-8B-Instruct"})
 GPUS = sorted(gpu.name for gpu in DATA.gpus)
 
+A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+overrides = st.fixed_dictionaries(
+    {},
+    optional={
+        f"{A}.strategy": st.sampled_from(["fsdp", "fsdp2", "megatron"]),
+        f"{A}.ppo_max_token_len_per_gpu": st.sampled_from([8192, 65536]),
+        f"{A}.fsdp_config.param_offload": st.booleans(),
+        f"{A}.megatron.tensor_model_parallel_size": st.sampled_from([1, 4]),
+        f"{R}.gpu_memory_utilization": st.sampled_from([0.3, 0.9]),
+        f"{R}.quantization": st.just("fp8"),
+        "data.train_batch_size": st.sampled_from([64, 4096]),
+        "trainer.total_epochs": st.just(3),
+    },
+)
 questions = st.builds(
     Question,
     model=st.sampled_from(MODELS),
@@ -42,6 +57,7 @@ questions = st.builds(
     prompt=st.sampled_from([None, 256, 2048]),
     response=st.sampled_from([None, 512, 4096, 20000]),
 )
+with_overrides = st.builds(replace, questions, overrides=overrides)
 
 
 def answered(question):
@@ -54,21 +70,29 @@ def answered(question):
 def of(found):
     """What must be the same everywhere."""
     best = found.best.estimate
-    return (
-        found.verdict,
-        (best.peak, best.low, best.high, best.capacity, best.peak_phase.name, best.host.total),
-        [(item.run.id, item.word) for item in found.evidence],
-    )
+    return found.verdict, best.peak, best.low, best.high, best.capacity, best.peak_phase, best.host.total
 
 
-@given(questions)
+def runs_of(found):
+    """The recorded runs that bear on it."""
+    return [(item.run.id, item.word) for item in found.evidence]
+
+
+def same_runs(some, of_all, found, question):
+    """Tell whether the evidence is the same; a command for fewer GPUs has that for fewer GPUs."""
+    return some == of_all if found.gpus == question.gpus else set(some) <= set(of_all)
+
+
+@given(with_overrides)
 def test_the_command_of_an_answer_has_the_same_answer(question):
     found = answered(question)
     text = command_of(found.best, DATA.registries).replace("$HOME", "/home/me")
     settings = read_script(text, "run.sh").values
     backend = "megatron" if found.best.is_megatron else None
     request = Request(question.model, settings, gpu=question.gpu, backend=backend)
-    assert of(answer_settings(request, DATA)) == of(found)
+    again = answer_settings(request, DATA)
+    assert of(again) == of(found)
+    assert same_runs(runs_of(again), runs_of(found), found, question)
 
 
 def printed(*words):
@@ -87,37 +111,41 @@ def printed(*words):
 def figures(result):
     """What the commands print alike."""
     names = ("verdict", "peak_gib", "low_gib", "high_gib", "capacity_gib", "host_ram_gib_per_node")
-    others = ("measured_runs_of_this_kind", "change")
-    return {name: result[name] for name in (*names, *WORDS, *others)}
+    return {name: result[name] for name in (*names, "measured_runs_of_this_kind", "change")}
+
+
+def runs_in(result):
+    """The recorded runs that they print."""
+    return [(run, word) for word in WORDS for run in result[word]]
 
 
 def figures_of(found):
     """The same of an answer of the Python API."""
     best = found.best.estimate
     sizes = (best.peak, best.low, best.high, best.capacity, best.host.total)
-    runs = [[item.run.id for item in found.evidence if item.word == word] for word in WORDS]
-    return [found.verdict, *map(gib_value, sizes), *runs, found.trust.measured_runs]
+    changes = [change_result(change) for change in found.changes]
+    return [found.verdict, *map(gib_value, sizes), found.trust.measured_runs, changes]
 
 
-@given(questions)
+@given(with_overrides)
 def test_the_commands_have_the_answer_of_the_python_api(question):
     found = answered(question)
     named = {"task": question.task, "prompt": question.prompt, "response": question.response}
     options = [f"--{name}={value}" for name, value in named.items() if value]
     options += [f"--lora={question.lora}"] if question.lora else []
-    gpus = f"--gpus={question.gpus}x{question.gpu}"
-    planned = printed("plan", question.model, gpus, *options)
-    assert list(figures(planned).values())[:-1] == figures_of(found)
+    options += [f"--gpus={question.gpus}x{question.gpu}"]
+    options += [f"{key}={value}" for key, value in question.overrides.items()]
+    planned = printed("plan", question.model, *options)
+    assert list(figures(planned).values()) == figures_of(found)
+    assert runs_in(planned) == runs_of(found)
     assert planned["command"] == command_of(found.best, DATA.registries)
     assert planned["assumed"] == list(found.assumed)
-    assert [change["overrides"] for change in planned["change"]] == [
-        dict(change.overrides) for change in found.changes
-    ]
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "run.sh"
         script.write_text(planned["command"].replace("$HOME", "/home/me"))
         (estimated,) = printed("estimate", f"--gpu={question.gpu}", "--script", str(script))
     assert figures(estimated) == figures(planned)
+    assert same_runs(runs_in(estimated), runs_in(planned), found, question)
 
 
 @given(questions, st.sampled_from(sorted(size_models(DATA))))
