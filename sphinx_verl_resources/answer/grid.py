@@ -23,6 +23,7 @@ from .question import USUAL_RANK, Question, request_of, task_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ..catalog.models.registries import Gpu
     from ..catalog.names import Verdict, Word
     from ..diagnostics import Diagnostic
     from ..estimator.context import EstimatorContext
@@ -177,8 +178,8 @@ class GridCells:
 
     Attributes:
         offered: memory that each GPU offers to programs.
-        gpus: by GPU, the index of its cells within those of a run; GPUs of the same memory
-            share those of the one that offers least.
+        gpus: by GPU, the index of its cells within those of a run; GPUs that offer the same memory share
+            theirs.
         columns: one number a cell. ``verdict`` leads into ``VERDICTS``, and from there on into ``reasons``;
             ``low`` and ``high`` are the ends of the range, ``tokens`` is the mean length of a sequence up to
             which it fits, or zero; ``used`` is the number of GPUs where that is smaller than asked, or zero;
@@ -268,7 +269,7 @@ def compute_grid(axes: Axes, overrides: Mapping[str, Any], data: EstimatorContex
         NoAnswerError: no combination has an estimate.
     """
     known = [data.registries.known_gpu(name) for name in axes.gpus]
-    alike = {gpu.memory_gb: gpu for gpu in sorted(known, key=capacity_of, reverse=True)}
+    alike = {_likeness(gpu): gpu for gpu in sorted(known, key=capacity_of, reverse=True)}
     grid = _Grid(data)
     answers, rows, evidence = [], [], []
     for model, count, lora, response in axes.runs:
@@ -285,7 +286,7 @@ def compute_grid(axes: Axes, overrides: Mapping[str, Any], data: EstimatorContex
     tables: dict[str, Any] = {name: tuple(table) for name, table in grid.tables.items()}
     return GridCells(
         offered=tuple(_tenths(capacity_of(gpu)) for gpu in known),
-        gpus=tuple(list(alike).index(gpu.memory_gb) for gpu in known),
+        gpus=tuple(list(alike).index(_likeness(gpu)) for gpu in known),
         columns={name: tuple(row[name] for row in rows) for name in rows[0]},
         evidence=tuple(zip(*evidence, strict=True)),
         nearest=tables["nearest"],
@@ -304,6 +305,11 @@ def _attempt(question: Question, data: EstimatorContext) -> Answer | NoAnswerErr
         return answer(question, data)
     except NoAnswerError as error:
         return error
+
+
+def _likeness(gpu: Gpu) -> tuple[int, str]:
+    """Return what GPUs have in common for which all answers are the same but for the evidence."""
+    return _tenths(capacity_of(gpu)), gpu.vendor
 
 
 def _tenths(size: float) -> int:

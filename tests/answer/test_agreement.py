@@ -15,10 +15,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.answer.answer import answer, answer_settings
-from sphinx_verl_resources.answer.command import command_of
+from sphinx_verl_resources.answer.command import SEPARATOR, command_of
 from sphinx_verl_resources.answer.export import change_result
 from sphinx_verl_resources.answer.fewest import size_models
-from sphinx_verl_resources.answer.grid import fit_cell
+from sphinx_verl_resources.answer.grid import Axes, compute_grid, fit_cell
 from sphinx_verl_resources.answer.queries import Fit
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.catalog.names import WORDS
@@ -28,6 +28,8 @@ from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.export import gib_value
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.settings.read import read_script
+from sphinx_verl_resources.views.verdicts import title
+from sphinx_verl_resources.views.what_if import grid_file
 
 DATA = read_data([])
 MODELS = sorted({run.model for run in DATA.catalog.runs.values()} | {"meta-llama/Llama-3.1-8B-Instruct"})
@@ -159,6 +161,38 @@ def test_a_table_of_fits_has_the_answer_of_the_python_api(question, size):
     query = Fit(question.gpu, question.task, (size,), (question.gpus,), tuple(lengths.items()))
     ((_, (cell,)),) = query.answer(DATA)
     assert cell == fit_cell(answered(question), question.gpus, DATA.registries)
+
+
+of_the_form = st.builds(
+    replace, questions, task=st.none(), prompt=st.none(), response=st.sampled_from([512, 1024, 16384])
+)
+
+
+@given(of_the_form, st.sampled_from(GPUS))
+def test_the_form_has_the_answer_of_the_command_line(question, other):
+    """Also where another GPU of the form shares the cells."""
+    answered(question)
+    axes = Axes(
+        (question.model,), (question.gpus,), (other, question.gpu), (question.response,), (question.lora,)
+    )
+    text = grid_file(axes, compute_grid(axes, {}, DATA))[2]
+    form = json.loads(text.partition("]=")[2].removesuffix(";\n"))
+    cell = {name: column[form["gpus"][1]] for name, column in form["cells"].items()}
+    options = [f"--response={question.response}", f"--lora={question.lora}"][: 2 if question.lora else 1]
+    planned = printed("plan", question.model, f"--gpus={question.gpus}x{question.gpu}", *options)
+    assert form["verdicts"][cell["verdict"]] == title(planned["verdict"])
+    for name in ("low", "high"):
+        assert cell[name] / 10 == pytest.approx(planned[f"{name}_gib"], abs=0.051)
+    assert form["layouts"][cell["layout"]] == planned["strategy"]
+    assert cell["host"] == pytest.approx(planned["host_ram_gib_per_node"], abs=0.501)
+    runs = planned["measured_runs_of_this_kind"]
+    assert {0: "no", 1: "one"}.get(runs, str(runs)) in form["trusts"][cell["trust"]].lower()
+    shared = form["shared"]  # of choices of which there is one each
+    lines = [
+        form["lines"][i] if i >= 0 else form["lines"][shared[i][1][0]]
+        for i in form["commands"][cell["command"]]
+    ]
+    assert SEPARATOR.join(lines) == planned["command"]
 
 
 @given(questions)

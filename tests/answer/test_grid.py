@@ -72,10 +72,12 @@ def test_each_cell_is_what_the_answer_says(cells):
     assert any(cells.nearest)
 
 
-def test_gpus_of_the_same_memory_share_their_cells(cells):
+def test_gpus_that_offer_the_same_memory_share_their_cells(cells):
     assert cells.gpus == (2, 1, 1, 0)
     assert len(cells.columns["verdict"]) == AXES.size * 3 // 4
     assert cells.offered[1] == cells.offered[2] == 791
+    other = replace(AXES, models=AXES.models[:1], counts=(8,), gpus=("L20", "RTX-A6000", "A40"))
+    assert compute_grid(other, {}, DATA).gpus == (1, 0, 1)
 
 
 def test_a_cell_without_an_estimate_says_why():
