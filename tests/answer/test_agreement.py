@@ -1,4 +1,4 @@
-"""Whoever asks the same question gets the same answer, and more never fits worse; over random questions."""
+"""Whoever asks the same question gets the same answer, over random questions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.answer.answer import answer, answer_settings
@@ -208,27 +208,3 @@ def test_a_cell_says_what_the_answer_does(question):
     assert cell.layout == found.best.name
     end = best.low if cell.kind == "no" else best.high
     assert cell.spare == pytest.approx(best.capacity - end)
-
-
-# -- more GPUs, more memory and shorter sequences never turn a yes into a no
-
-BY_MEMORY = sorted((gpu for gpu in DATA.gpus if gpu.vendor == "nvidia"), key=lambda gpu: gpu.memory_mib)
-
-
-@given(questions, st.sampled_from([1, 2, 3, 8, 200]), st.floats(0, 1), st.integers(1, 512))
-@example(Question("Qwen/Qwen2.5-VL-32B-Instruct", 200, "A10", "GRPO", 8, 2048, 20000), 200, 0, 512)
-@example(Question("Qwen/Qwen2.5-7B", 8, "L20", "GRPO"), 1, 0, 512)
-def test_more_of_anything_fits_as_well(question, gpus, memory, tokens):
-    assume(answered(question).verdict == "fits")
-    names = [gpu.name for gpu in BY_MEMORY]
-    place = names.index(question.gpu) if question.gpu in names else 0
-    larger = names[place + round(memory * (len(names) - 1 - place))]
-    for asked in (
-        replace(question, gpus=question.gpus + gpus),
-        replace(question, gpu=larger if question.gpu in names else question.gpu),
-        replace(question, prompt=tokens),
-        replace(question, response=tokens),
-    ):
-        shorter = (asked.prompt or 512) <= (question.prompt or 512)
-        shorter &= (asked.response or 512) <= (question.response or 512)
-        assert answer(asked, DATA).verdict == "fits" or not shorter, asked

@@ -329,6 +329,7 @@ def test_shorter_sequences_never_turn_a_yes_into_a_no(question, length, prompts)
         ("Qwen/Qwen2.5-32B", "H100", {}, 8, 9),
         # Two replicas need buffers to talk to each other.
         ("mistralai/Mixtral-8x22B-v0.1", "A100-40GB", {"task": "DAPO", "prompt": 256, "response": 2048}, 128, 256),
+        ("Qwen/Qwen2.5-3B-Instruct", "T4", {"response": 4096}, 8, 17),
     ],
 )  # fmt: skip
 def test_an_answer_uses_fewer_gpus_where_all_of_them_do_not_fit(model, gpu, changes, fewer, more):
