@@ -19,7 +19,7 @@ from ..views.diagnosis import diagnosis_text
 from .command import Command, progress, report, screen_width
 from .data import given_data, registry_problems
 from .files import open_file, read_text
-from .question import add_question_arguments, read_question
+from .question import add_question_arguments, errors_text, read_question
 
 if TYPE_CHECKING:
     import argparse
@@ -49,6 +49,8 @@ def _run(options: argparse.Namespace) -> int:
         given = _given(options, asked)
     except NoAnswerError as error:
         report(error.diagnostics)
+        if options.format == "json":
+            print(json.dumps({"phase": None, "error": errors_text(error.diagnostics)}, indent=2))
         return 2
     found = diagnose(_log(options.log), given, asked.data)
     report([*registry_problems(data), *asked.problems, *found.log.problems])

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _PATH = f"{MODEL}.path"
 _STRATEGIES = (f"{ACTOR}.strategy", "model_engine")
 _COUNTS = ("trainer.nnodes", "trainer.n_gpus_per_node")
+#: The last release with the old workers.
+_LAST_OLD: Version = (0, 7, 1)
 #: Two readings of the memory of one kind of GPU differ by less than this share.
 _SAME_GPU = 0.02
 #: From here on a figure has grown from the first step to the last.
@@ -149,13 +151,14 @@ def _request(log: LogText, given: Given, registries: Registries) -> tuple[Reques
     if name is None:
         missing.append(f"the GPU's name (it has {memory:g} GB)" if memory else "the GPU")
     version = given.version or version_of(log.versions.get("verl", ""))
+    usual = _LAST_OLD if log.failure and log.failure.of_old_workers else CURRENT
     if version is None:
-        missing.append(f"the version of verl ({version_text(CURRENT)} is assumed)")
+        missing.append(f"the version of verl ({version_text(usual)} is assumed)")
     backend, model = given.backend, models[0] if len(models) == 1 else ""
     if log.failure and log.failure.of_megatron and not any(config.get(key) for key in _STRATEGIES):
         backend = backend or "megatron"
     unread = given.unread - own.keys()
-    version = version or CURRENT
+    version = version or usual
     request = Request(model, config, count, name, memory, version, backend=backend, unread=unread)
     return request, missing
 

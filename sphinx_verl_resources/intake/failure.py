@@ -31,6 +31,7 @@ WORDS = (
 _NEAR = 300
 #: Lines of a log in which workers of one kind print one traceback.
 _TOGETHER = 3000
+_OLD_WORKERS = re.compile(r"\bverl/.*\b(?:fsdp|megatron)_workers\.py|\b(?:dp|megatron)_(?:actor|critic)\.py")
 _MAX_FRAMES, _MAX_STREAMS, _MAX_KINDS = 200, 512, 32
 _NESTED = re.compile(r"\((?P<who>[^()]{0,60}\bpid=\d{1,10}[^()]{0,60})\) ")
 #: Forms that a library prints before Python raises the error.
@@ -59,6 +60,7 @@ class Failure:
         step: the last step with figures before.
         frame: the function that tells the phase, or the deepest one known.
         of_megatron: the traceback has functions of Megatron.
+        of_old_workers: it has functions of workers that verl removed after v0.7.1 (commit 044bbba27).
     """
 
     phase: str
@@ -77,6 +79,7 @@ class Failure:
     step: int | None = None
     frame: str = ""
     of_megatron: bool = False
+    of_old_workers: bool = False
 
     @property
     def is_evidence(self) -> bool:
@@ -169,6 +172,7 @@ class FailureReader:
             phase, how, name, place, shortened(piece.text), () if phase != UNKNOWN else told.phases,
             step=step, frame=told.frame, **figures_of(piece.text),
             of_megatron=any("/megatron/" in frame.file for frame in stream.frames),
+            of_old_workers=any(_OLD_WORKERS.search(frame.file) for frame in stream.frames),
         )  # fmt: skip
         self._note(failure, who, is_raised=raised)
         if raised:

@@ -157,6 +157,11 @@ def test_functions_of_megatron_tell_the_backend(first):
     assert key == f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload"
 
 
+def test_old_workers_tell_the_time_of_verl(found):
+    assert "the version of verl (v0.7.1 is assumed)" in found("update-backward", of_old_workers=True).missing
+    assert "the version of verl (v0.9.0 is assumed)" in found("update-backward").missing
+
+
 def test_host_memory_wants_less_offloading_and_no_other_share(found):
     config = {**CONFIG, f"{ACTOR}.fsdp_config.optimizer_offload": True}
     diagnosis = found("host", "ray-memory", config)
