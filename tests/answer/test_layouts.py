@@ -14,6 +14,7 @@ from sphinx_verl_resources.answer.layouts import best_of
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.engine import cache_tokens
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.registries import capacity_of
 
@@ -86,7 +87,8 @@ def rank(layout):
     [
         Question("Qwen/Qwen2.5-7B", 8, "H100"),
         Question("Qwen/Qwen2.5-7B", 8, "RTX-4090"),
-        Question("Qwen/Qwen2.5-32B", 8, "H100"),
+        Question("Qwen/Qwen2.5-7B", 16, "A100-40GB"),
+        Question("Qwen/Qwen2.5-14B", 4, "H100"),
         Question("Qwen/Qwen2.5-32B", 16, "A100-40GB"),
         Question("Qwen/Qwen2.5-72B", 32, "H100"),
         Question("Qwen/Qwen2.5-72B", 8, "H100", lora=32),
@@ -263,9 +265,10 @@ def test_no_response_is_longer_than_the_models_positions():
 
 
 def test_responses_are_no_longer_than_the_cache_of_the_engine():
-    short = {f"{R}.gpu_memory_utilization": 0.12}
-    found = ask("Qwen/Qwen2.5-3B", overrides=short)
-    assert 512 < found.longest_response < ask("Qwen/Qwen2.5-3B").longest_response
+    little = {f"{R}.gpu_memory_utilization": 0.1, f"{R}.tensor_model_parallel_size": 1}
+    found = ask("Qwen/Qwen2.5-3B", overrides=little)
+    room = cache_tokens(found.best.estimate.shape, found.best.estimate.settings)
+    assert found.longest_response == int(room) - 512 < ask("Qwen/Qwen2.5-3B").longest_response
 
 
 def test_shorter_responses_are_found_where_these_do_not_fit():

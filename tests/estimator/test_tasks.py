@@ -52,6 +52,9 @@ def test_tasks():
     assert set(TASKS) == {"GRPO", "GRPO-LoRA", "PPO", "DAPO"}
     assert task_settings("dapo")["algorithm.adv_estimator"] == "grpo"
     assert task_settings("ppo")["critic.fsdp.param_offload"] is True
+    # Responses to one prompt are compared: alone, one would teach nothing.
+    responses = {name: task_settings(name).get(f"{R}.n", 1) for name in TASKS}
+    assert responses == {"GRPO": 5, "GRPO-LoRA": 5, "PPO": 1, "DAPO": 16}
     with pytest.raises(NoAnswerError, match="unknown task 'sft'"):
         task_settings("sft")
 
