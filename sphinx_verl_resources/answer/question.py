@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..estimator.pools import TRAINER_GPUS
 from ..estimator.request import MODEL, Request
 from ..estimator.tasks import LIMITS, TASKS, known_task
 from ..estimator.versions import CURRENT, version_text
@@ -125,15 +125,17 @@ def assumed(question: Question, registries: Registries) -> tuple[str, ...]:
 def assumed_in(request: Request, registries: Registries) -> tuple[str, ...]:
     """Say which values of verl's own are taken for what decides most and is not set."""
     defaults, config = registries.defaults(request.version), request.config
+    named = {*config, *request.unread}
     found = []
-    if _ESTIMATOR not in config and not request.task:
-        found.append(f"task PPO with a critic, as {_ESTIMATOR} has it unless it is set")
+    if _ESTIMATOR not in named and not request.task:
+        found.append(f"task PPO with a critic (verl's default of {_ESTIMATOR})")
     for key, what in zip(LIMITS, ("prompts", "responses"), strict=True):
-        if key not in config:
+        if key not in named:
             found.append(f"{what} up to {defaults[key]} tokens")
-    counted = [f"trainer.{name}" for name in ("nnodes", "n_gpus_per_node")]
-    if request.gpus is None and counted[1] not in config:
-        found.append(f"{prod(config.get(key, defaults[key]) for key in counted)} GPUs")
+    nodes, each = TRAINER_GPUS
+    count = config.get(nodes, defaults[nodes])
+    if request.gpus is None and each not in named and nodes not in request.unread and type(count) is int:
+        found.append(f"{count * defaults[each]} GPUs")
     if request.version == CURRENT:
         found.append(f"verl {version_text(CURRENT)}")
     return tuple(found)

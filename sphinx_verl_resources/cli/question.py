@@ -26,7 +26,7 @@ from .data import add_data_option
 from .files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence, Set
     from typing import Any
 
     from ..catalog.models.architecture import Architecture
@@ -184,8 +184,9 @@ def read_question(
     if broken:
         raise NoAnswerError(*broken)
     count, gpu = _gpus(options, data)
-    values, found = {**given.values, **own.values}, _still_open(given, own)
     task, rank = task_of(options.task) if options.task else (None, 0)
+    named = named_settings(task, options.lora or rank, options.prompt, options.response)
+    values, found = {**given.values, **own.values}, _still_open(given, {*own.values, *named})
     try:
         data, model, noted = _model(options.config, _named_model(words), data, values.get(_MODEL_PATH))
     except NoAnswerError as error:  # what is wrong with the text may be why
@@ -231,9 +232,9 @@ def refused(code: Code, message: str, remedy: str = "") -> NoAnswerError:
     return NoAnswerError(Diagnostic(COMMAND_LINE, code, message, remedy))
 
 
-def _still_open(given: SettingsText, own: SettingsText) -> list[Diagnostic]:
-    """Return what is wrong with a text, without the values that it leaves open and an override gives."""
-    given_now = {given.places[key] for key in given.unresolved if key in own.values}
+def _still_open(given: SettingsText, named: Set[str]) -> list[Diagnostic]:
+    """Return what is wrong with a text, without the values that it leaves open and an argument gives."""
+    given_now = {given.places[key] for key in given.unresolved if key in named}
     harmless = {given.places[key] for key in given.unresolved if is_harmless(key)}
     return [
         problem

@@ -105,7 +105,8 @@ def _evidence(found: Answer) -> Iterator[str]:
 
 
 def _ignored(found: Answer) -> Iterator[str]:
-    yield from (f"Ignored: {text}" for text in found.best.estimate.unsupported)
+    estimate = found.best.estimate
+    yield from (f"Ignored: {text}" for text in estimate.unsupported if text not in estimate.undecided)
 
 
 def _changes(found: Answer, width: int) -> Iterator[str]:

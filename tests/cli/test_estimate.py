@@ -314,3 +314,23 @@ def test_no_arguments_and_no_script_crash_it(estimate, tmp_path, words, script):
     assert code in {0, 1, 2}
     (found,) = json.loads(out, parse_constant=pytest.fail)
     assert found["id"] == "Qwen/Qwen2.5-7B"
+
+
+def test_what_is_not_read_is_not_assumed(answers, tmp_path):
+    (tmp_path / "run.sh").write_text(SCRIPT.replace("=7 ", "=0.3 data.max_response_length=$LONG "), "utf-8")
+    code, (found,), _ = answers("--script", "run.sh", "--gpus", "H100", "data.train_batch_size=64")
+    assert (code, found["verdict"], found["peak_gib"]) == (0, "unknown", None)
+    assert found["undecided"] == ["data.max_response_length: its value is not known"]
+    assert found["assumed"] == ["prompts up to 512 tokens", "verl v0.9.0"]
+    assert answers("--script", "run.sh", "--gpus", "H100", "data.train_batch_size=64", "--strict")[0] == 1
+    words = ("--script", "run.sh", "--gpus", "H100", "data.train_batch_size=64", "--response", "512")
+    code, (answered,), err = answers(*words)
+    assert (code, answered["undecided"], err) == (0, [], [])
+
+
+def test_the_number_of_gpus_that_is_assumed(answers):
+    for words, text in (((), "8 GPUs"), (("trainer.nnodes=2",), "16 GPUs")):
+        (found,) = answers("qwen2.5-7b", "--gpu", "H100", *words)[1]
+        assert text in found["assumed"]
+    (found,) = answers("qwen2.5-7b", "--gpu", "H100", "trainer.n_gpus_per_node=4")[1]
+    assert "GPUs" not in str(found["assumed"])
