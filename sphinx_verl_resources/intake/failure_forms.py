@@ -36,9 +36,9 @@ def _form(name: str, phase: str, word: str, pattern: str, *, is_evidence: bool =
 
 #: The first one that matches a line counts. A form whose message wraps another one precedes it.
 FORMS = (
-    _form("ray-memory", HOST, "emory", r"Task was killed due to the node running low on memory"),
+    _form("ray-memory", HOST, "emory", r"killed due to the node running low on memory"),
     _form("ray-memory", HOST, "emory", r"ray\.exceptions\.OutOfMemoryError"),
-    _form("ray-memory", HOST, "emory", r"Memory on the node \(.*was running was"),
+    _form("ray-memory", HOST, "emory", r"Memory on the node \(.*GB (?:used )?/"),
     _form("raylet-killed", HOST, "emory", r"Workers \(tasks / actors\) killed due to memory pressure"),
     _form("kernel-killed", HOST, "emory", r"Out of memory: Kill(?:ed)? process"),
     _form("kernel-killed", HOST, "emory", r"[Mm]emory cgroup out of memory"),
@@ -109,8 +109,8 @@ _FIGURES = (
 )
 _OTHER = re.compile(r"[Pp]rocess \d+ has " + _SIZE.format("size", "size") + " memory in use")
 _FREE_AT_START = re.compile(r"Free memory on device.{0,20}? \(([\d.]{1,12})/([\d.]{1,12}) GiB\) on startup")
-#: Of Ray's monitor, about a node; its GB are GiB (python/ray/_private/utils.py divides by 1024 ** 3).
-_NODE = re.compile(r"was running was ([\d.]{1,12})GB ?/ ?([\d.]{1,12})GB")
+#: Of Ray's monitor, about a node; "used" and "limit" since Ray 2.56. Its GB are GiB.
+_NODE = re.compile(r"Memory on the node .*?\bwas ([\d.]{1,12})GB (?:used )?/ ?([\d.]{1,12})GB")
 
 
 def form_of(text: str) -> Form | None:

@@ -196,8 +196,9 @@ def test_messages_of_other_versions_of_pytorch(message):
     assert sizes == (GIB / 2, GIB / 4, 79 * GIB, 60 * GIB, 10 * GIB)
 
 
-def test_a_node_without_memory(cases):
-    found = read_log([log_of(cases["ray"])], "run.log").failure
+@pytest.mark.parametrize("version", ["ray", "ray-2.56"])
+def test_a_node_without_memory(cases, version):
+    found = read_log([log_of(cases[version])], "run.log").failure
     assert (found.in_use, found.capacity, found.free) == (250 * GIB, 251.5 * GIB, 1.5 * GIB)
 
 
