@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ..catalog.names import WORDS
+from ..catalog.models.export import Computed, Export, ExportedRun
+from ..catalog.names import SIZES, WORDS, row_id
+from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
+from ..estimator.versions import CURRENT, version_text
+from .answer import answer_run
 from .command import command_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ..catalog.models.run import Run
+    from ..estimator.context import EstimatorContext
     from .answer import Answer
     from .changes import Change
     from .fewest import Fewest
@@ -56,6 +62,13 @@ _FIGURES = (
     "longest_response",
 )  # fmt: skip
 
+#: The fields of what is computed of a recorded run.
+_COMPUTED: Mapping[str, Callable[[Answer], Any]] = {
+    **{name: FIELDS[name] for name in ("verdict", "peak_gib", "low_gib", "high_gib", "capacity_gib")},
+    "binding_phase": FIELDS["peak_phase"],
+    "fits_up_to_tokens": lambda found: found.best.estimate.fits_up_to_tokens,
+    "measured_runs_of_this_kind": FIELDS["measured_runs_of_this_kind"],
+}
 #: What is told of each memory size.
 _FEWEST = (
     "verdict", "strategy", "peak_gib", "low_gib", "high_gib", "capacity_gib", "peak_phase",
@@ -101,3 +114,43 @@ def change_result(change: Change) -> dict[str, Any]:
         "high_gib": gib_value(change.high),
         "cost": change.cost,
     }
+
+
+#: See ``Export.format``.
+FORMAT: Literal[1] = 1
+
+
+def export_of(data: EstimatorContext, extension_version: str) -> Export:
+    """Return all runs with their estimates, the GPUs that they name, and the record of accuracy."""
+    runs = tuple(_run(run, data) for _, run in sorted(data.catalog.runs.items()))
+    used = {gpu.name: gpu for run in data.catalog.runs.values() if (gpu := data.catalog.gpu_of(run))}
+    return Export(
+        format=FORMAT,
+        extension_version=extension_version,
+        verl_version=version_text(CURRENT),
+        last_updated=data.catalog.last_updated,
+        size_classes=SIZES,
+        runs=runs,
+        gpus=tuple(gpu for _, gpu in sorted(used.items())),
+        accuracy=tuple(sorted(data.registries.accuracy, key=lambda entry: entry.name)),
+    )
+
+
+def _run(run: Run, data: EstimatorContext) -> ExportedRun:
+    computed, reason = None, None
+    try:
+        found = answer_run(run, data)
+        computed = Computed(**{name: value(found) for name, value in _COMPUTED.items()})
+    except NoAnswerError as error:
+        reason = str(error)
+    gpu = data.catalog.gpu_of(run)
+    return ExportedRun(
+        id=run.id,
+        row_id=row_id(run.id),
+        status=run.kind,
+        word=run.word,
+        record=run,
+        gpu=gpu.name if gpu else None,
+        computed=computed,
+        not_computed=reason,
+    )

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.dataset import digest, plain
-from ..estimator.queries import EstimatorQuery
+from ..estimator.queries import EstimateQuery, EstimatorQuery, RecordedRun, RunEstimate, basis
 
 if TYPE_CHECKING:
+    from ..catalog.models.export import Export
     from ..estimator.context import EstimatorContext
+    from .answer import Answer
     from .grid import Axes, FitCell, GridCells
 
 
@@ -86,5 +88,46 @@ class Grid(EstimatorQuery["GridCells"]):
         return compute_grid(self.axes, dict(self.config), data)
 
     def fingerprint(self, answer: GridCells) -> str:
+        """Return a digest of all fields."""
+        return digest(plain(answer))
+
+
+@dataclass(frozen=True)
+class SettingsAnswer(EstimatorQuery["Answer"]):
+    """A query for the answer about settings as they are, of a recorded run or of a model.
+
+    Attributes:
+        asked: the query for their estimate.
+    """
+
+    asked: EstimateQuery
+
+    def answer(self, data: EstimatorContext) -> Answer:
+        """Answer, with the recorded runs that bear on it."""
+        from .answer import answer_run, answer_settings
+
+        if isinstance(self.asked, RunEstimate):
+            return answer_run(RecordedRun(self.asked.run).answer(data), data)
+        return answer_settings(self.asked.request(data), data)
+
+    def fingerprint(self, answer: Answer) -> str:
+        """Return a digest of the runs, of what stands behind the estimate, and of what this follows from."""
+        runs = [[item.word, plain(item.run)] for item in answer.evidence]
+        return digest(answer.verdict, runs, plain(answer.trust), basis(answer.best.estimate))
+
+
+@dataclass(frozen=True)
+class Exported(EstimatorQuery["Export"]):
+    """A query for everything that programs may want to read, with the version of the extension."""
+
+    extension_version: str
+
+    def answer(self, data: EstimatorContext) -> Export:
+        """Collect the records and estimates."""
+        from .export import export_of
+
+        return export_of(data, self.extension_version)
+
+    def fingerprint(self, answer: Export) -> str:
         """Return a digest of all fields."""
         return digest(plain(answer))

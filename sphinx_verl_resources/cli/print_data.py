@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .. import __version__
 from ..analysis.problems import problems_of
+from ..answer.export import export_of
 from ..catalog import selection
 from ..catalog.links import Links
 from ..catalog.names import PAGE_COLUMNS, SIZES
@@ -14,7 +15,6 @@ from ..catalog.schema import MODELS, schema_texts
 from ..catalog.selection import FILTERS, RunSelection, select_runs
 from ..catalog.yaml_data import printable
 from ..diagnostics import NoAnswerError
-from ..estimator.export import export_of
 from ..estimator.queries import RunEstimate
 from ..views.estimate import run_texts
 from ..views.exports import FORMATS, download_texts, runs_text

@@ -1,22 +1,16 @@
-"""Estimates and runs as plain values for programs, JSON and tables of text; sizes are GiB."""
+"""Estimates as plain values for programs, JSON and tables of text; sizes are GiB."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from ..catalog.models.export import Computed, Export, ExportedRun
-from ..catalog.names import SIZES, row_id
-from ..diagnostics import NoAnswerError
 from ..units import GIB
-from .recorded import estimate_run
-from .versions import CURRENT, version_text
+from .versions import version_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..catalog.models.run import Run
     from .allocations import Allocation
-    from .context import EstimatorContext
     from .peak import AnyEstimate
 
 
@@ -53,45 +47,6 @@ def gib_value(size: None) -> None: ...
 def gib_value(size: float | None) -> float | None:
     """Convert bytes to GiB (2^30 bytes), with three decimals; None stays None."""
     return None if size is None else round(size / GIB, 3)
-
-
-#: See ``Export.format``.
-FORMAT: Literal[1] = 1
-
-
-def export_of(data: EstimatorContext, extension_version: str) -> Export:
-    """Return all runs with their estimates, the GPUs that they name, and the record of accuracy."""
-    runs = tuple(_run(run, data) for _, run in sorted(data.catalog.runs.items()))
-    used = {gpu.name: gpu for run in data.catalog.runs.values() if (gpu := data.catalog.gpu_of(run))}
-    return Export(
-        format=FORMAT,
-        extension_version=extension_version,
-        verl_version=version_text(CURRENT),
-        last_updated=data.catalog.last_updated,
-        size_classes=SIZES,
-        runs=runs,
-        gpus=tuple(gpu for _, gpu in sorted(used.items())),
-        accuracy=tuple(sorted(data.registries.accuracy, key=lambda entry: entry.name)),
-    )
-
-
-def _run(run: Run, data: EstimatorContext) -> ExportedRun:
-    computed, reason = None, None
-    try:
-        found = estimate_run(run, data.registries)
-        computed = Computed(**{name: FIELDS[name](found) for name in Computed.model_fields})
-    except NoAnswerError as error:
-        reason = str(error)
-    gpu = data.catalog.gpu_of(run)
-    return ExportedRun(
-        id=run.id,
-        row_id=row_id(run.id),
-        status=run.kind,
-        record=run,
-        gpu=gpu.name if gpu else None,
-        computed=computed,
-        not_computed=reason,
-    )
 
 
 def _phases(estimate: AnyEstimate) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from ..catalog.dataset import Answer, Query, digest, plain
 from ..diagnostics import NoAnswerError, did_you_mean
 
 if TYPE_CHECKING:
-    from ..catalog.models.export import Export
     from ..catalog.models.registries import Accuracy
     from ..catalog.models.run import Run
     from .backtest import Score
@@ -32,7 +31,7 @@ _DESCRIPTIVE = {
 }  # fmt: skip
 
 
-def _basis(estimate: Estimate | None) -> Any:
+def basis(estimate: Estimate | None) -> Any:
     """Return what an estimate is computed from, with its remarks; figures and formulas follow from it."""
     if estimate is None:
         return None
@@ -79,7 +78,7 @@ class EstimateQuery(EstimatorQuery["Estimate"]):
 
     def fingerprint(self, answer: Estimate) -> str:
         """Return a digest of what everything in an estimate follows from."""
-        return digest(_basis(answer))
+        return digest(basis(answer))
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class Lengths(EstimatorQuery["tuple[Longer, ...]"]):
 
     def fingerprint(self, answer: tuple[Longer, ...]) -> str:
         """Return a digest of each row."""
-        rows = ((row.response, _basis(row.estimate), row.sequences, plain(row.diagnostics)) for row in answer)
+        rows = ((row.response, basis(row.estimate), row.sequences, plain(row.diagnostics)) for row in answer)
         return digest(*rows)
 
 
@@ -184,24 +183,7 @@ class Savings(EstimatorQuery["SavingSteps"]):
 
     def fingerprint(self, answer: SavingSteps) -> str:
         """Return a digest of the steps, and of the estimates before and after them."""
-        return digest(_basis(answer.start), plain(answer.steps), _basis(answer.end))
-
-
-@dataclass(frozen=True)
-class Exported(EstimatorQuery["Export"]):
-    """A query for everything that programs may want to read, with the version of the extension."""
-
-    extension_version: str
-
-    def answer(self, data: EstimatorContext) -> Export:
-        """Collect the records and estimates."""
-        from .export import export_of
-
-        return export_of(data, self.extension_version)
-
-    def fingerprint(self, answer: Export) -> str:
-        """Return a digest of all fields."""
-        return digest(plain(answer))
+        return digest(basis(answer.start), plain(answer.steps), basis(answer.end))
 
 
 @dataclass(frozen=True)

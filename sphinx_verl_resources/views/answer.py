@@ -4,14 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..catalog.names import WORDS
 from ..i18n import N_, _, plural
-from .blocks import in_a_row
-from .runs import run_title
+from .blocks import between_commas, in_a_row, titled_item
+from .runs import WORD_TEXTS, run_title
+from .verdicts import as_title
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from docutils import nodes
+
+    from ..answer.answer import Answer
     from ..answer.trust import Trust
 
 NO_RUN = N_("No recorded run bears on this question.")
+
+
+#: More recorded runs make nothing clearer.
+_MOST = 3
+
+
+def evidence_items(
+    found: Answer, own: str | None, link: Callable[[str, str], nodes.Node]
+) -> Iterator[nodes.list_item]:
+    """Yield the recorded runs that bear on an answer, by how they are known.
+
+    Args:
+        found: the answer.
+        own: the id of the recorded run that it is about; where that ran, no other is named.
+        link: makes a link to the row of a run, from its id and a text.
+    """
+    has_run = any((item.run.id, item.word) == (own, "ran") for item in found.evidence)
+    others = [] if has_run else [item for item in found.evidence if item.run.id != own]
+    for word in WORDS:
+        runs = [item.run for item in others[:_MOST] if item.word == word]
+        if runs:
+            title = as_title(_(WORD_TEXTS[word]))
+            yield titled_item(title, between_commas(link(run.id, run_title(run)) for run in runs))
 
 
 def trust_text(trust: Trust) -> str:

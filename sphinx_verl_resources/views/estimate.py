@@ -13,6 +13,7 @@ from ..estimator.recorded import credible, possible
 from ..estimator.sweeps import Saving
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number, short_number, signed
+from .answer import trust_text
 from .blocks import (
     NOTES_CLASS,
     component_formula,
@@ -32,8 +33,9 @@ from .table import Cell, bold, table_group
 from .verdicts import of_mean, reason, short, span, title
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from ..answer.answer import Answer
     from ..breakdown import Breakdown
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
@@ -81,26 +83,30 @@ def run_texts(estimate: Estimate) -> dict[str, str]:
     return {"estimate.peak": peak, "estimate.phase": _(phase.label)}
 
 
-def answer(estimate: Estimate, measured: Measured | None) -> list[nodes.Node]:
-    """Return the verdict with its reason, what makes it fit, the peak phase, and figures besides the peak.
+def answer(
+    found: Answer, measured: Measured | None = None, runs: Iterable[nodes.list_item] = ()
+) -> list[nodes.Node]:
+    """Return the verdict with its reason, what makes it fit, what stands behind it, and further figures.
 
     Args:
-        estimate: of a run.
+        found: the answer about settings as they are.
         measured: the figure that the run reported, if any.
+        runs: items with the recorded runs that bear on it.
     """
+    estimate = found.best.estimate
     text = _("{verdict}. {reason}")
     shown = credible(estimate)
     if shown is not None and shown is not estimate:
         text = in_a_row(text, of_mean(shown, estimate.fits_up_to_tokens))
     first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
-    first += fill(text, verdict=nodes.strong("", title(estimate.verdict)), reason=reason(estimate))
+    first += fill(text, verdict=nodes.strong("", title(found.verdict)), reason=reason(estimate))
     items = nodes.bullet_list(classes=[ANSWER_CLASS])
-    items += changes_item(estimate)
+    items += [*runs, *changes_item(estimate)]
     if shown is not None:
-        items += _figures(shown)
+        items += [titled_item(_("How sure"), trust_text(found.trust)), *_figures(shown)]
     if measured is not None and measured.gib:
-        found = _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
-        items += titled_item(_("Measured"), [nodes.Text(found)])
+        counted = _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
+        items += titled_item(_("Measured"), [nodes.Text(counted)])
     return [first, items] if items.children else [first]
 
 

@@ -11,13 +11,15 @@ from ..estimator.recorded import possible
 from ..i18n import N_, _
 from ..settings.writing import overrides
 from ..units import GIB, gib, gib_number
+from .answer import evidence_items
 from .blocks import between_commas, code_block, fill, listed, notes_title, titled_item
 from .estimate import answer
 from .runs import run_cell, run_title, status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ..answer.answer import Answer
     from ..catalog.links import Links
     from ..catalog.models.run import Run
     from ..estimator.estimate import Estimate
@@ -60,10 +62,16 @@ def _peak(run: Run, capacity: float | None, estimate: Estimate | None) -> str:
     return _("peak {figures} of {capacity}").format(figures=listed(figures), capacity=gib(capacity))
 
 
-def verdict(run: Run, estimate: Estimate | None) -> list[nodes.Node]:
-    """Make the answer of the estimator, or the reason why there is none."""
-    if estimate is not None:
-        return answer(estimate, run.measured)
+def verdict(run: Run, found: Answer | None, link: Callable[[str, str], nodes.Node]) -> list[nodes.Node]:
+    """Make the answer about a run, or the reason why there is none.
+
+    Args:
+        run: the record.
+        found: the answer; None without complete settings.
+        link: makes a link to the row of another run, from its id and a text.
+    """
+    if found is not None:
+        return answer(found, run.measured, evidence_items(found, run.id, link))
     return [nodes.paragraph("", _(INCOMPLETE if run.settings else NO_SETTINGS))]
 
 

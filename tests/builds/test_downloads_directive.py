@@ -81,8 +81,10 @@ def test_the_json_says_what_is_recorded_and_computed(pages, estimated):
         "high_gib": gib_value(expected.high),
         "capacity_gib": gib_value(expected.capacity),
         "binding_phase": expected.peak_phase.name,
+        "measured_runs_of_this_kind": a["computed"]["measured_runs_of_this_kind"],
     }
-    assert a["not_computed"] is None
+    assert a["computed"]["measured_runs_of_this_kind"] > 0
+    assert (a["not_computed"], a["word"]) == (None, "ran")
     assert (b["computed"], b["row_id"], b["status"], b["gpu"]) == (None, "run-b", "tested", "H100-80GB")
     assert "records no settings" in b["not_computed"]
     assert a["record"]["measured"] == {"gib": 60.0, "counter": "device"}

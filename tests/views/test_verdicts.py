@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from sphinx_verl_resources.answer.answer import Answer
 from sphinx_verl_resources.answer.grid import FitCell
+from sphinx_verl_resources.answer.layouts import Layout
 from sphinx_verl_resources.catalog.names import VERDICTS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import Estimate, estimate
@@ -22,6 +24,12 @@ from sphinx_verl_resources.views.run_details import summary
 from sphinx_verl_resources.views.verdicts import LABELS, REASONS, reason, short, title
 
 DATA = read_data([])
+
+
+def about(found: Estimate) -> Answer:
+    return Answer(found.request, DATA, (Layout(found.request, found),), (), ())
+
+
 RUNS = [run for run in DATA.catalog.runs.values() if run.settings]
 TESTED = [run for run in RUNS if run.kind == "tested"]
 
@@ -47,9 +55,8 @@ def test_lengths_stand_wherever_a_verdict_does(monkeypatch, found):
     assert small.verdict == "depends-on-lengths"
     sentence = "It fits up to a mean of 1,900 tokens a sequence, prompt and response."
     assert sentence in reason(small)
-    assert sentence in text_of(answer(small, None))
-    assert sentence in estimates_text([("a", small)])
-    assert "depends on the lengths: up to 1,900 tokens" in estimates_text([("a", small), ("b", small)])
+    assert sentence in text_of(answer(about(small)))
+    assert "depends on the lengths: up to 1,900 tokens" in estimates_text([("a", small, small.verdict)] * 2)
     assert short(small.verdict, small.fits_up_to_tokens) == "depends on the lengths: up to 1,900 tokens"
     cell = FitCell("borderline", 8, spare=-GIB, layout="FSDP", tokens=1937.6)
     table = fit_rows([("7B", (cell,))], {}, lambda run, text: None)
@@ -61,8 +68,9 @@ def test_a_setting_that_was_not_read_leaves_no_figure(found):
     told = "actor_rollout_ref.actor.strategy: 'x' is not modelled"
     unread = replace(found, settings=replace(found.settings, undecided=(told,)))
     assert unread.verdict == "unknown"
-    for text in (text_of(answer(unread, None)), estimates_text([("a", unread)])):
-        assert f"Unknown. Not read, although it decides memory: {told}." in text
+    assert f"Unknown. Not read, although it decides memory: {told}." in text_of(answer(about(unread)))
+    for text in (text_of(answer(about(unread))), estimates_text([("a", unread, unread.verdict)])):
+        assert "unknown" in text.lower()
         assert gib(found.peak).split()[0] not in text
     assert result_of("a", unread)["undecided"] == [told]
     assert run_texts(unread)["estimate.peak"] == "not computed"

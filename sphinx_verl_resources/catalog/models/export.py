@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from ..names import Kind, Verdict
+from ..names import Kind, Verdict, Word
 from .base import Record
 from .registries import Accuracy, Gpu
 from .run import Run
@@ -28,6 +28,11 @@ class Computed(Record):
     high_gib: float = Field(ge=0, description="Upper end of its range in GiB.")
     capacity_gib: float | None = Field(description="What the GPU offers to programs, in GiB.")
     binding_phase: str = Field(description="The phase that sets the peak.")
+    measured_runs_of_this_kind: int = Field(
+        ge=0,
+        description="Measured runs of the same training backend, time of verl, full or LoRA, dense or with "
+        "experts, that the estimator was compared with.",
+    )
 
 
 class ExportedRun(Record):
@@ -36,6 +41,10 @@ class ExportedRun(Record):
     id: str = Field(description="Unique name.")
     row_id: str = Field(description="Id of its row on a page, to be linked behind '#'.")
     status: Kind = Field(description="How the run is known: the field kind of its record.")
+    word: Word = Field(
+        description="The same in one word. ran: tested, or with a published log or metrics. reported: its "
+        "sources report it. claimed: they recommend it."
+    )
     record: Run = Field(description="The run as its file records it; what the file leaves out is left out.")
     gpu: str | None = Field(description="Name in the list of GPUs; null where the source names none.")
     computed: Computed | None = Field(description="null where it cannot be computed.")

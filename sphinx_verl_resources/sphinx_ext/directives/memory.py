@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from ...catalog.names import LIMITS
 from ...diagnostics import Code, NoAnswerError, did_you_mean
 from ...i18n import _
+from ..references import row_link
 from .base import ABOUT_TABLE
 from .computed import WITHOUT_REMARKS, AnalysisDirective, SettingsDirective
 from .options import Option, choices, number, pieces, resource
@@ -294,7 +296,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         found = self.ask(query)
         caption = _("{what}: memory per GPU, phase by phase").format(what=title)
         made: dict[str, Callable[[], Iterable[nodes.Node]]] = dict.fromkeys(self.values["show"], list)
-        made["answer"] = lambda: render.answer(found, measured)
+        made["answer"] = lambda: self._answer(query, measured)
         if shown := credible(found):
             name = self._chart_name(title)
             made |= {
@@ -309,6 +311,16 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         if shown and {"components", "host"}.intersection(self.values["show"]):
             content.append(render.evidence_legend())
         return [*content, *render.notes(found)]
+
+    def _answer(self, query: EstimateQuery, measured: Measured | None) -> list[nodes.Node]:
+        """Return the answer in words, with the recorded runs that bear on it."""
+        from ...answer.queries import SettingsAnswer
+        from ...views.answer import evidence_items
+        from ...views.estimate import answer
+
+        found = self.ask(SettingsAnswer(query))
+        runs = evidence_items(found, self.values["run"], partial(row_link, self.env))
+        return answer(found, measured, runs)
 
     def _chart_name(self, title: str) -> str:
         return self.values["run"] or title

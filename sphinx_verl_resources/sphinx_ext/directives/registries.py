@@ -67,7 +67,7 @@ class VerlDownloads(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the list; the files are kept for those who write them."""
-        from ...estimator.queries import Exported
+        from ...answer.queries import Exported
         from ...views.exports import download_list, download_texts
 
         if self.problems:

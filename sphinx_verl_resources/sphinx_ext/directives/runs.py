@@ -20,7 +20,7 @@ from ...views.table import one_cell
 from ..domain import VerlDomain
 from ..objects import RUN, SIZE, Target
 from ..queries import ConfigValue, KnownValue, Runs
-from ..references import contribute_link
+from ..references import contribute_link, row_link
 from .base import ABOUT_TABLE, VerlDirective
 from .options import Option
 
@@ -225,7 +225,8 @@ class VerlRuns(VerlDirective):
 
     def _details(self, run: Run) -> verl_details:
         """Return peak and capacity, status and evidence; folded: estimate, settings, and sources."""
-        from ...estimator.queries import Capacity
+        from ...answer.queries import SettingsAnswer
+        from ...estimator.queries import Capacity, RunEstimate
         from ...estimator.recorded import credible
         from ...views import run_details as render
         from ...views.blocks import details
@@ -238,7 +239,8 @@ class VerlRuns(VerlDirective):
         if estimate is not None and not estimate.is_complete:
             estimate = None
         capacity = self.ask(Capacity(run.gpus.type)) if run.gpus.type else None
-        content = render.verdict(run, estimate)
+        found = None if estimate is None else self.ask(SettingsAnswer(RunEstimate(run.id)))
+        content = render.verdict(run, found, partial(row_link, self.env))
         if shown := estimate and credible(estimate):
             drawn = phase_chart(shown, run_title(run), run.measured)
             content.append(self.chart(drawn, run.id))
