@@ -240,6 +240,8 @@ def _of_steps(of: Diagnosis) -> Iterator[str]:
     if first and last > _GROWN * first:
         why = "a leak, or longer sequences" if on_host else "longer sequences, or a leak"
         yield f"{name} grew from {first:.1f} to {last:.1f} over {of.log.figures.steps} steps: {why}."
-    host = of.estimate.host.total if of.estimate else last * GIB
-    if on_host and last * GIB > 2 * host:
-        yield f"The node held {last:.1f} GiB of host memory; the estimate explains {gib(host)}."
+    if on_host and of.estimate:
+        held = last * GIB or (of.failure.in_use if of.failure else 0) or 0
+        explained = of.estimate.host.total
+        if held > 2 * explained:
+            yield f"The node held {gib(held)} of host memory; the estimate explains {gib(explained)}."

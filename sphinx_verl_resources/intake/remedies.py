@@ -143,6 +143,8 @@ def advice(of: Situation, request: Request | None, registries: Registries) -> tu
         found += _ranked(choices, of.failure, of.estimate, request, registries)
     else:
         found += [Advice(remedy, _after(remedy, request, registries)) for remedy in rest]
+    if of.failure.phase == "host":  # what the GPU has no room for relieves the host last
+        found.sort(key=lambda each: each.after is not None and each.after.verdict == "does-not-fit")
     return tuple(_without_repeats(found))[:_MOST]
 
 

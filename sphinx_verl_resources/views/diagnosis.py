@@ -150,6 +150,11 @@ def effect(found: Diagnosis, each: Advice) -> Iterator[str]:
         before, after = size_in(found.estimate, failure), size_in(each.after, failure)
         if abs(after - before) > 0.01 * before:
             yield f"{gib_number(before)} → {gib(after)}"
+    elif failure and failure.phase == "host" and found.estimate and each.after:
+        host, later = found.estimate.host.total, each.after.host.total
+        if abs(later - host) > 0.01 * host:
+            yield f"{gib_number(host)} → {gib(later)}"
+            yield f"GPU: {label(each.after.verdict)}"
     if each.remedy.overrides:
         yield _COSTS[each.remedy.cost]
 

@@ -169,6 +169,17 @@ def test_host_memory_wants_less_offloading_and_no_other_share(found):
     assert not any(SHARE in each.remedy.overrides for each in diagnosis.advice)
 
 
+def test_the_gpu_keeps_what_it_has_no_room_for(found):
+    """Where the GPU has no room for the state, less offloading is what helps the host last."""
+    offloaded = {f"{ACTOR}.fsdp_config.optimizer_offload": True, f"{ACTOR}.fsdp_config.param_offload": True}
+    config = {**CONFIG, **offloaded, "actor_rollout_ref.model.path": "Qwen/Qwen2.5-32B-Instruct"}
+    advice = found("host", "ray-memory", config, in_use=900 * GIB).advice
+    last = [each.after.verdict == "does-not-fit" for each in advice]
+    assert any(last)
+    assert last == sorted(last)
+    assert "the estimate explains" in found("host", "ray-memory", in_use=900 * GIB).differences[-1]
+
+
 def test_a_leak_of_vllm_is_named(found):
     remedy = found("host", "raylet-killed", versions={"vllm": "0.7.3"}).advice[0].remedy
     assert not remedy.overrides
