@@ -33,8 +33,8 @@ PATIENCE, STEP = 1.0, 0.1
 
 #: What the exit codes of commands mean that answer questions.
 EXIT_CODES = (
-    "0 it fits, or may (borderline, depends on the lengths, unknown), 1 it does not fit, or only may with "
-    "--strict, or there are problems, 2 no answer. Warnings do not fail."
+    "0 fits or may fit (borderline, depends on the lengths, unknown), 1 does not fit, has problems, or with "
+    "--strict only may fit, 2 no answer. Warnings do not fail."
 )
 #: The characters of the longest line that is printed, where the terminal has more.
 WIDTH = 100

@@ -241,7 +241,6 @@ ESTIMATE = Command(
     EXIT_CODES,
     _add_arguments,
     _run,
-    notes="The settings of your own run come from a launch script, which is read and never run, or "
-    "from YAML; --task, --lora, --prompt and --response go on top, and key=value on top of these. What is "
-    "not set has verl's default.",
+    notes="Settings come from a launch script, which is read and never run, or from YAML; --task, --lora, "
+    "--prompt and --response override them, and key=value overrides these. Unset settings use verl's defaults.",
 )

@@ -143,6 +143,6 @@ PLAN = Command(
     EXIT_CODES,
     _add_arguments,
     _run,
-    notes="What the question leaves open is as verl has it, and the answer says so; offloading, parallel "
-    "sizes and the token budget are chosen so that it fits, unless key=value sets them.",
+    notes="Unset lengths and settings use verl's defaults, and the answer lists what it assumed. plan chooses "
+    "offloading, parallel sizes and the token budget so that the run fits; it never changes key=value settings.",
 )
