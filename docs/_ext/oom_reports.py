@@ -11,6 +11,7 @@ from pprint import pformat
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.intake.diagnosis import Given, diagnose
@@ -20,9 +21,8 @@ from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from docutils import nodes
     from sphinx.application import Sphinx
 
     from sphinx_verl_resources.estimator.context import EstimatorContext
@@ -140,10 +140,24 @@ class Reports(SphinxDirective):
         records = VerlDomain.of(self.env).records
         table = empty_table("docs-oom-reports")
         head = ("Report", "What it tells", "Phase", "Its log tells", "First advice", "What worked")
-        rows = [_row(report, diagnose(_read(report), Given(), records)) for report in load_reports(directory)]
+        reports = load_reports(directory)
+        rows = [_row(report, diagnose(_read(report), Given(), records)) for report in reports]
         table += table_group(head, rows)
         self.set_source_info(table)
-        return [table]
+        return [nodes.paragraph("", counted(reports)), table]
+
+
+def counted(reports: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many phases are told, and for how many fixes the first advice is the same."""
+    told = [(report["phase"], phase_told(report)) for report in reports]
+    right = sum(phase == found != "unknown" for phase, found in told)
+    wrong = sum(found not in (phase, "unknown") for phase, found in told)
+    fixes = [report for report in reports if "fix" in report]
+    hits = sum("missed" not in report for report in fixes)
+    return (
+        f"The log tells the phase of {right} reports, not that of {len(reports) - right - wrong}, and "
+        f"another one of {wrong}. {len(fixes)} reports have a fix; for {hits} the first advice is the same."
+    )
 
 
 def _read(report: Mapping[str, Any]) -> LogText:
