@@ -116,6 +116,7 @@ class FailureReader:
         self._together: dict[str, deque[Frame]] = {}
         self._first: Failure | None = None
         self._first_stream = ""
+        self._survived: Failure | None = None
         self._doubtful: Failure | None = None
 
     def take_frame(self, piece: Piece, place: Location) -> bool:
@@ -141,7 +142,11 @@ class FailureReader:
 
     def result(self) -> Failure | None:
         """Return the failure; None if the run does not say that it ran out of memory."""
-        return self._first or self._promised() or self._doubtful
+        return self._first or self._promised() or self._survived or self._doubtful
+
+    def take_step(self) -> None:
+        """Note that the run goes on: a failure that comes later is the one that ends it."""
+        self._survived, self._first = self._first or self._survived, None
 
     def _stream(self, who: str) -> _Stream:
         if who not in self._streams and len(self._streams) >= _MAX_STREAMS:
@@ -249,11 +254,14 @@ def _wraps(later: Failure, first: Failure) -> bool:
 
 def _is_same(first: Failure, later: Failure) -> bool:
     """Tell whether a later message is about the same failure: the driver prints that of its worker again."""
-    if first.phase not in {UNKNOWN, "old-log-prob"}:
-        return False
+    if first.phase == "old-log-prob":
+        # The driver knows better whose log-probs they are.
+        possible = later.phase == "ref-log-prob"
+    else:
+        possible = first.phase == UNKNOWN and (later.phase in first.phases or not first.phases)
     if first.form in _PRINTED_BEFORE:
-        return later.form not in {"worker-died", "killed"} and later.phase != "host"
-    return first.form == later.form and first.tried == later.tried
+        return possible and later.is_evidence and later.phase != "host"
+    return possible and first.form == later.form and first.tried == later.tried
 
 
 def narrowed(failure: Failure, absent: Collection[str]) -> Failure:

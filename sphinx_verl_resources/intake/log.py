@@ -205,6 +205,7 @@ class _Reader:
             self._runs[piece.who] = run
             self._number += 1
         run.figures.add(line)
+        run.failures.take_step()
         self._current = run
         self._counted = run
         return True

@@ -112,6 +112,14 @@ def test_how_workers_print(root, name, phase, form, line):
     assert failure(bars.decode()).phase == phase
 
 
+def test_a_failure_that_the_run_survives(cases):
+    first, last = log_of(cases["old-log-prob"]).decode(), log_of(cases["vllm-rollout"]).decode()
+    later = STEP.replace("step:2", "step:3")
+    assert failure(first, later).phase == "old-log-prob"
+    assert failure(first, later, last.removeprefix(CONFIG)).phase == "rollout"
+    assert failure(first, last.removeprefix(CONFIG).replace(STEP, "")).phase == "old-log-prob"
+
+
 def test_the_worker_alone_tells_the_log_probs_of_the_actor(root):
     content = (root / "tests/intake/logs/driver_tells_more.log").read_text("utf-8")
     assert failure(content.partition("Traceback")[0]).phase == "old-log-prob"
