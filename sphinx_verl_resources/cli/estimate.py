@@ -242,5 +242,6 @@ ESTIMATE = Command(
     _add_arguments,
     _run,
     notes="Settings come from a launch script, which is read and never run, or from YAML; --task, --lora, "
-    "--prompt and --response override them, and key=value overrides these. Unset settings use verl's defaults.",
+    "--prompt and --response override them, and key=value overrides these. Unset settings use verl's "
+    "defaults.",
 )

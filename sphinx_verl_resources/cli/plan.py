@@ -143,6 +143,7 @@ PLAN = Command(
     EXIT_CODES,
     _add_arguments,
     _run,
-    notes="Unset lengths and settings use verl's defaults, and the answer lists what it assumed. plan chooses "
-    "offloading, parallel sizes and the token budget so that the run fits; it never changes key=value settings.",
+    notes="Unset lengths and settings use verl's defaults, and the answer lists what it assumed. plan "
+    "chooses offloading, parallel sizes and the token budget so that the run fits; it never changes "
+    "key=value settings.",
 )
