@@ -276,21 +276,25 @@ def _micro_batches(settings: Settings, given: Mapping[str, Any]) -> Iterator[Rel
             yield Relief(tuple({key: size} for size in sizes), "little")
     if sizes := _sizes(first, least):
         yield Relief(tuple(dict.fromkeys(of_update, size) for size in sizes), "little")
-    if whole := _whole_mini_batch(settings):
-        yield Relief(({of_update[0]: whole},), "none")
+    if whole := _whole_mini_batch(settings, settings.actor):
+        counted = {} if first.dynamic else {f"{ACTOR}.use_dynamic_bsz": True}
+        yield Relief(({**counted, f"{ACTOR}.ppo_max_token_len_per_gpu": whole},), "none")
+    *_, (micro, prefix, start) = _passes(settings)
+    of_critic = settings.critic and micro.dynamic and _whole_mini_batch(settings, settings.critic)
+    if of_critic:
+        yield Relief(({f"{prefix}.{start}{name[True]}": of_critic},), "none")
 
 
-def _whole_mini_batch(settings: Settings) -> int | None:
-    """Return the size of a micro-batch that is a whole mini-batch, in tokens or sequences.
+def _whole_mini_batch(settings: Settings, role: Role) -> int | None:
+    """Return the token budget that a whole mini-batch needs.
 
-    With smaller ones every GPU may keep the gradients of the whole model; None where it does not.
+    With several micro-batches every GPU may keep the gradients of the whole model; None where it does not.
     """
-    actor, limit = settings.actor, int(settings.lengths.limit)
-    deferred = actor.backend != "megatron" and actor.fsdp.defers_sync and actor.fsdp.shard > 1
-    if not deferred or micro_batches(settings, actor) < 2:
+    deferred = role.backend != "megatron" and role.fsdp.defers_sync and role.fsdp.shard > 1
+    if not deferred or micro_batches(settings, role) < 2:
         return None
-    sequences = max(1, actor.mini_batch // ranks_of(actor, settings.gpus))
-    return -(-sequences * limit // sequence_divisor(actor)) if actor.micro_batch.dynamic else sequences
+    sequences = max(1, min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus))
+    return -(-sequences * int(settings.lengths.limit) // sequence_divisor(role))
 
 
 def _sizes(micro: MicroBatch, least: int) -> list[int]:

@@ -117,7 +117,8 @@ def _changes(found: Answer, width: int) -> Iterator[str]:
     if not changes:
         yield "No other setting makes it fit."
         return
-    lines = ["Each of these makes it fit:" if changes[0].verdict == "fits" else "What lowers the peak most:"]
+    these = "Each of these" if len(changes) > 1 else "This"
+    lines = [f"{these} makes it fit:" if changes[0].verdict == "fits" else "What lowers the peak most:"]
     for number, change in enumerate(changes, 1):
         lines.append(f"{number}. {change_text(change)}")
     yield "\n".join(wrapped(lines, width, "   "))

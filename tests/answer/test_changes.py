@@ -89,6 +89,15 @@ def test_three_settings_where_two_are_not_enough():
     assert ROUNDS in found.caveats
 
 
+def test_a_setting_that_harms_another_phase_is_left_out():
+    """Smaller budgets of the critic keep its whole gradients; with verl's default it has one micro-batch."""
+    request = Request("Qwen/Qwen2.5-32B", {}, 8, "H100")
+    assert estimate(request, REGISTRIES).settings.critic
+    first = changes(request)[0]
+    assert first.verdict == "fits"
+    assert not [key for key in first.overrides if key.startswith(("trainer.", "critic.ppo"))]
+
+
 def test_more_gpus_where_settings_do_not_suffice():
     helped, alone = changes(NODES)
     assert helped.overrides["trainer.nnodes"] < alone.overrides["trainer.nnodes"]

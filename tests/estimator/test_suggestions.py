@@ -159,6 +159,10 @@ def test_whole_gradients_are_avoided_by_one_micro_batch(ask, offered):
     budget, switch = f"{A}.ppo_max_token_len_per_gpu=262144", "use_no_sync_for_gradient_accumulation=False"
     assert offered(FULL)[budget] == ("none", "")
     assert not [setting for setting in offered(FULL) if setting.endswith(switch)]
+    fixed = {"actor.ppo_micro_batch_size_per_gpu": 4, "rollout.n": 8}
+    assert f"{A}.use_dynamic_bsz=True {budget}" in offered(fixed)
+    critic = {"algorithm.adv_estimator": "gae", "critic.ppo_infer_max_token_len_per_gpu": 2048}
+    assert "critic.ppo_infer_max_token_len_per_gpu=32768" in offered({**FULL, **critic, "rollout.n": 1})
     later = {**FULL, "fsdp.use_no_sync_for_gradient_accumulation": True}
     assert [setting for setting in offered(later, version=(0, 10, 0)) if setting.endswith(switch)]
     assert budget not in offered(FULL, version=(0, 8, 0))
