@@ -218,24 +218,13 @@ class _Search:
         return [self._joined(first, allowed) for first in ((), *zip(alone))]
 
     def _joined(self, parts: _Parts, allowed: Iterable[_Part]) -> _Parts:
-        """Add each setting at the step that leaves least, unless all of them make it worse."""
+        """Add each setting at the step that leaves least, unless all of them raise the peak."""
         for relief in (part.relief for part in allowed if part not in parts):
             steps = ((*parts, _Part(relief, step)) for step in range(len(relief.steps)))
-            with_it = min(reversed(tuple(steps)), key=self._excess)
-            if self._excess(with_it) <= self._excess(parts):
+            with_it = min(reversed(tuple(steps)), key=self.high)
+            if self.high(with_it) <= self.high(parts):
                 parts = with_it
         return parts
-
-    def _excess(self, parts: Iterable[_Part]) -> tuple[float, float]:
-        """Return how much all phases together have above the capacity, and the upper end of the range.
-
-        A phase that is not the largest now can be so when others have become smaller.
-        """
-        after = self.after(parts)
-        if after is None:
-            return float("inf"), float("inf")
-        scale, capacity = after.high / after.peak, after.capacity or 0.0
-        return sum(max(0.0, scale * phase.total - capacity) for phase in after.phases), after.high
 
     def least(self) -> _Parts:
         """Return the combination that leaves least."""

@@ -89,12 +89,13 @@ def test_three_settings_where_two_are_not_enough():
     assert ROUNDS in found.caveats
 
 
-def test_a_setting_that_harms_another_phase_is_left_out():
-    """Smaller budgets of the critic keep its whole gradients; with verl's default it has one micro-batch."""
+def test_a_whole_mini_batch_is_counted_in_tokens():
+    """With smaller micro-batches every GPU keeps whole gradients; those of the critic are large enough."""
     request = Request("Qwen/Qwen2.5-32B", {}, 8, "H100")
     assert estimate(request, REGISTRIES).settings.critic
     first = changes(request)[0]
     assert first.verdict == "fits"
+    assert first.overrides[f"{A}.use_dynamic_bsz"] is True
     assert not [key for key in first.overrides if key.startswith(("trainer.", "critic.ppo"))]
 
 
