@@ -62,8 +62,8 @@ CHANGES = {
     "date of a run": ({"data/runs/a7.yaml": ("2026-08-01", "2026-08-02")}, {*RUN_A7, "data-updated"}),
     "comment in a run": ({"data/runs/a7.yaml": "+# For people.\n"}, set()),
     "size class of a run": ({"data/runs/c3.yaml": ("size: 3B", "size: 405B")}, {*RUN_C3, "runs-empty"}),
-    "card of a run": ({"data/runs/d14.yaml": ("OWN-40", "H20")}, RUN_D14),
-    "run broken": ({"data/runs/d14.yaml": ("tag: MIN", "tag: X")}, {*RUN_D14, "data-runs"}),
+    "card of a run": ({"data/runs/d14.yaml": ("OWN-40", "H20")}, {*RUN_D14, "what-if"}),
+    "run broken": ({"data/runs/d14.yaml": ("tag: MIN", "tag: X")}, {*RUN_D14, "data-runs", "what-if"}),
     "run added": (
         {"data/runs/e3.yaml": ("data/runs/c3.yaml", "id: c3", "id: e3")}, {*RUN_C3, "data-runs"},
     ),
@@ -143,7 +143,7 @@ CHANGES = {
     "keys deleted": ({"data/config_keys.yaml": None}, set()),
     # the record of accuracy
     "accuracy of what one page shows": ({"data/accuracy.yaml": ACCURACY.format("own")}, {"downloads"}),
-    "accuracy of logs": ({"data/accuracy.yaml": ACCURACY.format("fsdp-today")}, ESTIMATES - {"accuracy", "accuracy-drawn", "accuracy-training", "lengths", "memory-settings"}),
+    "accuracy of logs": ({"data/accuracy.yaml": ACCURACY.format("fsdp-today")}, ESTIMATES - {"accuracy", "accuracy-drawn", "accuracy-training", "lengths"}),
     "accuracy of fine-tuning": ({"data/accuracy.yaml": ACCURACY.format("training")}, {"accuracy-drawn", "accuracy-training", "downloads"}),
     # cases
     "case edited": ({"data/cases/own.yaml": ("count: 2", "count: 4")}, {"accuracy"}),
