@@ -47,14 +47,14 @@ def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list
 
 
 def _peak(run: Run, capacity: float | None, estimate: Estimate | None) -> str:
-    """Return the measured and the computed peak, as far as they are known."""
+    """Return the measured and the estimated peak, as far as they are known."""
     figures = []
     if run.measured and run.measured.gib:
         figures.append(_("measured {peak}").format(peak=gib_number(run.measured.gib * GIB)))
     high = possible(estimate, estimate.high) if estimate and not estimate.undecided else None
     if estimate and high is not None:
         span = _("{low} to {high}").format(low=gib_number(estimate.low), high=gib_number(high))
-        figures.append(_("computed {peak}").format(peak=span))
+        figures.append(_("estimated {peak}").format(peak=span))
     if not figures:
         return _("peak not recorded")
     if capacity is None:

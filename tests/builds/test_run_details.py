@@ -45,7 +45,7 @@ def test_a_block_says_what_the_row_has_no_room_for(detailed):
     block = soup.select_one("details#run-a-details")
     assert "verl-run-a" in block["class"]
     summary = text(block.summary)
-    assert summary.startswith("Qwen2.5-7B-Instruct, GRPO on 8*H100: MIN, ran; peak measured 60.0, computed ")
+    assert summary.startswith("Qwen2.5-7B-Instruct, GRPO on 8*H100: MIN, ran; peak measured 60.0, estimated ")
     assert summary.endswith(" of 79.1 GiB; evidence: log, script")
     assert block.select_one(".verl-answer strong")
     assert block.svg

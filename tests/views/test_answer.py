@@ -1,0 +1,59 @@
+"""An answer in sentences: the runs that bear on it, and how sure it is."""
+
+from __future__ import annotations
+
+import pytest
+from docutils import nodes
+
+from sphinx_verl_resources.answer.answer import answer_run, answer_settings
+from sphinx_verl_resources.answer.trust import Trust
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.views.answer import evidence_items, trust_text
+
+DATA = read_data([])
+RUNS = DATA.catalog.runs
+RAN = "qwen2-7b-grpo-2xh800"
+
+
+@pytest.mark.parametrize(
+    ("trust", "text"),
+    [
+        (Trust(0), "No measured run of this kind stands behind it."),
+        (Trust(1, 0.034), "One measured run of this kind stands behind it; the estimate was 3 % off."),
+        (
+            Trust(12, 0.09, RUNS[RAN], undercuts=False),
+            "12 measured runs of this kind stand behind it; estimates were 9 % off on average.",
+        ),
+        (
+            Trust(0, None, RUNS[RAN], undercuts=True),
+            "No measured run of this kind stands behind it. It undercuts every recorded run of this model; the "
+            "smallest is Qwen2-7B, GRPO on 2*H800.",
+        ),
+    ],
+)
+def test_how_sure_it_is(trust, text):
+    assert trust_text(trust) == text
+
+
+def named(found, own=None):
+    """The items with the runs that are named."""
+    return [
+        item.astext()
+        for item in evidence_items(found, own, lambda run, text: nodes.reference("", text, refid=run))
+    ]
+
+
+def test_settings_of_ones_own_name_the_nearest_runs():
+    config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
+    found = answer_settings(Request("Qwen/Qwen2.5-7B", config, 8, "H100"), DATA)
+    first, *_ = named(found)
+    assert first.startswith("Ran: Qwen2-7B, GRPO on 2*H800")
+    assert named(answer_settings(Request("Qwen/Qwen2.5-7B", config, 1, "RTX-4090"), DATA)) == []
+
+
+def test_a_run_that_ran_names_no_other():
+    found = answer_run(RUNS[RAN], DATA)
+    assert found.evidence[0].run.id == RAN
+    assert named(found, RAN) == []
+    assert named(found)[0].startswith("Ran: Qwen2-7B")
