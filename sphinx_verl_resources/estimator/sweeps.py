@@ -112,8 +112,10 @@ def _switches(start: Estimate) -> list[Mapping[str, Any]]:
 
     The reference policy follows the actor.
     """
-    found = [(next(iter(relief.steps[0])), relief.steps[0]) for relief in start.reliefs]
-    own = [(key, step) for key, step in found if not key.startswith(REFERENCE)]
+    found: dict[str, Mapping[str, Any]] = {}
+    for relief in start.reliefs:  # of several with the same key, the first
+        found.setdefault(next(iter(relief.steps[0])), relief.steps[0])
+    own = [(key, step) for key, step in found.items() if not key.startswith(REFERENCE)]
     return [step for name in _ORDER for key, step in own if key.endswith(f".{name}")]
 
 
