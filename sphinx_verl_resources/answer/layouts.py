@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.engine import cache_tokens
+from ..estimator.engine import cache_tokens, needed_cache_tokens
 from ..estimator.estimate import Estimate, attempt, largest_that_fits
 from ..estimator.settings import ranks_of, sequence_divisor
 from ..estimator.tasks import BUDGETS, LIMITS
@@ -77,10 +77,16 @@ class Layout:
         micro = self.estimate.settings.actor.micro_batch
         return micro.tokens if micro.dynamic else None
 
+    @property
+    def starts(self) -> bool:
+        """True where the KV cache of the rollout engine holds what it must, or else it does not start."""
+        shape, settings = self.estimate.shape, self.estimate.settings
+        return cache_tokens(shape, settings) >= needed_cache_tokens(shape, settings)
+
     @cached_property
     def fits(self) -> bool:
-        """True where the whole range fits."""
-        return self.estimate.fits
+        """True where the whole range fits, and the rollout engine starts."""
+        return self.estimate.fits and self.starts
 
 
 def best_of(layouts: Iterable[Layout]) -> Layout | None:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 USUAL_BUDGET = 16384
 _ROLES = (ACTOR, "critic")
 _ENGINE_TP = f"{ROLLOUT}.tensor_model_parallel_size"
+_ENGINE_SHARE = f"{ROLLOUT}.gpu_memory_utilization"
+#: vLLM's own default of its share.
+_MOST_SHARE = 0.9
 
 
 def tried_layouts(asked: Request, registries: Registries) -> tuple[Layout, ...]:
@@ -162,8 +165,8 @@ class _Search:
         registries: Registries,
     ) -> None:
         self._asked, self._registries = asked, registries
-        self._found: dict[tuple[int | None, int, int, int | None], Layout | None] = {}
-        self._engine_tp: int | None = None  # as fitted
+        self._found: dict[tuple[Any, int, int, int | None], Layout | None] = {}
+        self._engine: dict[str, Any] = {}  # as fitted
         estimates = (attempt(base.request, registries) for base in bases)
         first = next((found for found in estimates if isinstance(found, Estimate)), None)
         if first is None:
@@ -242,7 +245,7 @@ class _Search:
 
     def _can_fit(self, base: int, level: int) -> bool:
         """Tell whether a layout fits with some budget."""
-        tried = self._found.get((self._engine_tp, base, level, self._budgets[0]))
+        tried = self._found.get(self._key(base, level, self._budgets[0]))
         if tried and tried.fits:
             return True
         # What the last level but one offloads comes back for the update; if it is too much, so is more.
@@ -282,28 +285,35 @@ class _Search:
 
     def _at(self, base: int, level: int, budget: int | None) -> Layout | None:
         """Return a layout; None where it leaves no estimate."""
-        key = (self._engine_tp, base, level, budget)
+        key = self._key(base, level, budget)
         if key not in self._found:
             request = self._bases[base].request.having(self._levels[level])
             if budget is not None:
                 request = request.having(dict.fromkeys(self._budget_keys, budget))
-            if self._engine_tp:
-                request = request.having({_ENGINE_TP: self._engine_tp})
-            found = attempt(request, self._registries)
+            found = attempt(request := request.having(self._engine), self._registries)
             self._found[key] = Layout(request, found) if isinstance(found, Estimate) else None
         return self._found[key]
 
+    def _key(self, base: int, level: int, budget: int | None) -> tuple[Any, int, int, int | None]:
+        return (*self._engine.values(),), base, level, budget
+
     def _widen_engine(self) -> bool:
-        """Spread the rollout engine over twice as many GPUs, if that can help; tell whether it can."""
-        if _ENGINE_TP in self._asked.config or not self.tried:
+        """Spread the rollout engine over twice as many GPUs, or give it a tenth more of each for its cache.
+
+        Tell whether that can help.
+        """
+        tried, given = self.tried, self._asked.config
+        if not any(_fits_asleep(layout.estimate) for layout in tried):
             return False
-        if not any(_fits_asleep(layout.estimate) for layout in self.tried):
+        last = tried[-1].estimate
+        rollout = last.settings.rollout
+        wider, more = 2 * rollout.tensor, round(rollout.utilization + 0.1, 2)
+        if _ENGINE_TP not in given and not last.settings.gpus % wider and not last.shape.heads % wider:
+            self._engine[_ENGINE_TP] = wider
+        elif _ENGINE_SHARE not in given and more <= _MOST_SHARE and not tried[-1].starts:
+            self._engine[_ENGINE_SHARE] = more
+        else:
             return False
-        estimate = self.tried[0].estimate
-        wider = 2 * (self._engine_tp or estimate.settings.rollout.tensor)
-        if estimate.settings.gpus % wider or estimate.shape.heads % wider:
-            return False
-        self._engine_tp = wider
         return True
 
 

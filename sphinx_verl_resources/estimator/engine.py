@@ -157,6 +157,18 @@ def cache_tokens(shape: Shape, settings: Settings) -> float:
     return max(0.0, room) / each if each else float("inf")
 
 
+def needed_cache_tokens(shape: Shape, settings: Settings) -> float:
+    """Return the tokens that vLLM's KV cache must hold, or else it does not start; 0 for other engines."""
+    rollout = settings.rollout
+    if rollout.engine != "vllm" or rollout.separate or not settings.capacity_known:
+        return 0.0
+    if rollout.model_length:
+        return float(rollout.model_length)
+    if not behaviour(settings.version).engine_in_process and "length" not in settings.unstated:
+        return float(shape.architecture.max_position_embeddings)  # the engine's default
+    return settings.lengths.limit
+
+
 def kv_cache_bytes_per_token(
     architecture: Architecture, tensor_parallel: int = 1, element_bytes: int = 2
 ) -> int:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, NoAnswerError
 from ..units import GIB
-from .engine import cache_tokens
+from .engine import cache_tokens, needed_cache_tokens
 from .lora import target_names, unknown_targets
 from .pools import TRAINER_GPUS
 from .reader import Reader
 from .reading import ADAMS, BACKENDS, ENGINES
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, Request, error_at, warning_at
 from .settings import ranks_of, settings_of
-from .versions import CURRENT, LAST, behaviour, version_text
+from .versions import CURRENT, LAST, version_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -180,8 +180,7 @@ def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
     yield from _micro_batch(settings, actor)
     if actor.lora_rank and actor.targets != "all-linear":
         yield from _targets(shape, actor)
-    if not settings.rollout.separate:
-        yield from _cache(shape, settings)
+    yield from _cache(shape, settings)
 
 
 def _heads(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
@@ -244,12 +243,7 @@ def _micro_batch(settings: Settings, actor: Role) -> Iterator[Diagnostic]:
 def _cache(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
     """Check that the KV cache holds one sequence; otherwise the engine does not start."""
     rollout = settings.rollout
-    if rollout.engine != "vllm" or not settings.capacity_known:
-        return
-    room, needed = cache_tokens(shape, settings), float(rollout.model_length or settings.lengths.limit)
-    traits = behaviour(settings.version)
-    if not rollout.model_length and not traits.engine_in_process and "length" not in settings.unstated:
-        needed = float(shape.architecture.max_position_embeddings)  # the engine's default
+    room, needed = cache_tokens(shape, settings), needed_cache_tokens(shape, settings)
     if room < needed:
         budget = settings.capacity * rollout.utilization / GIB
         message = (

@@ -193,6 +193,36 @@ def test_the_engine_is_spread_further_where_its_weights_do_not_fit_beside_others
     assert ask(gpu="T4", **asked).verdict == "fits"
 
 
+@pytest.mark.parametrize(
+    ("asked", "tensor", "share"),
+    [
+        ({"model": "microsoft/Phi-3-mini-4k-instruct", "gpus": 16, "gpu": "L4", "response": 8192}, 2, 0.5),
+        (
+            {
+                "model": "mistralai/Mistral-7B-v0.3",
+                "gpus": 1,
+                "gpu": "V100",
+                "lora": 32,
+                "prompt": 4096,
+                "response": 8192,
+            },
+            1,
+            0.6,
+        ),
+    ],
+)
+def test_the_engine_gets_what_its_cache_needs_to_start(asked, tensor, share):
+    best = ask(**asked).best
+    assert best.fits
+    assert not best.estimate.warnings
+    rollout = best.estimate.settings.rollout
+    assert (rollout.tensor, rollout.utilization) == (tensor, share)
+    given = {f"{R}.gpu_memory_utilization": 0.5, f"{R}.tensor_model_parallel_size": 1}
+    kept = ask(**asked, overrides=given)
+    assert not kept.best.fits
+    assert kept.best.estimate.warnings
+
+
 def test_a_token_budget_can_hold_a_whole_mini_batch():
     """FSDP of verl v0.9 keeps undivided gradients from the second micro-batch on."""
     found = ask("Qwen/Qwen2.5-72B", 32, task="PPO", overrides={"critic.enable": False})
@@ -301,6 +331,12 @@ def fits(question):
         return answer(question, DATA).verdict == "fits"
     except NoAnswerError:
         return False
+
+
+@given(questions)
+def test_what_fits_starts(question):
+    if fits(question):
+        assert not answer(question, DATA).best.estimate.warnings
 
 
 @given(questions, st.sampled_from(COUNTS))
