@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.answer.answer import answer, answer_settings
+from sphinx_verl_resources.answer.answer import answer, answer_run, answer_settings
 from sphinx_verl_resources.answer.evidence import bearing_on, needs_of_runs
 from sphinx_verl_resources.answer.question import Question, request_of
 from sphinx_verl_resources.cli.data import read_data
@@ -159,6 +159,13 @@ def test_its_own_settings_are_not_contradicted_either(data, run_id):
     found = answer_settings(request, data)
     assert found.verdict != "does-not-fit"
     assert run_id in [item.run.id for item in found.evidence]
+
+
+@pytest.mark.parametrize("run_id", [run_id for run_id, (run, _) in THAT_RAN.items() if run.settings])
+def test_nor_is_the_run_where_it_is_shown(data, run_id):
+    found = answer_run(data.catalog.runs[run_id], data)
+    assert found.verdict != "does-not-fit"
+    assert found.evidence[0].run.id == run_id
 
 
 def test_a_run_says_nothing_about_settings_that_take_more_than_its_own(data):
