@@ -254,7 +254,7 @@ requests = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(requests)
 def test_what_is_told_is_so(request):
     keeps_its_promise(request)
