@@ -115,12 +115,10 @@ def _shared_lines(axes: Axes, cells: GridCells) -> _Shared:
     each = len(cells.columns["command"]) // len(axes.runs)
     found: dict[str, tuple[set[tuple[Any, str]], ...]] = {}
     for number, index in enumerate(cells.columns["command"]):
-        if cells.columns["high"][number]:
-            run = axes.runs[number // each]
-            for line in cells.commands[index]:
-                pairs = found.setdefault(_key(line), tuple(set() for axis in _AXES))
-                for of_axis, value in zip(pairs, run, strict=True):
-                    of_axis.add((value, line))
+        for line in cells.commands[index]:
+            pairs = found.setdefault(_key(line), tuple(set() for axis in _AXES))
+            for of_axis, value in zip(pairs, axes.runs[number // each], strict=True):
+                of_axis.add((value, line))
     return {
         key: (axis, dict(of_axis))
         for key, pairs in found.items()

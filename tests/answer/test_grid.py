@@ -17,7 +17,7 @@ from sphinx_verl_resources.units import gib_number
 
 DATA = read_data([])
 AXES = Axes(
-    ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"), (1, 2, 8), ("RTX-4090", "H100", "H800", "B200"), (1024, 16384)
+    ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"), (1, 2, 8), ("RTX-4090", "H100", "H800", "B200"), (512, 16384)
 )
 TP = {"actor_rollout_ref.rollout.tensor_model_parallel_size": 4}
 

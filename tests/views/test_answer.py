@@ -53,7 +53,15 @@ def test_settings_of_ones_own_name_the_nearest_runs():
 
 
 def test_a_run_that_ran_names_no_other():
-    found = answer_run(RUNS[RAN], DATA)
-    assert found.evidence[0].run.id == RAN
-    assert named(found, RAN) == []
-    assert named(found)[0].startswith("Ran: Qwen2-7B")
+    run = "qwen2-5-0-5b-ppo-8xl20-vllm"
+    found = answer_run(RUNS[run], DATA)
+    assert [item.word for item in found.evidence] == ["ran", "ran", "claimed"]
+    assert named(found, run) == []
+    ran, claimed = named(found)
+    assert ran.startswith("Ran: Qwen2.5-0.5B, PPO on 8*L20, Qwen2.5-0.5B, PPO on 8*L20")
+    assert claimed.startswith("Claimed: ")
+
+
+def test_a_run_that_was_reported_names_others_and_not_itself():
+    run = "qwen3-8b-grpo-4xb200"
+    assert named(answer_run(RUNS[run], DATA), run) == ["Ran: Qwen3-8B, GRPO on 4*H20"]
