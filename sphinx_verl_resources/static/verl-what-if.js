@@ -187,7 +187,7 @@
     const command = document.createElement("code");
     command.textContent = fill(words.plan, asked);
     const [before, after] = words.changeMore.split("{command}");
-    addItem(list, words, words.change, [ways.length ? `${ways.join(words.between)}. ` : "", before, command, after]);
+    addItem(list, words, words.change, [ways.length ? `${ways.join(words.or)}. ` : "", before, command, after]);
   }
 
   // -- the form

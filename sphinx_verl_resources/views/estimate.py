@@ -102,8 +102,10 @@ def answer(
     first += fill(text, verdict=nodes.strong("", title(found.verdict)), reason=reason(estimate))
     items = nodes.bullet_list(classes=[ANSWER_CLASS])
     items += [*runs, *changes_item(estimate)]
+    if not estimate.undecided:
+        items += titled_item(_("How sure"), trust_text(found.trust))
     if shown is not None:
-        items += [titled_item(_("How sure"), trust_text(found.trust)), *_figures(shown)]
+        items += _figures(shown)
     if measured is not None and measured.gib:
         counted = _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
         items += titled_item(_("Measured"), [nodes.Text(counted)])

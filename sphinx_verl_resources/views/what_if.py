@@ -175,6 +175,7 @@ def _words() -> Mapping[str, Any]:
         "verdict": _("{verdict}."),
         "item": _("{title}: {text}"),
         "between": _(", "),
+        "or": _(" or "),
         "evidence": [as_title(_(WORD_TEXTS[word])) for word in WORDS],
         "noRun": _(NO_RUN),
         "estimated": _("Estimated"),

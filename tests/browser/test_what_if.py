@@ -163,7 +163,7 @@ def test_what_is_shown_is_the_answer(open_page):
 @pytest.mark.parametrize(
     ("chosen", "ways"),
     [
-        ({"model": "Qwen/Qwen2.5-72B-Instruct", "count": "2"}, "LoRA, rank 32, 8 GPUs. "),
+        ({"model": "Qwen/Qwen2.5-72B-Instruct", "count": "2"}, "LoRA, rank 32 or 8 GPUs. "),
         ({**OTHERS, "count": "2"}, "32 GPUs. "),
     ],
 )
