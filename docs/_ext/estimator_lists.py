@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+from sphinx_verl_resources.answer.search import ALWAYS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator import constants
 from sphinx_verl_resources.estimator.backtest import boundaries
@@ -22,7 +23,7 @@ from sphinx_verl_resources.estimator.shape import (
     QK_NORM,
     SYMBOLS,
 )
-from sphinx_verl_resources.estimator.tasks import SAVING, TASKS
+from sphinx_verl_resources.estimator.tasks import TASKS
 from sphinx_verl_resources.estimator.versions import CURRENT
 from sphinx_verl_resources.units import GIB, MIB, gib, percent, short_number
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group
@@ -174,7 +175,7 @@ class Tasks(EstimatorTable):
     headings = ("For", "Settings")
 
     def rows(self) -> Iterable[Sequence[str]]:
-        yield "Every task", _settings(SAVING)
+        yield "Every task", _settings(ALWAYS)
         for name, settings in TASKS.items():
             yield name, _settings(settings)
 

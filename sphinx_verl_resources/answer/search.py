@@ -87,13 +87,14 @@ _MEGATRON_LEVELS = tuple(
     for level in range(4)
 )
 _SEARCHED = {key for level in (*_FSDP_LEVELS, *_MEGATRON_LEVELS) for key in level}
-_ALWAYS = {key: value for key, value in SAVING.items() if key not in _SEARCHED}
+#: What costs no or little time, and is on in every layout.
+ALWAYS = {key: value for key, value in SAVING.items() if key not in _SEARCHED}
 _ALWAYS_WITH_MEGATRON = {key: value for key, value in MEGATRON_SAVING.items() if key not in _SEARCHED}
 
 
 def _with_fsdp(asked: Request, registries: Registries) -> Request:
     """Return the run with what always saves memory, fitted to its GPUs."""
-    return fitted(replace(asked, config={**_ALWAYS, **asked.config}), registries)
+    return fitted(replace(asked, config={**ALWAYS, **asked.config}), registries)
 
 
 def _with_megatron(asked: Request, registries: Registries) -> list[_Base]:
@@ -108,7 +109,7 @@ def _with_megatron(asked: Request, registries: Registries) -> list[_Base]:
     config = {key: value for key, value in asked.config.items() if not key.startswith(dropped)}
     if rank := config.pop(f"{MODEL}.lora_rank", None):  # the key that Megatron reads
         config[f"{MODEL}.lora.rank"] = rank
-    of_all = replace(asked, backend="megatron", config={**_ALWAYS, **_ALWAYS_WITH_MEGATRON, **config})
+    of_all = replace(asked, backend="megatron", config={**ALWAYS, **_ALWAYS_WITH_MEGATRON, **config})
     of_all = fitted(of_all, registries)
     bases = []
     for sizes in _parallel_sizes(asked.config, shape, gpus):
