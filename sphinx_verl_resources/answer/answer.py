@@ -60,10 +60,12 @@ class Answer:
 
     @cached_property
     def best(self) -> Layout:
-        """The better of the two; what all figures are about."""
-        found = best_of(layout for layout in (self.fsdp, self.megatron) if layout)
-        assert found
-        return found
+        """The better of the two; what all figures are about. Of equal ones it is FSDP, which is simpler."""
+        of_both = [layout for layout in (self.fsdp, self.megatron) if layout]
+        fitting = [layout for layout in of_both if layout.fits]
+        if fitting:
+            return min(fitting, key=lambda layout: (layout.offloads, -(layout.token_budget or 0)))
+        return min(of_both, key=lambda layout: layout.estimate.high)
 
     @property
     def verdict(self) -> Verdict:
