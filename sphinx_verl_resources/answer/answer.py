@@ -73,11 +73,11 @@ class Answer:
 
         Where settings are given, such a run speaks for them only if its own take as much.
         """
-        found = self.best.estimate
-        if found.verdict != "does-not-fit":
-            return found.verdict
+        verdict = self.best.verdict
+        if verdict != "does-not-fit":
+            return verdict
         has_run = any(item.word != "claimed" for item in self.evidence)
-        if has_run and (self.is_open or takes_no_more(found, self.evidence, self.data)):
+        if has_run and (self.is_open or takes_no_more(self.best.estimate, self.evidence, self.data)):
             return "borderline"
         return "does-not-fit"
 

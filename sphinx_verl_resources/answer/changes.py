@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import attempt
 from ..estimator.pools import TRAINER_GPUS
+from ..estimator.request import ROLLOUT
 from ..estimator.suggestions import ROUNDS, Cost
 from .command import as_arguments
 from .layouts import COUNTS
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _MOST = 5
 #: Combinations of three settings are tried up to this number; it takes less than a second.
 _MOST_TRIED = 1200
+_MOST_LENGTH = f"{ROLLOUT}.max_model_len"
+_ENGINE_TP = f"{ROLLOUT}.tensor_model_parallel_size"
 _COSTS: tuple[Cost, ...] = ("none", "little", "much")
 
 
@@ -84,11 +87,29 @@ def changes_for(layout: Layout, registries: Registries) -> tuple[Change, ...]:
     suffices, or only some that cost much or change results. Else it takes more GPUs. Where nothing suffices,
     the combination that leaves least is all there is.
     """
-    if layout.estimate.verdict in ("fits", "unknown"):
+    if layout.verdict in ("fits", "unknown"):
         return ()
     search = _Search(layout.request, layout.estimate, registries)
+    if layout.estimate.fits:
+        return tuple(_starting(layout, search))
     found = tuple(map(search.change, search.sufficient()))
     return found or tuple(_more_gpus(search)) or (search.change(search.least()),)
+
+
+def _starting(layout: Layout, search: _Search) -> Iterator[Change]:
+    """Yield what lets the rollout engine start: no longer sequences than asked for, and a larger TP."""
+    length = {_MOST_LENGTH: int(layout.estimate.settings.lengths.limit)}
+    tensor = layout.estimate.settings.rollout.tensor
+    while layout.estimate.settings.gpus % tensor == 0:
+        wider = {_ENGINE_TP: tensor} if tensor > layout.estimate.settings.rollout.tensor else {}
+        found = attempt(search.request.having({**length, **wider}), search.registries)
+        if isinstance(found, NoAnswerError):
+            return
+        if replace(layout, estimate=found).fits:
+            there = _Search(search.request, found, search.registries, {**length, **wider})
+            yield there.change(())
+            return
+        tensor *= 2
 
 
 def with_change(request: Request, overrides: Mapping[str, Any]) -> Request:
@@ -104,7 +125,7 @@ class _Search:
     Attributes:
         request: the run.
         parts: all settings, each at its strongest step.
-        gpus: the overrides that change the number of GPUs.
+        gpus: overrides that every combination has; mostly those that change the number of GPUs.
     """
 
     def __init__(

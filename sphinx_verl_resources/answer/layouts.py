@@ -15,6 +15,7 @@ from ..estimator.tasks import BUDGETS, LIMITS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ..catalog.names import Verdict
     from ..estimator.registries import Registries
     from ..estimator.request import Request
 
@@ -78,15 +79,27 @@ class Layout:
         return micro.tokens if micro.dynamic else None
 
     @property
+    def cache(self) -> tuple[float, float]:
+        """The tokens that the KV cache of the rollout engine has room for, and those that it must hold."""
+        shape, settings = self.estimate.shape, self.estimate.settings
+        return cache_tokens(shape, settings), needed_cache_tokens(shape, settings)
+
+    @property
     def starts(self) -> bool:
         """True where the KV cache of the rollout engine holds what it must, or else it does not start."""
-        shape, settings = self.estimate.shape, self.estimate.settings
-        return cache_tokens(shape, settings) >= needed_cache_tokens(shape, settings)
+        room, needed = self.cache
+        return room >= needed
 
     @cached_property
     def fits(self) -> bool:
         """True where the whole range fits, and the rollout engine starts."""
         return self.estimate.fits and self.starts
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the estimate; borderline if it fits and its rollout engine may not start."""
+        found = self.estimate
+        return found.verdict if found.verdict != "fits" or found.ran or self.starts else "borderline"
 
 
 def best_of(layouts: Iterable[Layout]) -> Layout | None:

@@ -11,9 +11,10 @@ from ..estimator.request import MODEL
 from ..settings.writing import nested_yaml
 from ..units import gib_number, short_number
 from .answer import trust_text
+from .blocks import in_a_row
 from .changes import MOST, change_text
 from .plain_text import estimate_details, plain_table, wrapped
-from .verdicts import label, of_mean, reason, title
+from .verdicts import label, of_mean, reason, start_texts, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +70,7 @@ def _verdict(found: Answer) -> Iterator[str]:
     """Yield the verdict, the reason, and what was assumed."""
     estimate, best = found.best.estimate, found.best
     yield f"{title(found.verdict)}: {question_text(found)}."
-    why = reason(estimate)
+    why = in_a_row(reason(estimate), *start_texts(best))
     if estimate.undecided:
         yield why
     else:
@@ -135,7 +136,7 @@ def _row(layout: Layout, found: Answer) -> tuple[str, ...]:
     budget, response = largest_token_budget(layout, registries), longest_response(layout, registries)
     return (
         layout.name,
-        label(layout.estimate.verdict),
+        label(layout.verdict),
         _range(layout),
         gib_number(layout.estimate.host.total),
         short_number(budget) if budget else "",
@@ -165,7 +166,7 @@ def _details(found: Answer, width: int) -> Iterator[str]:
 def _tried(layout: Layout) -> tuple[str, ...]:
     return (
         layout.name,
-        label(layout.estimate.verdict),
+        label(layout.verdict),
         _range(layout),
         ", ".join(layout.offloaded),
         short_number(layout.token_budget) if layout.token_budget else "",

@@ -30,7 +30,7 @@ from .blocks import (
 from .changes import changes_item
 from .runs import COMPUTED, NOT_COMPUTED
 from .table import Cell, bold, table_group
-from .verdicts import of_mean, reason, short, span, title
+from .verdicts import of_mean, reason, short, span, start_texts, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,7 +99,8 @@ def answer(
     if shown is not None and shown is not estimate:
         text = in_a_row(text, of_mean(shown, estimate.fits_up_to_tokens))
     first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
-    first += fill(text, verdict=nodes.strong("", title(found.verdict)), reason=reason(estimate))
+    why = in_a_row(reason(estimate), *start_texts(found.best))
+    first += fill(text, verdict=nodes.strong("", title(found.verdict)), reason=why)
     items = nodes.bullet_list(classes=[ANSWER_CLASS])
     items += [*runs, *changes_item(estimate)]
     if not estimate.undecided:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..i18n import N_, _
-from ..units import gib, gib_number, two_digits
+from ..units import gib, gib_number, short_number, two_digits
 from .blocks import in_a_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..answer.layouts import Layout
     from ..catalog.names import Verdict
     from ..estimator.estimate import Estimate
     from ..estimator.peak import AnyEstimate
@@ -47,6 +48,10 @@ _TOO_HIGH = N_(
     "estimate is too high."
 )
 _NO_FIGURES = N_("Even short sequences are computed to need more than that, so no phase is shown.")
+#: Of a layout that fits, why it may not run.
+NO_START = N_(
+    "The rollout engine may not start: its KV cache has room for {room} tokens, and has to hold {needed}."
+)
 FITS_UP_TO = N_("It fits up to a mean of {tokens} tokens a sequence, prompt and response.")
 
 
@@ -81,6 +86,14 @@ def reason(found: AnyEstimate) -> str:
     if found.ran and found.low <= (found.capacity or 0.0) and credible(found) is None:
         return in_a_row(why, _(_NO_FIGURES))
     return why if tokens is None else in_a_row(why, _(FITS_UP_TO).format(tokens=two_digits(tokens)))
+
+
+def start_texts(layout: Layout) -> list[str]:
+    """Return what keeps a layout that fits from running, if anything does."""
+    if layout.verdict == layout.estimate.verdict:
+        return []
+    room, needed = layout.cache
+    return [_(NO_START).format(room=short_number(int(room)), needed=short_number(int(needed)))]
 
 
 def of_mean(shown: Estimate, tokens: float | None) -> str:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sphinx_verl_resources.answer.answer import answer_settings
 from sphinx_verl_resources.answer.changes import changes_for, with_change
 from sphinx_verl_resources.answer.layouts import COUNTS, Layout
 from sphinx_verl_resources.cli.data import read_data
@@ -258,3 +259,20 @@ requests = st.builds(
 @given(requests)
 def test_what_is_told_is_so(request):
     keeps_its_promise(request)
+
+
+def test_a_run_that_fits_and_whose_engine_may_not_start_is_borderline():
+    config = {
+        "algorithm.adv_estimator": "grpo",
+        "actor_rollout_ref.actor.use_dynamic_bsz": True,
+        "actor_rollout_ref.rollout.gpu_memory_utilization": 0.15,
+    }
+    asked = Request("Qwen/Qwen2.5-7B", config, 64, "H100")
+    found = answer_settings(asked, DATA)
+    assert found.best.estimate.verdict == "fits"
+    assert found.verdict == "borderline"
+    [change] = found.changes
+    assert change.overrides == {"actor_rollout_ref.rollout.max_model_len": 1024}
+    assert answer_settings(asked.having(change.overrides), DATA).verdict == "fits"
+    wider = answer_settings(asked.having({"actor_rollout_ref.rollout.gpu_memory_utilization": 0.1}), DATA)
+    assert wider.changes[0].overrides["actor_rollout_ref.rollout.tensor_model_parallel_size"] == 4
