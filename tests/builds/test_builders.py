@@ -114,6 +114,7 @@ def test_verl_settings(project, root):
     source = (root / "docs" / "hardware.rst").read_text("utf-8")
     (project.path / "index.rst").write_text(source, "utf-8")
     project.page("Text.\n", "contributing-a-run.rst")
+    project.page("Text.\n", "out-of-memory.rst")
     project.page(".. _what-if:\n.. _what-it-does-not-know:\n\nBelow\n-----\n\nText.\n", "estimator.rst")
     build = project.build(**VERL)
     assert build.warnings == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sphinx_verl_resources.analysis import queries as analysis_queries
+from sphinx_verl_resources.answer import queries as answer_queries
 from sphinx_verl_resources.catalog.dataset import Query, digest, plain
 from sphinx_verl_resources.estimator import queries as estimator_queries
 from sphinx_verl_resources.sphinx_ext import queries
@@ -19,7 +20,7 @@ def kinds(kind):
     return {kind}.union(*map(kinds, kind.__subclasses__()))
 
 
-MODULES = {analysis_queries, estimator_queries, queries}
+MODULES = {analysis_queries, answer_queries, estimator_queries, queries}
 QUERIES = sorted((kind for kind in kinds(Query) if is_dataclass(kind)), key=lambda kind: kind.__name__)
 
 
