@@ -6,6 +6,7 @@ import csv
 import gc
 import importlib.util
 import io
+import os
 import re
 import sys
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,8 @@ from sphinx_verl_resources.catalog.yaml_data import read_yaml
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.i18n import use_language
 
+# Tables of the command line are as wide as the terminal.
+os.environ["COLUMNS"] = "100"
 # Helpers of tests lie beside them, and are no package.
 sys.path.insert(0, str(Path(__file__).parent))
 from themes import build_once
