@@ -58,7 +58,8 @@ def command_of(layout: Layout, registries: Registries) -> str:
 def command_settings(layout: Layout) -> dict[str, Any]:
     """Return the settings of a layout that its command sets, in order, without the places of data.
 
-    Those of a critic are left out where there is none.
+    Those of a critic are left out where there is none. Micro-batches that nothing sets are added: verl
+    refuses to start without.
     """
     request, found = layout.request, layout.estimate.settings
     settings = {
@@ -66,6 +67,7 @@ def command_settings(layout: Layout) -> dict[str, Any]:
         f"{ROLLOUT}.name": request.engine or "vllm",
         "critic.model.path": request.model,
         **_gpus(found),
+        **dict(_micro_batches(found, request.config)),
         **request.config,
     }
     left_out = _STRATEGIES if layout.is_megatron else set()
@@ -75,6 +77,25 @@ def command_settings(layout: Layout) -> dict[str, Any]:
         if key not in left_out and (found.critic or not key.startswith("critic."))
     }
     return dict(sorted(kept.items(), key=lambda pair: _rank(pair[0])))
+
+
+def _micro_batches(found: Settings, config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield what a command needs where batches are not counted in tokens, with the sizes of the estimate.
+
+    verl/utils/config.py:141, verl/workers/config/actor.py:208 and critic.py:108 at 1dda039b9.
+    """
+    of_actor = found.actor.micro_batch
+    sizes = {
+        f"{ACTOR}.ppo_micro_batch_size": of_actor,
+        f"{ROLLOUT}.log_prob_micro_batch_size": found.old_micro_batch,
+    }
+    if found.reference:
+        sizes[f"{REFERENCE}.log_prob_micro_batch_size"] = found.reference_micro_batch
+    if found.critic and not config.get("critic.use_dynamic_bsz"):
+        sizes["critic.ppo_micro_batch_size"] = found.critic.micro_batch
+    for key, micro in () if of_actor.dynamic else sizes.items():
+        if config.get(key) is None and config.get(f"{key}_per_gpu") is None:
+            yield f"{key}_per_gpu", micro.sequences or 1
 
 
 def _gpus(found: Settings) -> dict[str, int]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 #: verl's default of the token budget; larger ones hardly train faster.
 USUAL_BUDGET = 16384
 _ROLES = (ACTOR, "critic")
+_OF_FSDP = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
 _ENGINE_TP = f"{ROLLOUT}.tensor_model_parallel_size"
 _ENGINE_SHARE = f"{ROLLOUT}.gpu_memory_utilization"
 #: vLLM's own default of its share.
@@ -41,12 +42,20 @@ def tried_layouts(asked: Request, registries: Registries) -> tuple[Layout, ...]:
     Settings that the request names are not changed, a training backend among them.
     """
     named = asked.backend or asked.config.get(f"{ACTOR}.strategy") or asked.config.get("model_engine")
+    named = named or _backend_of_keys(asked.config)
     found: list[Layout] = []
     if named != "megatron":
         found += _Search(asked, [_Base(_with_fsdp(asked, registries))], _FSDP_LEVELS, registries).tried
     if not named or named == "megatron":
         found += _Search(asked, _with_megatron(asked, registries), _MEGATRON_LEVELS, registries).tried
     return tuple(found)
+
+
+def _backend_of_keys(config: Mapping[str, Any]) -> str | None:
+    """Return the backend whose settings are given, if they are those of one: the other has no such keys."""
+    fsdp = any(key.startswith(_OF_FSDP) for key in config)
+    megatron = any(key.startswith(f"{ACTOR}.megatron.") for key in config)
+    return None if fsdp == megatron else "fsdp" if fsdp else "megatron"
 
 
 # -- what is searched
@@ -108,8 +117,7 @@ def _with_megatron(asked: Request, registries: Registries) -> list[_Base]:
     shape, gpus = registries.shape(asked.model), asked.gpus or 8
     if shape is None:
         return []
-    dropped = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
-    config = {key: value for key, value in asked.config.items() if not key.startswith(dropped)}
+    config = {key: value for key, value in asked.config.items() if not key.startswith(_OF_FSDP)}
     if rank := config.pop(f"{MODEL}.lora_rank", None):  # the key that Megatron reads
         config[f"{MODEL}.lora.rank"] = rank
     of_all = replace(asked, backend="megatron", config={**ALWAYS, **_ALWAYS_WITH_MEGATRON, **config})

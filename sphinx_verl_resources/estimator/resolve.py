@@ -123,11 +123,11 @@ def resolve(
     shape = registries.known_shape(request.model)
     reader = Reader(request, registries)
     settings = settings_of(reader, registries)
-    reader.diagnostics += problems_of(shape, settings)
+    reader.diagnostics += (*problems_of(shape, settings), *_positions(request.model, shape, settings))
     if request.version > LAST:
         newest = version_text(CURRENT)
-        message = f"{version_text(request.version)} is newer than the newest verl that is known, {newest}"
-        reader.warning("version", message, "that one is taken")
+        message = f"{version_text(request.version)} is newer than {newest}, the newest release that is known"
+        reader.warning("version", message, f"{newest} is taken, with changes known of the branch main")
     if undecided := _undecided(reader, settings, registries):
         settings = replace(settings, undecided=undecided)
     unread = _unread(reader, registries)
@@ -181,6 +181,21 @@ def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
     if actor.lora_rank and actor.targets != "all-linear":
         yield from _targets(shape, actor)
     yield from _cache(shape, settings)
+
+
+def _positions(model: str, shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
+    """Check that the model has a position for every token of the longest sequence.
+
+    verl refuses a longer ``max_model_len``: verl/workers/rollout/vllm_rollout/vllm_async_server.py:998 at
+    1dda039b9.
+    """
+    length = settings.rollout.model_length or int(settings.lengths.limit)
+    architecture = shape.architecture
+    of_alias = architecture.max_position_embeddings_of_aliases.get(model)
+    most = of_alias or architecture.max_position_embeddings
+    if length > most:
+        message = f"sequences have up to {length:,} tokens, and the model has {most:,} positions"
+        yield warning_at("data.max_response_length", f"{message}: verl refuses them", "shorten them")
 
 
 def _heads(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from sphinx_verl_resources.answer.answer import answer
+from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.command import command_of
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.cli.data import read_data
@@ -49,6 +49,31 @@ def test_a_critic_has_keys_only_where_there_is_one(command):
     assert "critic.model.path=Qwen/Qwen2.5-7B" in words
     # Only a dataclass has it: verl/workers/config/critic.py:89 at 1dda039b9.
     assert [word for word in words if word.startswith("+critic.ppo_infer_max_token_len_per_gpu=")]
+
+
+def test_micro_batches_that_nothing_sets_are_in_the_command(data):
+    """verl refuses a run without: verl/utils/config.py:141 at 1dda039b9."""
+
+    def words_of(**config):
+        config = {key.replace("__", "."): value for key, value in config.items()}
+        request = Request(
+            "Qwen/Qwen2.5-7B", {f"actor_rollout_ref.{key}": config[key] for key in config}, 8, "H100"
+        )
+        words = command_of(answer_settings(request, data).best, data.registries).split()
+        return {word.rpartition("actor_rollout_ref.")[2] for word in words if "micro_batch" in word}
+
+    critic = "critic.ppo_micro_batch_size_per_gpu=1"
+    log_prob = "rollout.log_prob_micro_batch_size_per_gpu"
+    assert words_of() == {"actor.ppo_micro_batch_size_per_gpu=1", f"{log_prob}=1", critic}
+    assert words_of(actor__use_dynamic_bsz=True) == set()
+    with_reference = words_of(actor__use_kl_loss=True, actor__ppo_micro_batch_size_per_gpu=4)
+    assert with_reference == {
+        "actor.ppo_micro_batch_size_per_gpu=4",
+        f"{log_prob}=4",
+        "ref.log_prob_micro_batch_size_per_gpu=4",
+        critic,
+    }
+    assert "actor.ppo_micro_batch_size=64" in words_of(actor__ppo_micro_batch_size=64)
 
 
 def test_how_megatron_is_chosen(command):

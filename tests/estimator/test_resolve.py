@@ -576,6 +576,13 @@ WARNINGS = [
         "mini-batch",
     ),
     (
+        {**MICRO, "data.max_prompt_length": 1024, "data.max_response_length": 200_000},
+        "data.max_response_length",
+        Code.wrong_value,
+        "up to 201,024 tokens, and the model has 131,072 positions",
+        "shorten",
+    ),
+    (
         {**MICRO, "model.target_modules": "all-linear"},
         "model.target_modules",
         Code.wrong_value,
