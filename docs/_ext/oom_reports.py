@@ -155,8 +155,8 @@ def counted(reports: Sequence[Mapping[str, Any]]) -> str:
     fixes = [report for report in reports if "fix" in report]
     hits = sum("missed" not in report for report in fixes)
     return (
-        f"The log tells the phase of {right} reports, not that of {len(reports) - right - wrong}, and "
-        f"another one of {wrong}. {len(fixes)} reports have a fix; for {hits} the first advice is the same."
+        f"{right} logs tell the phase, {len(reports) - right - wrong} do not, and {wrong} tells another one. "
+        f"{len(fixes)} reports have a fix; for {hits} of them, the first advice is that fix."
     )
 
 

@@ -16,7 +16,8 @@ from sphinx_verl_resources.intake.log import LogText, read_log
 from sphinx_verl_resources.intake.log_facts import Figures
 from sphinx_verl_resources.settings.writing import overrides
 from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
-from sphinx_verl_resources.views.diagnosis import diagnosis_text, effect
+from sphinx_verl_resources.views.diagnosis import diagnosis_text, effect_text
+from sphinx_verl_resources.views.verdicts import as_title
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -65,7 +66,8 @@ def _item(found: Diagnosis, each: Advice) -> nodes.list_item:
     text = nodes.paragraph()
     for setting in overrides(each.remedy.overrides):
         text += [nodes.literal(setting, setting), nodes.Text(" ")]
-    text += nodes.Text(f"({', '.join(effect(found, each))})")
+    effect = effect_text(found, each)
+    text += nodes.Text(f"({effect})" if each.remedy.overrides else as_title(effect))
     return nodes.list_item("", text)
 
 

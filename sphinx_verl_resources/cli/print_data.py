@@ -178,7 +178,7 @@ def _write_export(output: str, form: str | None, texts: Mapping[str, str]) -> No
 
 EXPORT = Command(
     "export",
-    "write every recorded run, with what is computed of it, for programs and spreadsheets",
+    "write every recorded run with its estimate, for programs and spreadsheets",
     {
         "": "print JSON",
         "--format csv": "print a table for spreadsheets",

@@ -147,7 +147,7 @@
     }
     addItem(list, words, words.estimated, [sentences.join(" ")]);
     addItem(list, words, words.trust, [grid.trusts[found.trust]]);
-    addItem(list, words, words.host, [fill(words.perNode, { size: gib(grid, 10 * found.host) })]);
+    addItem(list, words, words.host, [fill(words.perNode, { size: fill(words.gib, { size: found.host.toLocaleString("en-US") }) })]);
     if (found.verdict !== FITS) {
       showChanges(list, grid, chosen);
     }

@@ -1,4 +1,4 @@
-"""An answer in sentences: the recorded runs that bear on it, and what stands behind its estimate."""
+"""An answer in sentences: the recorded runs that bear on it, and the measured runs of its kind."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def evidence_items(
 
 
 def trust_text(trust: Trust) -> str:
-    """Say how many measured runs of this kind stand behind an estimate, and what it undercuts."""
+    """Say how many runs of this kind were measured, how far off estimates were, and what is undercut."""
     if trust.mean_error is None:
-        text = _("No measured run of this kind stands behind it.")
+        text = _("No run of this kind was measured.")
     else:
         text = plural(
-            "One measured run of this kind stands behind it; the estimate was {share} % off.",
-            "{count} measured runs of this kind stand behind it; estimates were {share} % off on average.",
+            "One run of this kind was measured; its estimate was {share} % off.",
+            "{count} runs of this kind were measured; their estimates were {share} % off on average.",
             trust.measured_runs,
         ).format(count=trust.measured_runs, share=round(100 * trust.mean_error))
     if trust.undercuts and trust.smallest:
-        below = _("It undercuts every recorded run of this model; the smallest is {run}.")
+        below = _("No such run of this model ran on so little GPU memory; the smallest is {run}.")
         text = in_a_row(text, below.format(run=run_title(trust.smallest)))
     return text

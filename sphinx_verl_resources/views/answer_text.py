@@ -92,13 +92,13 @@ def _phase(found: Answer) -> Iterator[str]:
 
 
 def _evidence(found: Answer) -> Iterator[str]:
-    """Yield the strongest and nearest recorded run, and how many others there are."""
+    """Yield the strongest and nearest recorded run, and how many others are known as well as it."""
     if not found.evidence:
         return
-    first, *others = found.evidence
-    run = first.run
+    first = found.evidence[0]
+    run, others = first.run, sum(item.word == first.word for item in found.evidence) - 1
     by = f", contributed by {run.contributor.name}" if run.contributor else ""
-    more = f" and {len(others)} more" if others else ""
+    more = f" and {others} more" if others else ""
     word = _BEARS[first.word]
     if found.verdict == "does-not-fit":
         word = f"With other settings {word.lower()}"

@@ -39,7 +39,7 @@ def heading(changes: Sequence[Change], *, likely: bool) -> str:
         likely: the run may fit without them.
     """
     if changes[0].verdict != "fits":
-        return _("Nothing makes it fit; this leaves least")
+        return _("Nothing makes it fit; this comes closest")
     return _("If it runs out of memory") if likely else _("What makes it fit")
 
 

@@ -122,7 +122,7 @@ def _last_figures(found: Diagnosis) -> Iterator[str]:
     course = steps.course(name)
     if course:
         estimate = found.estimate
-        beside = f", computed {gib(estimate.torch_peak)}" if estimate and not on_host else ""
+        beside = f", estimated {gib(estimate.torch_peak)}" if estimate and not on_host else ""
         yield f"{name} after step {steps.last_step}: {course[1]:.1f} GiB{beside}."
 
 
@@ -138,13 +138,18 @@ def _listed(found: Diagnosis) -> Iterator[list[str]]:
 
 def _change(found: Diagnosis, each: Advice) -> str:
     settings = " ".join(overrides(each.remedy.overrides, NEW_KEYS))
-    return "; ".join(filter(None, (settings, *effect(found, each))))
+    return "; ".join(filter(None, (settings, effect_text(found, each))))
 
 
-def effect(found: Diagnosis, each: Advice) -> Iterator[str]:
-    """Yield what a change does, what it leaves of the phase that failed, and what it costs."""
-    if each.remedy.text:
-        yield each.remedy.text.rstrip(".")
+def effect_text(found: Diagnosis, each: Advice) -> str:
+    """Return what a change does, what it leaves of the phase that failed, what it costs, and its caveat."""
+    text = each.remedy.text
+    is_caveat = text.endswith(".")
+    facts = "; ".join(filter(None, ("" if is_caveat else text, *_effect(found, each))))
+    return f"{facts}. {text}" if is_caveat else facts
+
+
+def _effect(found: Diagnosis, each: Advice) -> Iterator[str]:
     failure = found.failure
     if failure and found.estimate and each.after and failure.phase not in _WITHOUT_FIGURES:
         before, after = size_in(found.estimate, failure), size_in(each.after, failure)

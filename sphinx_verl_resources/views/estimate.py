@@ -86,7 +86,7 @@ def run_texts(estimate: Estimate) -> dict[str, str]:
 def answer(
     found: Answer, measured: Measured | None = None, runs: Iterable[nodes.list_item] = ()
 ) -> list[nodes.Node]:
-    """Return the verdict with its reason, what makes it fit, what stands behind it, and further figures.
+    """Return the verdict with its reason, what makes it fit, how sure it is, and further figures.
 
     Args:
         found: the answer about settings as they are.
@@ -175,7 +175,7 @@ def evidence_legend() -> nodes.paragraph:
     """Explain the words for evidence."""
     text = _(
         "Exact: follows from counts and sizes. Measured: rests on observations. Assumed: a rule of thumb. "
-        "Sizes are bytes unless GiB (2³⁰ bytes) stands behind them."
+        "Sizes are bytes unless GiB (2³⁰ bytes) follows them."
     )
     return legend(text)
 

@@ -34,7 +34,7 @@ FORMATS = (*TABULATE, "list-table", "csv", "json")
 LIST_CLASS = "verl-downloads"
 #: By name, what is in a file.
 _CONTENTS = {
-    JSON: N_("every recorded run with what is computed of it, and the GPUs that runs name."),
+    JSON: N_("every recorded run with its estimate, and the GPUs that runs name."),
     SCHEMA: N_("what the fields of this file mean, as a JSON Schema."),
     CSV: N_("the runs, one a row, for spreadsheets."),
 }

@@ -52,10 +52,10 @@ def fitting_text(
     head = f"Fits on {gpus}, {task_text(question)}: {models}, the largest first."
     if not found:
         head = f"Nothing fits on {gpus}, {task_text(question)}: not one of the recorded models."
-    recorded = sum(_recorded(item) != "" for item in found) or "None"
+    recorded = sum(_recorded(item) != "" for item in found) or "none"
     lines = [
         head,
-        f"{recorded} of them recorded on as little; the figures are estimated.",
+        f"The figures are estimated; {recorded} of them ran or are reported to run on as little memory.",
         f"Assumed: {', '.join(assumed)}.",
     ]
     parts = ["\n".join(wrapped(lines, width))]

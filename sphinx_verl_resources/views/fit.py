@@ -31,10 +31,10 @@ KINDS: Mapping[FitKind, str] = {
 }
 _MEANINGS: Mapping[FitKind, str] = {
     "ran": N_(
-        "a run of that model is recorded, tested by its contributor or with a published log, on GPUs with as "
-        "much memory or less and as many of them or fewer."
+        "its contributor or verl's continuous integration ran that model, or its log or metrics are "
+        "published, on GPUs with as much memory or less and as many of them or fewer."
     ),
-    "reported": N_("it is not computed to fit, but documents or commits of verl report such a run."),
+    "reported": N_("the estimate does not fit, but documentation or commit messages report such a run."),
     "fits": N_("estimated to fit at the upper end of the range. The figure is what the GPU then has left."),
     "borderline": N_(
         "estimated: the memory of the GPU is inside the range. The figure is what it may lack, or the "

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .runs import Piece
 
 LIST_CLASS = "verl-facts"
-INCOMPLETE = N_("The source quotes only some of the settings, so that nothing is computed from them.")
-NO_SETTINGS = N_("No settings are recorded, so that nothing is computed.")
+INCOMPLETE = N_("The source quotes only some of the settings, so there is no estimate.")
+NO_SETTINGS = N_("No settings are recorded, so there is no estimate.")
 
 
 def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:

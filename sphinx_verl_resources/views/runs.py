@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
-COMPUTED = {"estimate.peak": N_("Computed peak (GiB)"), "estimate.phase": N_("Peak phase")}
+COMPUTED = {"estimate.peak": N_("Estimated peak (GiB)"), "estimate.phase": N_("Peak phase")}
 NOT_COMPUTED = N_("not computed")
 #: How a run is known.
 WORD_TEXTS: Mapping[Word, str] = {"ran": N_("ran"), "reported": N_("reported"), "claimed": N_("claimed")}

@@ -47,7 +47,9 @@ _TOO_HIGH = N_(
     "It ran, although even the lower end of the range, {low}, is more than the {capacity} of the GPU: the "
     "estimate is too high."
 )
-_NO_FIGURES = N_("Even short sequences are computed to need more than that, so no phase is shown.")
+_NO_FIGURES = N_(
+    "Even for short sequences the middle of the estimate is above the GPU's memory, so no phase is shown."
+)
 #: Of a layout that fits, why it may not run.
 NO_START = N_(
     "The rollout engine may not start: its KV cache has room for {room} tokens, and has to hold {needed}."
@@ -106,8 +108,8 @@ def of_mean(shown: Estimate, tokens: float | None) -> str:
     text = _("The figures below are for a mean of {tokens} tokens a sequence.")
     if tokens is None:
         text = _(
-            "The figures below are for a mean of {tokens} tokens a sequence; with longer ones the computed "
-            "peak is more than the GPU has."
+            "The figures below are for a mean of {tokens} tokens a sequence; with longer ones the "
+            "estimated peak is more than the GPU has."
         )
     return text.format(tokens=two_digits(shown.settings.lengths.mean))
 

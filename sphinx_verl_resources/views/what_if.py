@@ -45,9 +45,9 @@ def form(name: str, axes: Axes, runs: Iterable[nodes.Node]) -> nodes.container:
     count = axes.counts[_first(axes.counts, _FIRST["count"])]
     text = fill(
         _(
-            "With JavaScript, a form stands here that answers whether a model fits: by GPU, number of GPUs, "
-            "full or LoRA, and length of the responses. Without it, the tables of this page say most of it, "
-            "and {command} answers the rest; {help} says what else it takes."
+            "With JavaScript, a form here answers whether a model fits: by GPU, number of GPUs, full or "
+            "LoRA, and length of the responses. Without JavaScript, read the tables of this page or run "
+            "{command}; {help} lists its other options."
         ),
         command=nodes.literal("", f"verl-resources plan {model} --gpus {count}x{gpu}"),
         help=nodes.literal("", "verl-resources plan --help"),
@@ -187,19 +187,19 @@ def _words() -> Mapping[str, Any]:
         "trust": _("How sure"),
         "change": _("What makes it fit"),
         "changeResponse": _("responses of up to {count} tokens"),
-        "changeMore": _("Settings that do are named by {command}."),
+        "changeMore": _("To see the settings that do, run {command}."),
         "plan": "verl-resources plan {model} --gpus {count}x{gpu}{lora} --response {response}",
         "planLora": " --lora {rank}",
         "outside": _("Outside the grid."),
         "noEstimate": _("There is no estimate for this combination: {reason}."),
         "strange": _(
-            "The address of this page asks for what the form does not have: {asked}. Its own choice stands "
-            "there instead."
+            "The address of this page asks for what the form does not have: {asked}. The form shows its own "
+            "choice instead."
         ),
         "command": _("The command"),
         "fixed": _(
-            "For GRPO with verl {version}; of FSDP and Megatron the layout that fits with the least "
-            "offloading, then with the largest token budget. What is not chosen stands in the command or has "
-            "verl's default."
+            "For GRPO with verl {version}. Of FSDP and Megatron, the form takes the layout that fits with "
+            "the least offloading, then the one with the largest token budget. Settings that are not in the "
+            "command have verl's defaults."
         ).format(version=version_text(CURRENT)),
     }

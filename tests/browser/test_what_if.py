@@ -132,7 +132,7 @@ def check(found, chosen):
     items = "\n".join(found["items"])
     assert estimated in items
     assert trust_text(expected.trust) in items
-    assert f"Host memory: {round(best.host.total / 2**30):,}.0 GiB on each node." in items
+    assert f"Host memory: {round(best.host.total / 2**30):,} GiB on each node." in items
     assert ("What makes it fit" in items) is (expected.verdict != "fits")
     assert found["command"] == command_of(expected.best, DATA.registries)
 

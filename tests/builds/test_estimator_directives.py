@@ -129,7 +129,7 @@ def test_runs_show_their_computed_peak(runs, estimated):
     assert build.warnings == []
     found = estimated()
     assert build.rows("size-7b") == [
-        ["Run", "Computed peak (GiB)", "Peak phase"],
+        ["Run", "Estimated peak (GiB)", "Peak phase"],
         ["a", f"{gib_number(found.low)} to {gib_number(found.peak)}", found.peak_phase.label],
         ["b", "not recorded", "not recorded"],
     ]

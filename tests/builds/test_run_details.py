@@ -88,10 +88,10 @@ def test_pages_that_are_joined_have_ids_of_their_own(detailed):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "No settings are recorded, so that nothing is computed."),
+        ({}, "No settings are recorded, so there is no estimate."),
         (
             {"trainer.nnodes": 1},
-            "The source quotes only some of the settings, so that nothing is computed from them.",
+            "The source quotes only some of the settings, so there is no estimate.",
         ),
     ],
 )

@@ -113,8 +113,14 @@ def test_the_first_lines(plan):
     for assumed in ("task GRPO", "prompts up to 512 tokens", "responses up to 512 tokens", "verl v0.9.0"):
         assert assumed in head
     assert "Best with" in out
-    assert "measured runs of this kind stand behind it" in out
+    assert "runs of this kind were measured" in out
     assert "critic." not in out
+
+
+def test_claimed_runs_are_not_counted_as_runs_that_ran(plan):
+    # One other run of this model is recorded, and it is claimed.
+    out = " ".join(plan("qwen2.5-72b-instruct --gpus 8xH100 --lora 32")[1].split())
+    assert "qwen2-5-72b-grpo-lora-8xh100. Estimated" in out
 
 
 def test_what_a_setting_does_comes_before_the_figures(plan):

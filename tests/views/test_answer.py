@@ -19,15 +19,15 @@ RAN = "qwen2-7b-grpo-2xh800"
 @pytest.mark.parametrize(
     ("trust", "text"),
     [
-        (Trust(0), "No measured run of this kind stands behind it."),
-        (Trust(1, 0.034), "One measured run of this kind stands behind it; the estimate was 3 % off."),
+        (Trust(0), "No run of this kind was measured."),
+        (Trust(1, 0.034), "One run of this kind was measured; its estimate was 3 % off."),
         (
             Trust(12, 0.09, RUNS[RAN], undercuts=False),
-            "12 measured runs of this kind stand behind it; estimates were 9 % off on average.",
+            "12 runs of this kind were measured; their estimates were 9 % off on average.",
         ),
         (
             Trust(0, None, RUNS[RAN], undercuts=True),
-            "No measured run of this kind stands behind it. It undercuts every recorded run of this model; the "
+            "No run of this kind was measured. No such run of this model ran on so little GPU memory; the "
             "smallest is Qwen2-7B, GRPO on 2*H800.",
         ),
     ],
