@@ -60,12 +60,19 @@ class Answer:
 
     @cached_property
     def best(self) -> Layout:
-        """The better of the two; what all figures are about. Of equal ones it is FSDP, which is simpler."""
+        """The better of the two; what all figures are about.
+
+        Of two that fit it is the one with whose backend a recorded run ran, then the one that offloads less,
+        then that with the larger token budget, then FSDP, which is simpler.
+        """
         of_both = [layout for layout in (self.fsdp, self.megatron) if layout]
         fitting = [layout for layout in of_both if layout.fits]
-        if fitting:
-            return min(fitting, key=lambda layout: (layout.offloads, -(layout.token_budget or 0)))
-        return min(of_both, key=lambda layout: layout.estimate.high)
+        ran = {item.run.train == "megatron" for item in self.evidence if item.word != "claimed"}
+
+        def rank(layout: Layout) -> tuple[float, ...]:
+            return layout.is_megatron not in ran, layout.offloads, -(layout.token_budget or 0)
+
+        return min(fitting, key=rank) if fitting else min(of_both, key=lambda layout: layout.estimate.high)
 
     @property
     def verdict(self) -> Verdict:

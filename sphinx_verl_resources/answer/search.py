@@ -82,6 +82,8 @@ def _offloads(section: str, level: int) -> Mapping[str, Any]:
     return {f"{section}.optimizer_offload": level >= 1, f"{section}.param_offload": level >= 2}
 
 
+#: What adapters need with FSDP alone.
+_ADAPTERS_OF_FSDP = (f"{MODEL}.target_modules", f"{ROLLOUT}.load_format", f"{ROLLOUT}.layered_summon")
 #: Pipeline sizes that are tried; with 12 stages on 96 GPUs verl trained DeepSeek-V3.
 _STAGES = (1, 2, 3, 4, 6, 8, 12, 16)
 _LAST_STAGE = "override_transformer_config.num_layers_in_last_pipeline_stage"
@@ -118,7 +120,8 @@ def _with_megatron(asked: Request, registries: Registries) -> list[_Base]:
     if shape is None:
         return []
     config = {key: value for key, value in asked.config.items() if not key.startswith(_OF_FSDP)}
-    if rank := config.pop(f"{MODEL}.lora_rank", None):  # the key that Megatron reads
+    if rank := config.pop(f"{MODEL}.lora_rank", None):  # Megatron reads other keys
+        config = {key: value for key, value in config.items() if key not in _ADAPTERS_OF_FSDP}
         config[f"{MODEL}.lora.rank"] = rank
     of_all = replace(asked, backend="megatron", config={**ALWAYS, **_ALWAYS_WITH_MEGATRON, **config})
     of_all = fitted(of_all, registries)
