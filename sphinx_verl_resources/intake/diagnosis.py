@@ -117,7 +117,8 @@ class Diagnosis:
         """Where the log and the estimate disagree, or the log with itself, and what that suggests."""
         if self.failure is None:
             return ()
-        return (*_beside_estimate(self), *_of_message(self.failure), *_of_steps(self))
+        beside = (*_of_gpu(self.failure, self.request, self.data.registries), *_beside_estimate(self))
+        return (*beside, *_of_message(self.failure), *_of_steps(self))
 
 
 def diagnose(log: LogText, given: Given, data: EstimatorContext) -> Diagnosis:
@@ -182,6 +183,18 @@ def _estimated(request: Request, data: EstimatorContext) -> tuple[Answer | None,
 
 
 # -- where they disagree
+
+
+def _of_gpu(failure: Failure, request: Request, registries: Registries) -> Iterator[str]:
+    """Yield that the GPU of the message is not the one that is named."""
+    gpu = registries.gpus.get(request.gpu) if request.gpu else None
+    if gpu and failure.capacity and failure.phase != "host":
+        named = capacity_of(gpu)
+        if abs(named / failure.capacity - 1) > _SAME_GPU:
+            yield (
+                f"The GPU of the message has {gib(failure.capacity)}; {request.gpu} has {gib(named)}. "
+                "Name the GPU that the run had."
+            )
 
 
 def _beside_estimate(of: Diagnosis) -> Iterator[str]:

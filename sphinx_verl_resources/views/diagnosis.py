@@ -37,6 +37,12 @@ _HOW = {
 }
 #: Phases that the estimate does not have: what a change leaves of the peak says nothing about them.
 _WITHOUT_FIGURES = frozenset({"startup", "checkpoint", "host"})
+#: By a word of what is missing, the argument that says it.
+_ARGUMENTS = {
+    "model": "the model's name",
+    "GPU": "--gpus 8xH100 for example",
+    "configuration": "the run's settings, with --script run.sh or key=value",
+}
 _COSTS = {"none": "costs no time", "little": "costs little time", "much": "costs much time"}
 
 
@@ -60,19 +66,30 @@ def _happened(found: Diagnosis) -> Iterator[str]:
         yield "The log has no message of a run that ran out of memory."
         if steps.steps:
             yield f"Its last figures are those of step {steps.last_step}."
+        yield (
+            "If the run ended so, give its whole output: the worker's message may be in Ray's own logs, "
+            "/tmp/ray/session_latest/logs."
+        )
         return
-    after = "before the first step ended" if failure.step is None else f"after step {failure.step}"
+    after = _when(found, failure)
     if failure.phase == "host":
         doubt = "" if failure.is_evidence else "Probably out"
-        yield f"{doubt or 'Out'} of host memory, {after}."
+        yield f"{doubt or 'Out'} of host memory{after}."
     elif failure.phase == "unknown":
         names = [PHASES[phase] for phase in failure.phases]
         one_of = f": one of {', '.join(names)}" if len(names) > 1 else ""
         doubt = "A process died, perhaps for lack of memory" if not failure.is_evidence else "Out of memory"
-        yield f"{doubt}, {after}; the log does not tell in which phase{one_of}."
+        yield f"{doubt}{after}; the log does not tell in which phase{one_of}."
     else:
-        yield f"Out of GPU memory in the phase “{PHASES[failure.phase]}”, {after}."
+        yield f"Out of GPU memory in the phase “{PHASES[failure.phase]}”{after}."
     yield " ".join(_figures(failure)) or "The message has no figures."
+
+
+def _when(found: Diagnosis, failure: Failure) -> str:
+    """Return after which step the run ended; a log without its beginning may lack the steps before."""
+    if failure.step is not None:
+        return f", after step {failure.step}"
+    return ", before the first step ended" if found.log.settings else ""
 
 
 def _figures(failure: Failure) -> Iterator[str]:
@@ -108,7 +125,7 @@ def _estimate(found: Diagnosis) -> Iterator[str]:
         of = "Estimate of this phase, the peak" if phase else "Estimate of the peak"
         of = of if not phase or phase is estimate.peak_phase else "The peak"
         where = "" if phase is estimate.peak_phase else f" in the phase “{estimate.peak_phase.label}”"
-        has = f"; the GPU has {gib_number(estimate.capacity)}" if estimate.capacity else ""
+        has = f"; the GPU has {gib(estimate.capacity)}" if estimate.capacity else ""
         ends = span(estimate.low, estimate.high)
         yield f"{of}: {gib(estimate.peak)} ({ends}){where}{has}: {label(estimate.verdict)}."
     yield from _last_figures(found)
@@ -167,8 +184,10 @@ def _effect(found: Diagnosis, each: Advice) -> Iterator[str]:
 def _missing(found: Diagnosis) -> Iterator[str]:
     if found.missing:
         yield f"Not in the log: {'; '.join(found.missing)}."
-        if found.estimate is None and found.failure:
-            yield "For an estimate add what is missing: a model, --gpus 8xH100, --script run.sh, key=value."
+        lacking = " ".join(found.missing)
+        arguments = [argument for word, argument in _ARGUMENTS.items() if word in lacking]
+        if found.estimate is None and found.failure and arguments:
+            yield f"For an estimate add {', '.join(arguments)}."
 
 
 def _details(found: Diagnosis) -> Iterator[str]:

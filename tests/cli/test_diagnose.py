@@ -78,6 +78,30 @@ def test_what_the_user_adds(diagnose, tmp_path):
     assert found["missing"] == []
 
 
+OUT = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+    "79.10 GiB of which 1.00 GiB is free.\n"
+)
+
+
+def test_only_what_is_missing_is_asked_for(diagnose):
+    settings = "the run's settings, with --script run.sh or key=value."
+    for words, lacking in (
+        ((), f"the model's name, --gpus 8xH100 for example, {settings}"),
+        (("qwen2.5-7b",), f"--gpus 8xH100 for example, {settings}"),
+        (("qwen2.5-7b", "--gpus", "8xH100"), settings),
+    ):
+        out = " ".join(diagnose(OUT, *words)[1].split())
+        assert f"For an estimate add {lacking}" in out
+        assert "first step" not in out  # this log has no beginning
+
+
+def test_another_gpu_than_that_of_the_message(diagnose):
+    words = ("qwen2.5-7b", "actor_rollout_ref.actor.use_dynamic_bsz=True", "--gpus")
+    assert "A100-40GB has 39.5 GiB. Name the" in diagnose(OUT, *words, "8xA100-40GB")[1]
+    assert "Name the" not in diagnose(OUT, *words, "8xH100")[1]
+
+
 def test_verbose(diagnose):
     short, long = diagnose(NO_ROOM)[1], diagnose(NO_ROOM, "--verbose")[1]
     assert long.startswith(short.rstrip("\n"))
