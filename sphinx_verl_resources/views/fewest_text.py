@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
 
 _FEWEST = "GB> | GPU | Fewest> | Best with | GiB per GPU | Host GiB/node> | Recorded on"
+_FIRST = "Each line answers for its first GPU, which offers the least memory of those named."
 _FITS = "Model | Verdict | Best with | GiB per GPU | Host GiB/node> | Recorded on"
 
 
@@ -40,7 +41,7 @@ def fewest_text(question: Question, found: Sequence[Fewest], assumed: Sequence[s
         reason = f"The figures are estimated; {runs} on {_gpus(smallest)}: {smallest.id}."
     lines = [head, reason, f"Assumed: {', '.join(assumed)}."]
     table = plain_table(_FEWEST, map(_fewest_row, found), width)
-    return "\n\n".join(["\n".join(wrapped(lines, width)), table])
+    return "\n\n".join(["\n".join(wrapped(lines, width)), table, *wrapped([_FIRST], width)])
 
 
 def fitting_text(

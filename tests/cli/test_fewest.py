@@ -68,6 +68,7 @@ def test_the_text_of_the_fewest(plan):
     assert lines[0].startswith("Fewest GPUs for Qwen/Qwen2.5-32B, GRPO: ")
     assert "8×H20: qwen2-5-32b-grpo-8xh20" in " ".join(lines[1:4])
     assert "prompts up to 512 tokens" in " ".join(lines[:5])
+    assert "first GPU" in lines[-1], "64 RTX-4090 would do, and the line of L4 says that none does"
     assert max(map(len, lines)) <= 100
 
 
