@@ -56,7 +56,7 @@ def fitting_text(
     recorded = sum(_recorded(item) != "" for item in found) or "none"
     lines = [
         head,
-        f"The figures are estimated; {recorded} of them ran or are reported to run on as little memory.",
+        f"Models with a recorded run on as little memory: {recorded}. The figures are estimated.",
         f"Assumed: {', '.join(assumed)}.",
     ]
     parts = ["\n".join(wrapped(lines, width))]
