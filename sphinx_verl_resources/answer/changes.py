@@ -12,7 +12,7 @@ from ..estimator.pools import TRAINER_GPUS
 from ..estimator.request import ROLLOUT
 from ..estimator.suggestions import ROUNDS, Cost
 from .command import as_arguments
-from .layouts import COUNTS
+from .layouts import COUNTS, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ..estimator.registries import Registries
     from ..estimator.request import Request
     from ..estimator.suggestions import Relief
-    from .layouts import Layout
 
 #: More changes than this are not listed.
 _MOST = 5
 #: Combinations of three settings are tried up to this number; it takes less than a second.
 _MOST_TRIED = 1200
 _MOST_LENGTH = f"{ROLLOUT}.max_model_len"
+_ENGINE_SHARE = f"{ROLLOUT}.gpu_memory_utilization"
 _ENGINE_TP = f"{ROLLOUT}.tensor_model_parallel_size"
 _COSTS: tuple[Cost, ...] = ("none", "little", "much")
 
@@ -91,25 +91,33 @@ def changes_for(layout: Layout, registries: Registries) -> tuple[Change, ...]:
         return ()
     search = _Search(layout.request, layout.estimate, registries)
     if layout.estimate.fits:
-        return tuple(_starting(layout, search))
-    found = tuple(map(search.change, search.sufficient()))
-    return found or tuple(_more_gpus(search)) or (search.change(search.least()),)
+        only = search.change(())
+        return (only,) if _suffices(only) else ()
+    single = tuple(map(search.change, search.sufficient()))
+    found = single if any(map(_suffices, single)) else (*_more_gpus(search), *single)
+    return tuple(filter(_suffices, found)) or found[:1] or (search.change(search.least()),)
 
 
-def _starting(layout: Layout, search: _Search) -> Iterator[Change]:
-    """Yield what lets the rollout engine start: no longer sequences than asked for, and a larger TP."""
-    length = {_MOST_LENGTH: int(layout.estimate.settings.lengths.limit)}
-    tensor = layout.estimate.settings.rollout.tensor
-    while layout.estimate.settings.gpus % tensor == 0:
-        wider = {_ENGINE_TP: tensor} if tensor > layout.estimate.settings.rollout.tensor else {}
-        found = attempt(search.request.having({**length, **wider}), search.registries)
-        if isinstance(found, NoAnswerError):
+def _suffices(change: Change) -> bool:
+    return change.verdict == "fits"
+
+
+def _what_starts(found: Estimate) -> Iterator[dict[str, Any]]:
+    """Yield what may let the rollout engine start: no longer sequences than asked for, larger TP, memory.
+
+    Its share of the GPU grows in steps of a tenth, up to vLLM's default.
+    """
+    rollout, limit = found.settings.rollout, int(found.settings.lengths.limit)
+    length = {} if rollout.model_length and rollout.model_length <= limit else {_MOST_LENGTH: limit}
+    for tenths in range(10):
+        share = round(rollout.utilization + tenths / 10, 2)
+        if tenths and share > 0.9:
             return
-        if replace(layout, estimate=found).fits:
-            there = _Search(search.request, found, search.registries, {**length, **wider})
-            yield there.change(())
-            return
-        tensor *= 2
+        more = {_ENGINE_SHARE: share} if tenths else {}
+        tensor = rollout.tensor
+        while found.settings.gpus % tensor == 0:
+            yield {**length, **more, **({_ENGINE_TP: tensor} if tensor > rollout.tensor else {})}
+            tensor *= 2
 
 
 def with_change(request: Request, overrides: Mapping[str, Any]) -> Request:
@@ -169,10 +177,21 @@ class _Search:
         overrides = dict(self.gpus)
         for part in parts:
             overrides |= part.overrides
+        overrides, after = self._started(overrides, after)
+        verdict = Layout(self.request, after).verdict
         cost: Cost = max((part.relief.cost for part in parts), key=_COSTS.index, default="none")
         caveats = tuple(dict.fromkeys(part.relief.caveat for part in parts if part.relief.caveat))
         arguments = as_arguments(overrides, self.request.version, self.registries)
-        return Change(overrides, arguments, after.peak, after.high, after.verdict, cost, caveats)
+        return Change(overrides, arguments, after.peak, after.high, verdict, cost, caveats)
+
+    def _started(self, overrides: dict[str, Any], after: Estimate) -> tuple[dict[str, Any], Estimate]:
+        """Add what lets the rollout engine start, where the run fits without and something does."""
+        if after.fits and not Layout(self.request, after).starts:
+            for more in _what_starts(after):
+                started = attempt(with_change(self.request, {**overrides, **more}), self.registries)
+                if not isinstance(started, NoAnswerError) and Layout(self.request, started).fits:
+                    return {**overrides, **more}, started
+        return overrides, after
 
     def sufficient(self) -> list[_Parts]:
         """Return single settings that suffice, and combinations cheaper than the cheapest of them."""

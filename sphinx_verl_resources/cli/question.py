@@ -277,6 +277,8 @@ def _config_at(named: str) -> tuple[str | None, str | None]:
     """Return the config.json that a name means as a path, and the name of the model that it leaves."""
     if (inside := Path(named) / "config.json").is_file():
         return str(inside), named
+    if Path(named).name == "config.json" and Path(named).is_file():  # verl loads its directory
+        return named, str(Path(named).absolute().parent)
     return (named, None) if named.endswith(".json") else (None, named)
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.answer.answer import answer_settings
+from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.changes import changes_for, with_change
 from sphinx_verl_resources.answer.layouts import COUNTS, Layout
+from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import Estimate, attempt, estimate
 from sphinx_verl_resources.estimator.recorded import request_of_run
@@ -259,6 +260,19 @@ requests = st.builds(
 @given(requests)
 def test_what_is_told_is_so(request):
     keeps_its_promise(request)
+
+
+@pytest.mark.parametrize("given", [{"enforce_eager": True, "gpu_memory_utilization": 0.7}, {}])
+def test_with_a_change_the_engine_starts(given):
+    """Less memory elsewhere does not give the engine's cache room for a sequence."""
+    overrides = {f"actor_rollout_ref.rollout.{key}": value for key, value in given.items()}
+    question = Question("Qwen/Qwen2.5-7B", 1, "RTX3090", lora=8, overrides=overrides)
+    found = answer(question, DATA)
+    assert found.verdict == "borderline"
+    first = found.changes[0]
+    assert "actor_rollout_ref.rollout.gpu_memory_utilization" in first.overrides
+    after = answer(replace(question, overrides={**overrides, **first.overrides}), DATA)
+    assert after.verdict == first.verdict == "fits"
 
 
 def test_a_run_that_fits_and_whose_engine_may_not_start_is_borderline():
