@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 #: Numbers of GPUs that are tried: powers of two within a node, then whole nodes.
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _RESPONSE = LIMITS[1]
-#: Of a model whose positions are not recorded.
-_MOST_POSITIONS = 2**17
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ def longest_response(layout: Layout, registries: Registries) -> int | None:
         longer = {**(_with_budget(layout, budget) if micro.dynamic else {}), _RESPONSE: tokens}
         return _fits(layout, longer, registries)
 
-    most = (architecture.max_position_embeddings or _MOST_POSITIONS) - prompt
+    most = architecture.positions_of(layout.request.model) - prompt
     least = response if layout.fits and fits(response) else 1
     if most < least or not fits(least):
         return None

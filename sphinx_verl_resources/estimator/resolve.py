@@ -190,9 +190,7 @@ def _positions(model: str, shape: Shape, settings: Settings) -> Iterator[Diagnos
     1dda039b9.
     """
     length = settings.rollout.model_length or int(settings.lengths.limit)
-    architecture = shape.architecture
-    of_alias = architecture.max_position_embeddings_of_aliases.get(model)
-    most = of_alias or architecture.max_position_embeddings
+    most = shape.architecture.positions_of(model)
     if length > most:
         message = f"sequences have up to {length:,} tokens, and the model has {most:,} positions"
         yield warning_at("data.max_response_length", f"{message}: verl refuses them", "shorten them")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.answer.answer import answer
-from sphinx_verl_resources.answer.layouts import best_of
+from sphinx_verl_resources.answer.layouts import best_of, longest_response
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
@@ -204,6 +204,12 @@ def test_ppo_with_megatron_divides_the_critic_too():
     """The critic has the actor's tensor parallelism and its distributed optimizer."""
     settings = ask("Qwen/Qwen2.5-72B", task="PPO").megatron.estimate.settings
     assert settings.critic.megatron == settings.actor.megatron
+
+
+def test_the_longest_response_is_that_of_the_checkpoint_that_is_named():
+    base, longer = (ask(f"Qwen/Qwen3-4B{end}", gpu="H200").best for end in ("", "-Instruct-2507"))
+    assert longest_response(base, DATA.registries) == 40_960 - 512
+    assert longest_response(longer, DATA.registries) > 50_000
 
 
 def test_settings_of_one_backend_choose_it():

@@ -134,6 +134,10 @@ class Architecture(NamedRecord):
     verified: bool = Field(description="Shape read at the source; count within 0.1 % of the published one.")
     notes: tuple[Prose, ...] = Field((), description="What a reader should know about these facts.")
 
+    def positions_of(self, name: str) -> int:
+        """Return the longest sequence, in tokens, of the checkpoint of that name."""
+        return self.max_position_embeddings_of_aliases.get(name, self.max_position_embeddings)
+
 
 class ArchitectureFile(Record):
     """The file ``architectures.yaml``."""
