@@ -172,7 +172,7 @@ def test_what_makes_it_fit_is_looked_up(open_page, chosen, ways):
     page = open_page(f"index.html?{query(chosen)}")
     (item,) = (text for text in shown(page)["items"] if text.startswith("What makes it fit"))
     assert item.startswith(
-        f"What makes it fit: {ways}Settings that do are named by verl-resources plan {chosen['model']}"
+        f"What makes it fit: {ways}To see the settings that do, run verl-resources plan {chosen['model']}"
     )
     assert answered(chosen).verdict != "fits"
 
@@ -219,7 +219,7 @@ def test_nonsense_in_the_address_is_said_and_ignored(open_page, asked, said):
     page = open_page(f"index.html?{asked}")
     found = shown(page)
     problem = found["answer"].pop(0)
-    assert f"what the form does not have: {said}. Its own choice" in problem
+    assert f"what the form does not have: {said}. The form shows its own choice" in problem
     check(found, FIRST)
     assert page.locator(".verl-what-if img").count() == 0
     page.locator("select[name=count]").select_option("32")
