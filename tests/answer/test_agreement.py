@@ -182,7 +182,8 @@ def test_the_form_has_the_answer_of_the_command_line(question, other):
     planned = printed("plan", question.model, f"--gpus={question.gpus}x{question.gpu}", *options)
     assert form["verdicts"][cell["verdict"]] == title(planned["verdict"])
     for name in ("low", "high"):
-        assert cell[name] / 10 == pytest.approx(planned[f"{name}_gib"], abs=0.051)
+        # GPUs that share a cell offer as much to a tenth.
+        assert cell[name] / 10 == pytest.approx(planned[f"{name}_gib"], abs=0.101)
     assert form["layouts"][cell["layout"]] == planned["strategy"]
     assert cell["host"] == pytest.approx(planned["host_ram_gib_per_node"], abs=0.501)
     runs = planned["measured_runs_of_this_kind"]
