@@ -275,6 +275,8 @@ class Project:
         settings = {"extensions": [], **self.conf}
         extensions = [name for name in settings["extensions"] if name not in self.left_out]
         settings["extensions"] = [*extensions, "sphinx_verl_resources"]
+        # An extension that adds a suffix, such as MyST, changes Sphinx's own default for the whole process.
+        settings.setdefault("source_suffix", {".rst": "restructuredtext"})
         lines = [f"{key} = {value!r}" for key, value in settings.items()]
         (self.path / "conf.py").write_text("\n".join(lines) + "\n", "utf-8")
         status, warning = io.StringIO(), io.StringIO()
