@@ -317,6 +317,16 @@ def new_project(
 
 
 @pytest.fixture(scope="session")
+def hardware_page(root: Path) -> str:
+    """docs/hardware.rst with a form of few choices: the whole one takes a minute."""
+    source = (root / "docs" / "hardware.rst").read_text("utf-8")
+    form = ".. verl-what-if::\n"
+    assert form in source
+    few = "   :models: Qwen/Qwen2.5-7B\n   :gpus: H100\n   :counts: 2 8\n   :responses: 1024\n"
+    return source.replace(form, form + few)
+
+
+@pytest.fixture(scope="session")
 def documentation(
     tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]
 ) -> Callable[..., Path]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from sphinx_verl_resources.answer.search import ALWAYS
+from sphinx_verl_resources.answer.candidates import ALWAYS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator import constants
 from sphinx_verl_resources.estimator.backtest import boundaries

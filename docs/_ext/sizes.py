@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
 
 CLASS = "verl-docs-sizes"
+#: What the names of files with answers begin with.
+ANSWERS = "verl-what-if-"
 #: What each file is for, by how its name begins or ends.
 ABOUT = {
     ".json": "for download",
     ".csv": "for download",
     "verl-resources.css": "every page with something of this extension",
     "verl-resources.js": "pages with a table of runs",
+    "verl-tables.js": "every page with something of this extension",
     "verl-what-if.js": "pages with the form",
-    "verl-what-if-": "the page whose form has this grid",
 }
 
 
@@ -58,14 +60,21 @@ def rows(env: BuildEnvironment) -> Iterator[list[Cell]]:
     """Names, sizes and uses."""
     files = {path.name: path.read_bytes() for path in sorted(STATIC.iterdir())}
     files |= {path.rpartition("/")[2]: content for path, content in VerlDomain.of(env).files.items()}
+    answers = sorted((files.pop(name) for name in list(files) if name.startswith(ANSWERS)), key=len)
     for name, content in files.items():
         about = next(text for part, text in ABOUT.items() if name.startswith(part) or name.endswith(part))
         yield row(name, content, about)
+    yield from extremes(
+        "answers of the form for a model", answers, "that page, when the model is first asked for"
+    )
     drawings = sorted((text.encode() for text in drawn(env)), key=len)
-    for name, drawing in zip(
-        ("smallest drawing", "largest drawing"), drawings[:1] + drawings[-1:], strict=False
-    ):
-        yield row(name, drawing, "the page that it stands in")
+    yield from extremes("drawing", drawings, "its page")
+
+
+def extremes(name: str, contents: list[bytes], about: str) -> Iterator[list[Cell]]:
+    """The smallest and the largest of many."""
+    for word, content in zip(("smallest", "largest"), contents[:1] + contents[-1:], strict=False):
+        yield row(f"{word}: {name}", content, about)
 
 
 def row(name: str, content: bytes, about: str) -> list[Cell]:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from operator import add
 from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import estimate
 from ..estimator.recorded import estimate_run, request_of_run
+from ..estimator.request import changed
 from ..estimator.tasks import LIMITS, fitted
 from .changes import changes_for
-from .evidence import Bearing, bearing_on, takes_no_more
+from .evidence import needs_of, runs_for, takes_no_more
 from .layouts import Layout, best_of, largest_token_budget, longest_response
 from .question import assumed, assumed_in, request_of
-from .search import tried_layouts
+from .search import Searches, Tried
 from .trust import trust_in
 
 if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from ..catalog.names import Verdict
     from ..estimator.context import EstimatorContext
-    from ..estimator.registries import Registries
     from ..estimator.request import Request
     from .changes import Change
+    from .evidence import Needs
     from .question import Question
     from .trust import Trust
 
@@ -35,28 +37,36 @@ class Answer:
     Attributes:
         asked: the question as a request, before any setting was chosen.
         data: the records.
-        tried: all layouts that were tried; a single one where the settings were given.
+        layouts: those that were tried; a single one where the settings were given.
         assumed: what the question left open.
-        evidence: recorded runs that bear on it, the strongest and nearest first.
+        needs: what decides which recorded runs bear on it; None where that is not known.
+        own: the recorded run that it is about.
         is_open: no setting was given beyond model, task, GPUs and lengths.
     """
 
     asked: Request
     data: EstimatorContext
-    tried: tuple[Layout, ...]
+    layouts: Tried
     assumed: tuple[str, ...]
-    evidence: tuple[Bearing, ...]
+    needs: Needs | None
+    own: Run | None = None
     is_open: bool = False
+
+    @cached_property
+    def evidence(self) -> tuple[Run, ...]:
+        """Recorded runs that bear on it: its own, and then the strongest and nearest."""
+        runs = runs_for(self.needs, self.data)
+        return runs if self.own is None else (self.own, *(run for run in runs if run.id != self.own.id))
 
     @cached_property
     def fsdp(self) -> Layout | None:
         """The best layout with FSDP."""
-        return best_of(layout for layout in self.tried if not layout.is_megatron)
+        return best_of(self.layouts.fsdp)
 
     @cached_property
     def megatron(self) -> Layout | None:
         """The best layout with Megatron."""
-        return best_of(layout for layout in self.tried if layout.is_megatron)
+        return best_of(self.layouts.megatron)
 
     @cached_property
     def best(self) -> Layout:
@@ -65,9 +75,11 @@ class Answer:
         Of two that fit it is the one with whose backend a recorded run ran, then the one that offloads less,
         then that with the larger token budget, then FSDP, which is simpler.
         """
+        ran = {run.train == "megatron" for run in self.evidence if run.was_seen_to_run}
+        if self.fsdp and self.fsdp.fits and ran != {True} and self.fsdp.is_fastest:
+            return self.fsdp
         of_both = [layout for layout in (self.fsdp, self.megatron) if layout]
         fitting = [layout for layout in of_both if layout.fits]
-        ran = {item.run.train == "megatron" for item in self.evidence if item.word != "claimed"}
 
         def rank(layout: Layout) -> tuple[float, ...]:
             return layout.is_megatron not in ran, layout.offloads, -(layout.token_budget or 0)
@@ -83,7 +95,7 @@ class Answer:
         verdict = self.best.verdict
         if verdict != "does-not-fit":
             return verdict
-        has_run = any(item.word != "claimed" for item in self.evidence)
+        has_run = any(run.was_seen_to_run for run in self.evidence)
         if has_run and (self.is_open or takes_no_more(self.best.estimate, self.evidence, self.data)):
             return "borderline"
         return "does-not-fit"
@@ -96,7 +108,7 @@ class Answer:
     @cached_property
     def trust(self) -> Trust:
         """The measured runs behind the estimate."""
-        return trust_in(self.best, self.data)
+        return trust_in(self.best, self.needs, self.data)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -114,6 +126,46 @@ class Answer:
         return longest_response(self.best, self.data.registries)
 
 
+class Answers:
+    """The answers to one question on several GPUs and numbers of them, which share what they can.
+
+    Settings that the question leaves open are chosen so that it fits.
+    """
+
+    def __init__(self, question: Question, data: EstimatorContext) -> None:
+        self._question, self._data = question, data
+        self._asked = request_of(question)
+        self._searches = Searches(self._asked, data.registries)
+        self._assumed = assumed(question, data.registries)
+        self._needs = needs_of(self._asked, data.catalog, data.registries)
+
+    def on(self, gpus: int | None, gpu: str | None) -> Answer:
+        """Answer for a number of GPUs, and a GPU of the registry.
+
+        Raises:
+            NoAnswerError: the question leaves no estimate.
+        """
+        registries = self._data.registries
+        request = changed(self._asked, gpus=gpus, gpu=gpu)
+        tried = self._searches.on(gpus, gpu)
+        if not tried.fit:
+            tried = _with_fewer(request, tried, self._searches)
+        if not tried.fsdp and not tried.megatron:
+            # The reason why nothing can be estimated.
+            estimate(fitted(replace(request, gpus=gpus or 8), registries), registries)
+            raise NoAnswerError.because("no layout leaves an estimate", "name other parallel sizes or GPUs")
+        is_open = self._question.overrides.keys() <= set(LIMITS)
+        needs = self._needs_on(gpus, gpu)
+        return Answer(request, self._data, tried, self._assumed, needs, is_open=is_open)
+
+    def evidence(self, gpus: int | None, gpu: str | None) -> tuple[Run, ...]:
+        """Return the recorded runs that bear on the question, see ``Answer.evidence``."""
+        return runs_for(self._needs_on(gpus, gpu), self._data)
+
+    def _needs_on(self, gpus: int | None, gpu: str | None) -> Needs | None:
+        return self._needs and self._needs.on(gpus, self._data.registries.gpus.get(gpu or ""))
+
+
 def answer(question: Question, data: EstimatorContext) -> Answer:
     """Answer a question; settings that it leaves open are chosen so that it fits.
 
@@ -125,36 +177,28 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
     >>> answer(Question("Qwen/Qwen2.5-7B", 8, "H100"), read_data([])).verdict
     'fits'
     """
-    registries, request = data.registries, request_of(question)
-    tried = tried_layouts(request, registries)
-    if tried and not any(layout.fits for layout in tried):
-        tried += _on_fewer(request, tried, registries)
-    if not tried:
-        # The reason why nothing can be estimated.
-        estimate(fitted(replace(request, gpus=request.gpus or 8), registries), registries)
-        raise NoAnswerError.because("no layout leaves an estimate", "name other parallel sizes or GPUs")
-    is_open = question.overrides.keys() <= set(LIMITS)
-    return Answer(request, data, tried, assumed(question, registries), bearing_on(request, data), is_open)
+    return Answers(question, data).on(question.gpus, question.gpu)
 
 
-def _on_fewer(asked: Request, tried: tuple[Layout, ...], registries: Registries) -> tuple[Layout, ...]:
-    """Return the layouts on the largest smaller number of GPUs on which one fits; none without such a number.
+def _with_fewer(asked: Request, tried: Tried, searches: Searches) -> Tried:
+    """Add the layouts on the largest smaller number of GPUs on which one fits, if there is such a number.
 
     Fewer GPUs can fit where their number has more divisors: 9 cannot share out the rollout engine's weights
     as 8 can. Of the numbers that have more of them than a smaller one, it is enough to try those that lack
     the last binary digits: all parallel sizes are powers of two. Where little is missing on the last of them,
     its halves are tried too: a model without replicas needs no buffers to talk to them.
 
-    ``tried`` are the layouts on all GPUs.
+    ``tried`` are the layouts on all GPUs, none of which fits.
     """
     count = asked.gpus or 0
-    if {"trainer.nnodes", "trainer.n_gpus_per_node"} & asked.config.keys():
-        return ()
-    while count := count & (count - 1) or (count // 2 if _is_near(tried) else 0):
-        tried = tried_layouts(replace(asked, gpus=count), registries)
-        if any(layout.fits for layout in tried):
-            return tried
-    return ()
+    if not tried.all or {"trainer.nnodes", "trainer.n_gpus_per_node"} & asked.config.keys():
+        return tried
+    fewer = tried
+    while count := count & (count - 1) or (count // 2 if _is_near(fewer.all) else 0):
+        fewer = searches.on(count, asked.gpu)
+        if fewer.fit:
+            return Tried(tried.fsdp + fewer.fsdp, partial(add, tried.megatron, fewer.megatron))
+    return tried
 
 
 def _is_near(tried: tuple[Layout, ...]) -> bool:
@@ -165,14 +209,19 @@ def _is_near(tried: tuple[Layout, ...]) -> bool:
     return best.estimate.low <= best.estimate.capacity
 
 
+def _alone(layout: Layout) -> Tried:
+    return Tried((), lambda: (layout,)) if layout.is_megatron else Tried((layout,))
+
+
 def answer_settings(request: Request, data: EstimatorContext) -> Answer:
     """Answer whether a run fits with just these settings; what is not set has verl's default.
 
     Raises:
         NoAnswerError: the settings leave no estimate.
     """
-    tried = (Layout(request, estimate(request, data.registries)),)
-    return Answer(request, data, tried, assumed_in(request, data.registries), bearing_on(request, data))
+    tried = _alone(Layout(request, estimate(request, data.registries)))
+    needs = needs_of(request, data.catalog, data.registries)
+    return Answer(request, data, tried, assumed_in(request, data.registries), needs)
 
 
 def answer_run(run: Run, data: EstimatorContext) -> Answer:
@@ -182,6 +231,5 @@ def answer_run(run: Run, data: EstimatorContext) -> Answer:
         NoAnswerError: its settings leave no estimate.
     """
     request = request_of_run(run, data.registries)
-    tried = (Layout(request, estimate_run(run, data.registries)),)
-    evidence = [item for item in bearing_on(request, data) if item.run.id != run.id]
-    return Answer(request, data, tried, (), (Bearing(run, run.word), *evidence))
+    tried = _alone(Layout(request, estimate_run(run, data.registries)))
+    return Answer(request, data, tried, (), needs_of(request, data.catalog, data.registries), run)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import attempt
 from ..estimator.pools import TRAINER_GPUS
-from ..estimator.request import ROLLOUT
 from ..estimator.suggestions import ROUNDS, Cost
+from ..estimator.tasks import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
 from .command import as_arguments
 from .layouts import COUNTS, Layout
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 _MOST = 5
 #: Combinations of three settings are tried up to this number; it takes less than a second.
 _MOST_TRIED = 1200
-_MOST_LENGTH = f"{ROLLOUT}.max_model_len"
-_ENGINE_SHARE = f"{ROLLOUT}.gpu_memory_utilization"
-_ENGINE_TP = f"{ROLLOUT}.tensor_model_parallel_size"
 _COSTS: tuple[Cost, ...] = ("none", "little", "much")
 
 
@@ -108,15 +105,15 @@ def _what_starts(found: Estimate) -> Iterator[dict[str, Any]]:
     Its share of the GPU grows in steps of a tenth, up to vLLM's default.
     """
     rollout, limit = found.settings.rollout, int(found.settings.lengths.limit)
-    length = {} if rollout.model_length and rollout.model_length <= limit else {_MOST_LENGTH: limit}
+    length = {} if rollout.model_length and rollout.model_length <= limit else {ENGINE_LENGTH: limit}
     for tenths in range(10):
         share = round(rollout.utilization + tenths / 10, 2)
         if tenths and share > 0.9:
             return
-        more = {_ENGINE_SHARE: share} if tenths else {}
+        more = {ENGINE_SHARE: share} if tenths else {}
         tensor = rollout.tensor
         while found.settings.gpus % tensor == 0:
-            yield {**length, **more, **({_ENGINE_TP: tensor} if tensor > rollout.tensor else {})}
+            yield {**length, **more, **({ENGINE_TP: tensor} if tensor > rollout.tensor else {})}
             tensor *= 2
 
 

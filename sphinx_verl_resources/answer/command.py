@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT
-from ..estimator.versions import version_of
 from ..settings.writing import LAUNCHER, overrides
 
 if TYPE_CHECKING:
@@ -105,10 +104,7 @@ def _gpus(found: Settings) -> dict[str, int]:
 
 def _words(layout: Layout, registries: Registries) -> Iterator[str]:
     settings, version = command_settings(layout), layout.request.version
-    by_name = layout.is_megatron and version < _MODEL_ENGINE
-    yield f"{LAUNCHER} {_BEFORE}" if by_name else LAUNCHER
-    if layout.is_megatron and not by_name:
-        yield "model_engine=megatron"
+    yield from launcher(version, is_megatron=layout.is_megatron)
     data = {key: place for key, place in _PLACEHOLDERS.items() if key not in settings}
     yield from (f"{key}={place}" for key, place in data.items())
     yield from as_arguments(settings, version, registries)
@@ -116,11 +112,22 @@ def _words(layout: Layout, registries: Registries) -> Iterator[str]:
         yield f"{_LOGGER}=console"
 
 
+def launcher(version: Version, *, is_megatron: bool) -> list[str]:
+    """Return the command that launches a version of verl, with what chooses the backend.
+
+    >>> launcher((0, 9, 0), is_megatron=True)
+    ['python3 -m verl.trainer.main_ppo', 'model_engine=megatron']
+    """
+    if not is_megatron:
+        return [LAUNCHER]
+    return [f"{LAUNCHER} {_BEFORE}"] if version < _MODEL_ENGINE else [LAUNCHER, "model_engine=megatron"]
+
+
 def as_arguments(settings: Mapping[str, Any], version: Version, registries: Registries) -> tuple[str, ...]:
     """Return settings as arguments of verl's launcher, under the names that a version of verl has."""
     words = []
     for key, value in settings.items():
-        (word,) = overrides({_named_in(key, version, registries): value})
+        (word,) = overrides({registries.name_in(key, version) or key: value})
         words.append(_plus(key, registries) + word)
     return tuple(words)
 
@@ -128,13 +135,6 @@ def as_arguments(settings: Mapping[str, Any], version: Version, registries: Regi
 def _rank(key: str) -> int:
     found = (place for place, prefix in enumerate(_ORDER) if key.startswith(prefix))
     return next(found, len(_ORDER))
-
-
-def _named_in(key: str, version: Version, registries: Registries) -> str:
-    """Return the name that a key had in a version."""
-    entry = registries.config_keys.get(key)
-    since = version_of(entry.since) if entry and entry.moved_from else None
-    return entry.moved_from if entry and entry.moved_from and since and version < since else key
 
 
 def _plus(key: str, registries: Registries) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..catalog.names import WORDS
+from ..catalog.names import ADAPTER_RANKS, WORDS, family
 from ..catalog.selection import once
 from ..diagnostics import Code, NoAnswerError
 from ..estimator.estimate import estimate
@@ -14,15 +14,15 @@ from ..estimator.pools import gpu_of, training_gpus
 from ..estimator.reader import Reader
 from ..estimator.reading import element_bytes, has_critic
 from ..estimator.recorded import request_of_run
-from ..estimator.request import ACTOR, MODEL, ROLLOUT
+from ..estimator.request import ACTOR, MODEL, ROLLOUT, changed
 from ..estimator.tasks import LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..catalog.catalog import Catalog
+    from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
-    from ..catalog.names import Word
     from ..estimator.context import EstimatorContext
     from ..estimator.estimate import Estimate
     from ..estimator.registries import Registries
@@ -31,26 +31,12 @@ if TYPE_CHECKING:
 #: Fields of an architecture that no figure of memory follows from.
 _NOT_FIGURES = {
     "name", "hf_id", "model_type", "aliases", "aliases_unverified", "max_position_embeddings",
-    "max_position_embeddings_of_aliases", "published", "config_source", "verified", "notes",
+    "max_position_embeddings_of_aliases", "published", "config_source", "script", "verified", "notes",
 }  # fmt: skip
 #: Vendors of GPUs that are given by their memory alone, as verl's documents do.
 _USUAL_VENDOR = "nvidia"
-_RANKS = (f"{MODEL}.lora_rank", f"{MODEL}.lora.rank")
 #: The settings that decide which runs bear on a question.
-_DECISIVE = frozenset((*LIMITS, *_RANKS, f"{MODEL}.path", "algorithm.adv_estimator", "critic.enable"))
-
-
-@dataclass(frozen=True)
-class Bearing:
-    """A recorded run that bears on a question: whoever has these GPUs has what it needed.
-
-    Attributes:
-        run: the run.
-        word: how it is known.
-    """
-
-    run: Run
-    word: Word
+_DECISIVE = frozenset((*LIMITS, *ADAPTER_RANKS, f"{MODEL}.path", "algorithm.adv_estimator", "critic.enable"))
 
 
 @dataclass(frozen=True)
@@ -91,6 +77,13 @@ class Needs:
         """The nominal memory of all GPUs together, in GB."""
         return self.gpus * (self.memory_gb or 0)
 
+    def on(self, gpus: int | None, gpu: Gpu | None) -> Needs:
+        """Return what is needed on other GPUs; None leaves what was."""
+        found = self if gpus is None else changed(self, gpus=gpus)
+        if gpu is None:
+            return found
+        return changed(found, memory_gb=gpu.memory_gb, vendor=gpu.vendor, gpu=gpu.name)
+
     def is_like(self, asked: Needs) -> bool:
         """Tell whether a run trains the same parameters of the same model, and takes nothing less for it."""
         return (
@@ -126,7 +119,7 @@ class Needs:
         )
 
 
-def bearing_on(asked: Request, data: EstimatorContext) -> tuple[Bearing, ...]:
+def bearing_on(asked: Request, data: EstimatorContext) -> tuple[Run, ...]:
     """Return the runs that bear on a question, the strongest and nearest first.
 
     Such a run has the same model and trains the same parameters of it, on as many GPUs or fewer, each with as
@@ -136,27 +129,31 @@ def bearing_on(asked: Request, data: EstimatorContext) -> tuple[Bearing, ...]:
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> grpo = {"algorithm.adv_estimator": "grpo"}
     >>> found = bearing_on(Request("Qwen/Qwen2.5-7B", grpo, gpus=2, gpu="A100-80GB"), read_data([]))
-    >>> [(item.run.id, item.word) for item in found]
+    >>> [(run.id, run.word) for run in found]
     [('qwen2-7b-grpo-2xh800', 'ran')]
     """
-    needs = needs_of(asked, data.catalog, data.registries)
+    return runs_for(needs_of(asked, data.catalog, data.registries), data)
+
+
+def runs_for(needs: Needs | None, data: EstimatorContext) -> tuple[Run, ...]:
+    """Return the runs that bear on what is needed, see ``bearing_on``."""
     if needs is None:
         return ()
-    found = [(run, own) for run, own in needs_of_runs(data.catalog, data.registries) if own.bears_on(needs)]
+    found = [(run, own) for run, own in runs_of_model(needs, data) if own.bears_on(needs)]
     found.sort(key=lambda pair: (WORDS.index(pair[0].word), pair[1].distance_from(needs), pair[0].id))
-    return tuple(Bearing(run, run.word) for run, _ in found)
+    return tuple(run for run, _ in found)
 
 
-def takes_no_more(found: Estimate, evidence: Iterable[Bearing], data: EstimatorContext) -> bool:
+def takes_no_more(found: Estimate, evidence: Iterable[Run], data: EstimatorContext) -> bool:
     """Tell whether an estimate asks for no more than that of a run that bears on it and ran or was reported.
 
     Such a run shows that it fits, however far off the figures are.
     """
-    for item in evidence:
-        if item.word == "claimed":
+    for run in evidence:
+        if not run.was_seen_to_run:
             continue
         try:
-            of_run = estimate(request_of_run(item.run, data.registries), data.registries)
+            of_run = estimate(request_of_run(run, data.registries), data.registries)
         except NoAnswerError:
             continue
         if found.peak <= of_run.peak:
@@ -168,11 +165,11 @@ def needs_of(request: Request, catalog: Catalog, registries: Registries) -> Need
     """Return what a request needs; None where a setting that decides it was not read."""
     reader = Reader(request, registries)
     prompt, response = map(reader.whole, LIMITS)
-    ranks = [reader.whole(key, 0) for key in _RANKS]
+    ranks = [reader.whole(key, 0) for key in ADAPTER_RANKS]
     gpu, task = gpu_of(request, registries), (request.task or "").lower()
     element = element_bytes(reader, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
     found = Needs(
-        figures=_figures_of(catalog, registries, request.model),
+        figures=figures_of(catalog, registries, request.model),
         rank=max(ranks) or (None if "lora" in task else 0),
         critic=has_critic(reader),
         separate=reader.has_rollout_pool or reader.any("trainer.v1.trainer_mode") == "separate_async",
@@ -197,6 +194,19 @@ def needs_of_runs(catalog: Catalog, registries: Registries) -> tuple[tuple[Run, 
     return tuple((run, needs) for run, needs in found if needs)
 
 
+def runs_of_model(needs: Needs, data: EstimatorContext) -> Sequence[tuple[Run, Needs]]:
+    """Return the recorded runs of a model, or of another one with the same figures."""
+    return _runs_by_figures(data.catalog, data.registries).get(needs.figures, ())
+
+
+@once
+def _runs_by_figures(catalog: Catalog, registries: Registries) -> Mapping[str, Sequence[tuple[Run, Needs]]]:
+    found: defaultdict[str, list[tuple[Run, Needs]]] = defaultdict(list)
+    for run, needs in needs_of_runs(catalog, registries):
+        found[needs.figures].append((run, needs))
+    return found
+
+
 def _needs_of_run(run: Run, catalog: Catalog, registries: Registries) -> Needs | None:
     """Return what a run needed; a source that tells little of it had verl's defaults."""
     needs = needs_of(request_of_run(run, registries, needs_settings=False), catalog, registries)
@@ -208,7 +218,7 @@ def _needs_of_run(run: Run, catalog: Catalog, registries: Registries) -> Needs |
 
 
 @once
-def _figures_of(catalog: Catalog, registries: Registries, model: str) -> str:
+def figures_of(catalog: Catalog, registries: Registries, model: str) -> str:
     """Return the figures of a model as text; none where it is not known."""
     shape = registries.shape(model)
     return shape.architecture.model_dump_json(exclude=_NOT_FIGURES) if shape else ""
@@ -217,7 +227,7 @@ def _figures_of(catalog: Catalog, registries: Registries, model: str) -> str:
 def _task_of(reader: Reader) -> str:
     """Return the first word of an algorithm's name: ``GRPO`` for GRPO-LoRA."""
     if task := reader.request.task:
-        return re.split(r"[\s(-]", task, maxsplit=1)[0].upper()
+        return family(task).upper()
     if has_critic(reader):
         return "PPO"
     return "GRPO" if reader.flag(f"{ACTOR}.use_kl_loss") else "DAPO"

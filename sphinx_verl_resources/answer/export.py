@@ -9,6 +9,7 @@ from ..catalog.models.export import Computed, Export, ExportedRun
 from ..catalog.names import SIZES, WORDS, row_id
 from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
+from ..estimator.recorded import figures
 from ..estimator.versions import CURRENT, version_text
 from .answer import answer_run
 from .command import command_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _runs(word: str, found: Answer) -> list[str]:
-    return [item.run.id for item in found.evidence if item.word == word]
+    return [run.id for run in found.evidence if run.word == word]
 
 
 #: The fields of an answer that say which recorded runs bear on it, and what to change.
@@ -62,13 +63,6 @@ _FIGURES = (
     "longest_response",
 )  # fmt: skip
 
-#: The fields of what is computed of a recorded run.
-_COMPUTED: Mapping[str, Callable[[Answer], Any]] = {
-    **{name: FIELDS[name] for name in ("verdict", "peak_gib", "low_gib", "high_gib", "capacity_gib")},
-    "binding_phase": FIELDS["peak_phase"],
-    "fits_up_to_tokens": lambda found: found.best.estimate.fits_up_to_tokens,
-    "measured_runs_of_this_kind": FIELDS["measured_runs_of_this_kind"],
-}
 #: What is told of each memory size.
 _FEWEST = (
     "verdict", "strategy", "peak_gib", "low_gib", "high_gib", "capacity_gib", "peak_phase",
@@ -102,7 +96,7 @@ def fewest_result(item: Fewest) -> dict[str, Any]:
         "types": [gpu.name for gpu in item.gpus],
         "gpus": {"count": item.found.gpus if item.found else None, "type": item.gpus[0].name},
         **values,
-        "ran": [item.ran.id] if item.ran else [],
+        **{word: [item.ran.id] if item.ran and item.ran.word == word else [] for word in WORDS[:2]},
     }
 
 
@@ -139,8 +133,7 @@ def export_of(data: EstimatorContext, extension_version: str) -> Export:
 def _run(run: Run, data: EstimatorContext) -> ExportedRun:
     computed, reason = None, None
     try:
-        found = answer_run(run, data)
-        computed = Computed(**{name: value(found) for name, value in _COMPUTED.items()})
+        computed = _computed(answer_run(run, data))
     except NoAnswerError as error:
         reason = str(error)
     gpu = data.catalog.gpu_of(run)
@@ -153,4 +146,30 @@ def _run(run: Run, data: EstimatorContext) -> ExportedRun:
         gpu=gpu.name if gpu else None,
         computed=computed,
         not_computed=reason,
+    )
+
+
+def _computed(found: Answer) -> Computed:
+    """Return the figures that pages show of a recorded run.
+
+    Raises:
+        NoAnswerError: they show none.
+    """
+    estimate = found.best.estimate
+    told = figures(estimate)
+    if told is None:
+        names = ", ".join(text.partition(": ")[0] for text in estimate.undecided)
+        message = f"settings that decide memory are not known: {names}"
+        if not names:
+            message = "the run ran on GPUs with less memory than the estimate"
+        raise NoAnswerError.because(message, "add what is known to its file")
+    return Computed(
+        verdict=found.verdict,
+        fits_up_to_tokens=estimate.fits_up_to_tokens,
+        peak_gib=gib_value(told.peak),
+        low_gib=gib_value(told.low),
+        high_gib=gib_value(told.high),
+        capacity_gib=gib_value(estimate.capacity),
+        binding_phase=told.shown.peak_phase.name if told.shown else None,
+        measured_runs_of_this_kind=found.trust.measured_runs,
     )

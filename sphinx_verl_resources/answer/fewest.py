@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..catalog.names import SIZES
 from ..diagnostics import NoAnswerError
 from ..estimator.registries import capacity_of
-from .answer import answer
-from .evidence import bearing_on
+from .answer import Answers, answer
 from .layouts import COUNTS
-from .question import request_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
     from ..catalog.models.registries import Gpu
     from ..catalog.models.run import Run
     from ..estimator.context import EstimatorContext
@@ -22,12 +21,16 @@ if TYPE_CHECKING:
     from .question import Question
 
 
+#: GPUs of one size differ by less, except where the driver keeps some for itself: an L4 offers 22 of 24 GB.
+_ALIKE = 0.04
+
+
 @dataclass(frozen=True, eq=False)
 class Fewest:
     """The fewest GPUs of one memory size.
 
     Attributes:
-        gpus: those of this size and vendor, that with the least memory for programs first.
+        gpus: those of this size and vendor that offer about as much to programs, that with the least first.
         found: the answer for the fewest of the first one; None where none of ``COUNTS`` fits.
         ran: of the runs that ran or were reported and bear on the question, the one on the fewest GPUs.
     """
@@ -42,8 +45,15 @@ class Fewest:
         return self.gpus[0].memory_gb
 
 
-def fewest_by_memory(question: Question, data: EstimatorContext) -> tuple[Fewest, ...]:
-    """Return the fewest GPUs for a model, by the memory of a GPU; its GPUs are left open.
+def fewest_by_memory(
+    question: Question, data: EstimatorContext, memories_gb: Collection[float] = ()
+) -> tuple[Fewest, ...]:
+    """Return the fewest GPUs for a model, by the memory of a GPU.
+
+    Args:
+        question: its GPUs are left open.
+        data: the records.
+        memories_gb: the memory sizes to answer for; empty for all that are recorded.
 
     Raises:
         NoAnswerError: the model is not known.
@@ -57,21 +67,31 @@ def fewest_by_memory(question: Question, data: EstimatorContext) -> tuple[Fewest
     data.registries.known_shape(question.model)
     sizes: defaultdict[tuple[float, str], list[Gpu]] = defaultdict(list)
     for gpu in data.registries.gpus:
-        sizes[gpu.memory_gb, gpu.vendor].append(gpu)
+        if not memories_gb or gpu.memory_gb in memories_gb:
+            sizes[gpu.memory_gb, gpu.vendor].append(gpu)
+    answers = Answers(question, data)
     found: list[Fewest] = []
     least = 1
     # With less memory it takes as many or more.
-    for _, group in sorted(sizes.items(), reverse=True):
-        gpus = tuple(sorted(group, key=capacity_of))
-        asked = replace(question, gpu=gpus[0].name)
-        fewest = fewest_of(asked, data, least)
+    for gpus in (alike for _, group in sorted(sizes.items(), reverse=True) for alike in _alike(group)):
+        fewest = fewest_of(answers, gpus[0].name, least)
         least = fewest.gpus if fewest else COUNTS[-1]
-        found.append(Fewest(gpus, fewest, _smallest_run(asked, data)))
+        runs = (run for run in answers.evidence(COUNTS[-1], gpus[0].name) if run.was_seen_to_run)
+        found.append(Fewest(gpus, fewest, min(runs, key=lambda run: run.gpus.count, default=None)))
     return tuple(reversed(found))
 
 
-def fewest_of(question: Question, data: EstimatorContext, least: int = 1) -> Answer | None:
-    """Return the answer for the fewest GPUs that fit, of those from ``least`` on; None where none does.
+def _alike(gpus: Iterable[Gpu]) -> Iterator[tuple[Gpu, ...]]:
+    """Yield GPUs that are sold with the same memory in groups that offer about as much of it, most first."""
+    left = sorted(gpus, key=capacity_of)
+    while left:
+        least = (1 - _ALIKE) * capacity_of(left[-1])
+        yield tuple(gpu for gpu in left if capacity_of(gpu) >= least)
+        left = [gpu for gpu in left if capacity_of(gpu) < least]
+
+
+def fewest_of(answers: Answers, gpu: str | None, least: int = 1) -> Answer | None:
+    """Return the answer for the fewest of a GPU that fit, of those from ``least`` on; None where none does.
 
     Raises:
         NoAnswerError: the question leaves no estimate on any number.
@@ -81,7 +101,7 @@ def fewest_of(question: Question, data: EstimatorContext, least: int = 1) -> Ans
         if count < least:
             continue
         try:
-            found = answer(replace(question, gpus=count), data)
+            found = answers.on(count, gpu)
         except NoAnswerError as failed:
             error = failed
             continue
@@ -91,12 +111,6 @@ def fewest_of(question: Question, data: EstimatorContext, least: int = 1) -> Ans
     if error and not is_answered:
         raise error
     return None
-
-
-def _smallest_run(question: Question, data: EstimatorContext) -> Run | None:
-    bearing = bearing_on(request_of(replace(question, gpus=COUNTS[-1])), data)
-    runs = (item.run for item in bearing if item.word != "claimed")
-    return min(runs, key=lambda run: run.gpus.count, default=None)
 
 
 def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, ...]:
@@ -113,31 +127,7 @@ def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, 
             answered = answer(replace(question, model=model.hf_id), data)
         except NoAnswerError:
             continue
-        has_run = any(item.word != "claimed" for item in answered.evidence)
+        has_run = any(run.was_seen_to_run for run in answered.evidence)
         if answered.verdict == "fits" or has_run:
             found.append(answered)
     return tuple(found)
-
-
-def size_models(data: EstimatorContext) -> dict[str, str]:
-    """Return the model that represents each size class, in ascending order; some have none.
-
-    It is the model of the analysis, unless the tested runs of the size class load other ones; then it is the
-    one that most of them load.
-    """
-
-    def parameters(model: str) -> float | None:
-        shape = data.registries.shape(model)
-        return shape.parameters if shape else None
-
-    models: dict[str, str] = {}
-    for size in SIZES:
-        tested = (run for run in data.catalog.runs.values() if run.size == size and run.kind == "tested")
-        loaded = Counter(run.model for run in tested)
-        entry = data.analysis.specifications.get(size)
-        stated = entry.model if entry else None
-        if stated and (not loaded or parameters(stated) in map(parameters, loaded)):
-            models[size] = stated
-        elif loaded:
-            models[size] = loaded.most_common(1)[0][0]
-    return models

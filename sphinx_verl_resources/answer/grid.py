@@ -1,141 +1,38 @@
-"""Answers by the dozen: size classes by numbers of GPUs, and the grid that the what-if form looks up."""
+"""The grid of answers that the what-if form looks up."""
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass, fields, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 from ..catalog.names import VERDICTS
-from ..diagnostics import Code, NoAnswerError, did_you_mean
+from ..diagnostics import NoAnswerError
 from ..estimator.registries import capacity_of
-from ..estimator.request import MODEL
 from ..estimator.tasks import LIMITS
 from ..units import GIB
-from .answer import answer
+from .answer import Answers
 from .command import SEPARATOR, command_of
-from .evidence import bearing_on
-from .fewest import size_models
-from .question import USUAL_RANK, Question, request_of, task_of
+from .question import OWN_KEYS, USUAL_RANK, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ..catalog.models.registries import Gpu
-    from ..catalog.names import Verdict, Word
+    from ..catalog.models.run import Run
+    from ..catalog.names import Word
     from ..diagnostics import Diagnostic
     from ..estimator.context import EstimatorContext
-    from ..estimator.registries import Registries
     from .answer import Answer
-    from .evidence import Bearing
+    from .layouts import Layout
     from .trust import Trust
 
-FitKind = Literal["ran", "reported", "fits", "borderline", "no", "unknown"]
-_KINDS: Mapping[Verdict, FitKind] = {
-    "fits": "fits",
-    "borderline": "borderline",
-    "depends-on-lengths": "borderline",
-    "does-not-fit": "no",
-    "unknown": "unknown",
-}
-
-
-@dataclass(frozen=True)
-class FitCell:
-    """One size class on one number of GPUs. Sizes are bytes per GPU.
-
-    Attributes:
-        kind: ``ran`` where a run that ran bears on it, ``reported`` where it is not computed to fit and a run
-            is reported; else what is computed.
-        gpus: their number.
-        run: the id of the nearest run that ran or was reported.
-        on: the GPUs of this run, or of the layout, such as ``8*H800``, where they are others.
-        spare: what the GPU has beyond the upper end of the range, or lacks if it is negative; with ``no``,
-            beyond the lower end.
-        layout: the training backend of the computed figures.
-        tokens: the mean length of a sequence up to which it fits, see ``AnyEstimate.fits_up_to_tokens``.
-    """
-
-    kind: FitKind
-    gpus: int
-    run: str | None = None
-    on: str = ""
-    spare: float | None = None
-    layout: str = ""
-    tokens: float | None = None
-
-
-def fit_table(
-    data: EstimatorContext,
-    *,
-    gpu: str,
-    task: str,
-    sizes: tuple[str, ...],
-    counts: tuple[int, ...],
-    config: Mapping[str, Any],
-) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
-    """Return size classes and their cells, one for each number of GPUs.
-
-    A size class is answered for its model, see ``size_models``.
-
-    Raises:
-        NoAnswerError: the GPU, the task or a size class is not known.
-    """
-    models = size_models(data)
-    data.registries.known_gpu(gpu)
-    name, rank = task_of(task)
-    for size in sizes:
-        if size not in models:
-            hint = did_you_mean(size, models)
-            raise NoAnswerError.because(f"no model represents {size!r}", hint, code=Code.unknown_size)
-
-    def cell(model: str, count: int) -> FitCell:
-        question = Question(model, count, gpu, name, rank, overrides=config)
-        try:
-            return fit_cell(answer(question, data), count, data.registries)
-        except NoAnswerError:
-            return FitCell("unknown", count)
-
-    return tuple((size, tuple(cell(models[size], count) for count in counts)) for size in sizes or models)
-
-
-def fit_cell(found: Answer, count: int, registries: Registries) -> FitCell:
-    """Return an answer in brief, for a number of GPUs."""
-    best, kind, used = found.best.estimate, _KINDS[found.verdict], found.best.estimate.settings.gpus
-    end = best.low if kind == "no" else best.high
-    cell = FitCell(
-        kind,
-        count,
-        on=f"{used}*{found.asked.gpu}" if used < count else "",
-        spare=None if best.capacity is None else best.capacity - end,
-        layout=found.best.name,
-        tokens=best.fits_up_to_tokens,
-    )
-    if not found.evidence:
-        return cell
-    word, run = found.evidence[0].word, found.evidence[0].run
-    if word == "claimed" or (word == "reported" and kind == "fits"):
-        return cell
-    gpus = registries.gpus
-    same = run.gpus.count == count and gpus.get(run.gpus.type or "") is gpus.get(found.asked.gpu or "")
-    return replace(cell, kind=word, run=run.id, on="" if same else str(run.gpus))
-
-
-# -- the grid of the form
-
 #: Keys that the choices of the form set, or that follow from the number of GPUs.
-CHOSEN = frozenset(
-    {
-        LIMITS[1],
-        f"{MODEL}.path",
-        f"{MODEL}.lora_rank",
-        f"{MODEL}.lora.rank",
-        "trainer.nnodes",
-        "trainer.n_gpus_per_node",
-    }
-)
+CHOSEN = OWN_KEYS | {LIMITS[1]}
 #: More recorded runs are not named in a cell.
 _MOST_RUNS = 2
 _NO_FIGURES = {
@@ -145,17 +42,15 @@ _NO_FIGURES = {
 
 @dataclass(frozen=True)
 class Axes:
-    """The choices of the form, in the order of the cells; the GPU varies fastest.
+    """The choices of the form besides the model, in the order of the cells; the GPU varies fastest.
 
     Attributes:
-        models: Hugging Face names.
         counts: numbers of GPUs.
         gpus: names of the registry.
         responses: limits of responses, in tokens.
         loras: ranks of adapters; 0 trains all parameters.
     """
 
-    models: tuple[str, ...]
     counts: tuple[int, ...]
     gpus: tuple[str, ...]
     responses: tuple[int, ...]
@@ -167,9 +62,9 @@ class Axes:
         return math.prod(len(getattr(self, axis.name)) for axis in fields(self))
 
     @property
-    def runs(self) -> list[tuple[str, int, int, int]]:
-        """The combinations without the GPU: model, number, rank and response."""
-        return list(product(self.models, self.counts, self.loras, self.responses))
+    def runs(self) -> list[tuple[int, int, int]]:
+        """The combinations without the GPU: number, rank and response."""
+        return list(product(self.counts, self.loras, self.responses))
 
 
 @dataclass(frozen=True)
@@ -188,10 +83,11 @@ class GridCells:
         nearest: indices into ``runs``.
         runs: ids of recorded runs that ran or were reported, each with its word.
         phases, layouts: their names.
-        trusts: what stands behind an estimate.
+        trusts: the measured runs behind the estimates.
         commands: of each layout the lines of its command.
         reasons: of cells without an estimate.
         warnings: those that all estimates share.
+        errors: what is wrong with the first combination, where none has an estimate.
     """
 
     offered: tuple[int, ...]
@@ -205,7 +101,8 @@ class GridCells:
     trusts: tuple[Trust, ...]
     commands: tuple[tuple[str, ...], ...]
     reasons: tuple[str, ...]
-    warnings: tuple[Diagnostic, ...]
+    warnings: tuple[Diagnostic, ...] = ()
+    errors: tuple[Diagnostic, ...] = ()
 
 
 class _Table(dict[Hashable, int]):
@@ -223,66 +120,80 @@ class _Grid:
         self.data = data
         self.tables = {name: _Table() for name in ("phase", "layout", "command", "reason", "run", "nearest")}
         self.trusts: dict[Hashable, tuple[int, Trust]] = {}
+        #: With the settings, so that nothing else gets their identity.
+        self._layouts: dict[int, tuple[Mapping[str, Any], tuple[int, int]]] = {}
 
     def cell(self, found: Answer | NoAnswerError, count: int) -> dict[str, int]:
         """Return the numbers of a cell; one without an estimate has its reason."""
         if isinstance(found, NoAnswerError):
-            why = tuple(f"{problem.place.key}: {problem.message}" for problem in found.diagnostics)
+            why = tuple(f"{problem.place.key}: {problem.message}" for problem in _errors(found))
         else:
             why = found.best.estimate.undecided
         if why or isinstance(found, NoAnswerError):
             return {"verdict": len(VERDICTS) + self.tables["reason"].index("; ".join(why)), **_NO_FIGURES}
-        best, command = found.best.estimate, command_of(found.best, self.data.registries)
+        best, layout, command = found.best.estimate, *self._layout(found.best)
         return {
             "verdict": VERDICTS.index(found.verdict),
             "low": _tenths(best.low),
             "high": _tenths(best.high),
             "tokens": int(best.fits_up_to_tokens or 0),
             "phase": self.tables["phase"].index(best.peak_phase.name),
-            "layout": self.tables["layout"].index(found.best.name),
+            "layout": layout,
             "used": found.gpus if found.gpus < count else 0,
             "host": round(best.host.total / GIB),
             "trust": self._trust(found.trust),
-            "command": self.tables["command"].index(tuple(command.split(SEPARATOR))),
+            "command": command,
         }
+
+    def _layout(self, layout: Layout) -> tuple[int, int]:
+        """Return the indices of a layout's name and command, which GPUs share with its settings."""
+        config = layout.request.config
+        if id(config) not in self._layouts:
+            lines = tuple(command_of(layout, self.data.registries).split(SEPARATOR))
+            found = self.tables["layout"].index(layout.name), self.tables["command"].index(lines)
+            self._layouts[id(config)] = config, found
+        return self._layouts[id(config)][1]
 
     def _trust(self, trust: Trust) -> int:
         smallest = trust.smallest.id if trust.smallest and trust.undercuts else None
         key = trust.measured_runs, trust.mean_error, smallest
         return self.trusts.setdefault(key, (len(self.trusts), trust))[0]
 
-    def nearest(self, evidence: Iterable[Bearing]) -> int:
+    def nearest(self, evidence: Iterable[Run]) -> int:
         """Return the index of the nearest runs."""
-        runs = ((item.run.id, item.word) for item in evidence if item.word != "claimed")
+        runs = ((run.id, run.word) for run in evidence if run.was_seen_to_run)
         return self.tables["nearest"].index(tuple(map(self.tables["run"].index, islice(runs, _MOST_RUNS))))
 
 
-def compute_grid(axes: Axes, overrides: Mapping[str, Any], data: EstimatorContext) -> GridCells:
-    """Answer every combination of choices.
+def compute_grid(model: str, axes: Axes, overrides: Mapping[str, Any], data: EstimatorContext) -> GridCells:
+    """Answer every combination of choices for a model.
 
     Args:
+        model: its Hugging Face name, which is known.
         axes: what can be chosen; its names are known.
         overrides: further settings, none of them in ``CHOSEN``.
         data: the records.
-
-    Raises:
-        NoAnswerError: no combination has an estimate.
     """
+    with _no_garbage():
+        return _compute_grid(model, axes, overrides, data)
+
+
+def _compute_grid(model: str, axes: Axes, overrides: Mapping[str, Any], data: EstimatorContext) -> GridCells:
     known = [data.registries.known_gpu(name) for name in axes.gpus]
     alike = {_likeness(gpu): gpu for gpu in sorted(known, key=capacity_of, reverse=True)}
     grid = _Grid(data)
     answers, rows, evidence = [], [], []
-    for model, count, lora, response in axes.runs:
-        asked = Question(model, count, None, None, lora, response=response, overrides=overrides)
+    shared = {
+        (lora, response): Answers(Question(model, lora=lora, response=response, overrides=overrides), data)
+        for lora, response in product(axes.loras, axes.responses)
+    }
+    for count, lora, response in axes.runs:
+        asked = shared[lora, response]
         for gpu in alike.values():
-            answers.append(_attempt(replace(asked, gpu=gpu.name), data))
+            answers.append(_attempt(asked, count, gpu.name))
             rows.append(grid.cell(answers[-1], count))
-        requests = (request_of(replace(asked, gpu=gpu)) for gpu in axes.gpus)
-        evidence.append([grid.nearest(bearing_on(request, data)) for request in requests])
-    estimates = [found.best.estimate for found in answers if not isinstance(found, NoAnswerError)]
-    if not estimates:
-        raise cast("NoAnswerError", answers[0])
-    told = set.intersection(*(set(estimate.warnings) for estimate in estimates))
+        evidence.append([grid.nearest(asked.evidence(count, gpu)) for gpu in axes.gpus])
+    told = [set(found.best.estimate.warnings) for found in answers if not isinstance(found, NoAnswerError)]
     tables: dict[str, Any] = {name: tuple(table) for name, table in grid.tables.items()}
     return GridCells(
         offered=tuple(_tenths(capacity_of(gpu)) for gpu in known),
@@ -296,15 +207,34 @@ def compute_grid(axes: Axes, overrides: Mapping[str, Any], data: EstimatorContex
         trusts=tuple(trust for _, trust in grid.trusts.values()),
         commands=tables["command"],
         reasons=tables["reason"],
-        warnings=tuple(sorted(told)),
+        warnings=tuple(sorted(set.intersection(*told))) if told else (),
+        errors=() if told else _errors(answers[0]),
     )
 
 
-def _attempt(question: Question, data: EstimatorContext) -> Answer | NoAnswerError:
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Pause the search for garbage, which takes a fifth of the time: nothing here refers to itself."""
+    was_on = gc.isenabled()
+    gc.disable()
     try:
-        return answer(question, data)
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _attempt(asked: Answers, count: int, gpu: str) -> Answer | NoAnswerError:
+    try:
+        return asked.on(count, gpu)
     except NoAnswerError as error:
         return error
+
+
+def _errors(found: Answer | NoAnswerError) -> tuple[Diagnostic, ...]:
+    """Return what leaves no estimate."""
+    problems = found.diagnostics if isinstance(found, NoAnswerError) else ()
+    return tuple(problem for problem in problems if problem.is_error)
 
 
 def _likeness(gpu: Gpu) -> tuple[int, str]:

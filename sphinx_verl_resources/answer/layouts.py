@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Numbers of GPUs that are tried: powers of two within a node, then whole nodes.
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+#: verl's default of the token budget; larger ones hardly train faster.
+USUAL_BUDGET = 16384
 _RESPONSE = LIMITS[1]
 
 
@@ -31,10 +33,12 @@ class Layout:
     Attributes:
         request: with every setting that was chosen.
         estimate: of it.
+        known: it fits or not, where that is known from another GPU.
     """
 
     request: Request
     estimate: Estimate
+    known: bool | None = None
 
     @property
     def name(self) -> str:
@@ -77,6 +81,12 @@ class Layout:
         return micro.tokens if micro.dynamic else None
 
     @property
+    def is_fastest(self) -> bool:
+        """True where nothing is offloaded, and the token budget is the largest that is tried."""
+        longest = self.estimate.settings.lengths.limit
+        return not self.offloads and (self.token_budget or 0) >= max(USUAL_BUDGET, longest)
+
+    @property
     def cache(self) -> tuple[float, float]:
         """The tokens that the KV cache of the rollout engine has room for, and those that it must hold."""
         shape, settings = self.estimate.shape, self.estimate.settings
@@ -91,7 +101,7 @@ class Layout:
     @cached_property
     def fits(self) -> bool:
         """True where the whole range fits, and the rollout engine starts."""
-        return self.estimate.fits and self.starts
+        return self.estimate.fits and self.starts if self.known is None else self.known
 
     @property
     def verdict(self) -> Verdict:
@@ -107,16 +117,17 @@ def best_of(layouts: Iterable[Layout]) -> Layout | None:
     """
     layouts = tuple(layouts)
     fitting = [layout for layout in layouts if layout.fits]
-    if fitting:
-        return min(fitting, key=_rank)
-    return min(layouts, key=lambda one: one.estimate.high, default=None)
+    if not fitting:
+        return min(layouts, key=lambda one: one.estimate.high, default=None)
+    ranks = [(layout.offloads, -(layout.token_budget or 0)) for layout in fitting]
+    fastest = [layout for layout, rank in zip(fitting, ranks, strict=True) if rank == min(ranks)]
+    return min(fastest, key=_rank) if len(fastest) > 1 else fastest[0]
 
 
-def _rank(layout: Layout) -> tuple[float, ...]:
-    """Return what layouts that fit are compared by; of equal ones that with the fewest parts is faster."""
+def _rank(layout: Layout) -> tuple[float, float]:
+    """Return what equally fast layouts are compared by; with fewer parts they are faster."""
     megatron = layout.estimate.settings.actor.megatron
-    parts = megatron.tensor * megatron.pipeline
-    return (layout.offloads, -(layout.token_budget or 0), layout.estimate.host.total, parts)
+    return (layout.estimate.host.total, megatron.tensor * megatron.pipeline)
 
 
 # -- how far the settings of a layout go

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ..catalog.models.export import Export
     from ..estimator.context import EstimatorContext
     from .answer import Answer
-    from .grid import Axes, FitCell, GridCells
+    from .grid import Axes, GridCells
+    from .sizes import FewestTable, FitCell
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,21 @@ class SizeModels(EstimatorQuery["tuple[tuple[str, str], ...]"]):
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[str, str], ...]:
         """Return size classes in ascending order, each with the name of a checkpoint."""
-        from .fewest import size_models
+        from .sizes import size_models
 
         found = size_models(data).items()
         return tuple((size, model) for size, model in found if not self.sizes or size in self.sizes)
+
+
+@dataclass(frozen=True)
+class UsedModels(EstimatorQuery["tuple[str, ...]"]):
+    """A query for the models that scripts of verl or recorded runs load."""
+
+    def answer(self, data: EstimatorContext) -> tuple[str, ...]:
+        """Return names of checkpoints, the smallest first, one for all that are alike."""
+        from .sizes import used_models
+
+        return used_models(data)
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
         """Compute each cell."""
-        from .grid import fit_table
+        from .sizes import fit_table
 
         return fit_table(
             data,
@@ -70,14 +82,47 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
 
 
 @dataclass(frozen=True)
-class Grid(EstimatorQuery["GridCells"]):
-    """A query for every combination of a form's choices.
+class FewestGpus(EstimatorQuery["tuple[FewestTable, ...]"]):
+    """A query for the fewest GPUs by size class, a table for each memory size.
 
     Attributes:
+        memories: of a GPU, in GB.
+        task: the algorithm.
+        sizes: size classes; empty for all that have a model.
+        config: further settings, as pairs.
+    """
+
+    memories: tuple[int, ...]
+    task: str
+    sizes: tuple[str, ...] = ()
+    config: tuple[tuple[str, Any], ...] = ()
+
+    reads = EstimatorQuery.reads | {"analysis"}  # for the models
+
+    def answer(self, data: EstimatorContext) -> tuple[FewestTable, ...]:
+        """Compute each cell."""
+        from .sizes import fewest_tables
+
+        return fewest_tables(
+            data, memories=self.memories, task=self.task, sizes=self.sizes, config=dict(self.config)
+        )
+
+    def fingerprint(self, answer: tuple[FewestTable, ...]) -> str:
+        """Return a digest of all fields."""
+        return digest(plain(answer))
+
+
+@dataclass(frozen=True)
+class Grid(EstimatorQuery["GridCells"]):
+    """A query for every combination of a form's choices for one model.
+
+    Attributes:
+        model: its Hugging Face name.
         axes: what can be chosen.
         config: further settings, as pairs.
     """
 
+    model: str
     axes: Axes
     config: tuple[tuple[str, Any], ...] = ()
 
@@ -85,7 +130,7 @@ class Grid(EstimatorQuery["GridCells"]):
         """Compute each cell."""
         from .grid import compute_grid
 
-        return compute_grid(self.axes, dict(self.config), data)
+        return compute_grid(self.model, self.axes, dict(self.config), data)
 
     def fingerprint(self, answer: GridCells) -> str:
         """Return a digest of all fields."""
@@ -111,8 +156,8 @@ class SettingsAnswer(EstimatorQuery["Answer"]):
         return answer_settings(self.asked.request(data), data)
 
     def fingerprint(self, answer: Answer) -> str:
-        """Return a digest of the runs, of what stands behind the estimate, and of what this follows from."""
-        runs = [[item.word, plain(item.run)] for item in answer.evidence]
+        """Return a digest of the runs, of the trust in the estimate, and of what this follows from."""
+        runs = [plain(run) for run in answer.evidence]
         return digest(answer.verdict, runs, plain(answer.trust), basis(answer.best.estimate))
 
 

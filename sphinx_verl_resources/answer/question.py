@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 DEFAULT_TASK = "GRPO"
 #: The rank that a task such as GRPO-LoRA stands for.
 USUAL_RANK = 32
+#: Keys that a question decides by its model, rank and GPUs.
+OWN_KEYS = frozenset(
+    {
+        f"{MODEL}.path",
+        f"{MODEL}.lora_rank",
+        f"{MODEL}.lora.rank",
+        "trainer.nnodes",
+        "trainer.n_gpus_per_node",
+    }
+)
 _LORA = "-LoRA"
 _ESTIMATOR = "algorithm.adv_estimator"
 

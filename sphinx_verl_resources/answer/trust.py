@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 from ..catalog.names import MEGATRON
 from ..estimator.estimate import likeness
-from .evidence import needs_of, needs_of_runs
+from .evidence import runs_of_model
 
 if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from ..estimator.context import EstimatorContext
+    from .evidence import Needs
     from .layouts import Layout
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What stands behind an estimate.
+    """The measured and recorded runs behind an estimate.
 
     Attributes:
         measured_runs: of this kind: training backend, time of verl, full or LoRA, dense or experts.
@@ -33,25 +34,25 @@ class Trust:
     undercuts: bool = False
 
 
-def trust_in(layout: Layout, data: EstimatorContext) -> Trust:
-    """Return what stands behind the estimate of a layout."""
-    found, registries = layout.estimate, data.registries
+def trust_in(layout: Layout, needs: Needs | None, data: EstimatorContext) -> Trust:
+    """Return the runs behind the estimate of a layout; ``needs`` are those of the question."""
+    found = layout.estimate
     parts = [
         part
-        for entry in registries.accuracy
+        for entry in data.registries.accuracy
         if (entry.name == MEGATRON) == layout.is_megatron
         for part in entry.parts
         if (part.today, part.lora, part.experts) == likeness(found)
     ]
     cases = sum(part.cases for part in parts)
     error = sum(part.cases * part.mean_error for part in parts) / cases if cases else None
-    needs = needs_of(layout.request, data.catalog, registries)
     recorded = [
         (own.total_gb, run.id)
-        for run, own in needs_of_runs(data.catalog, registries)
-        if needs and run.word != "claimed" and own.is_like(needs)
+        for run, own in (runs_of_model(needs, data) if needs else ())
+        if needs and run.was_seen_to_run and own.is_like(needs)
     ]
     if needs is None or not recorded:
         return Trust(cases, error)
     least, smallest = min(recorded)
-    return Trust(cases, error, data.catalog.runs[smallest], found.fits and needs.total_gb < least)
+    used = needs.on(layout.request.gpus, None)
+    return Trust(cases, error, data.catalog.runs[smallest], found.fits and used.total_gb < least)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from .models.run import Run
 
-NOT_RECORDED = N_("not recorded")
 _SETTINGS = "settings."
 
 #: Figures of memory that verl prints after each step; it writes ``_gb`` for GiB.
@@ -78,7 +77,6 @@ class Field:
         order: returns the sort key of a recorded value; default: numbers as numbers, also inside text.
         read: returns the value of a run; default: the value under the name.
         words: returns the words by which a filter finds a run; default: the value.
-        absent: the text of a cell where nothing is recorded; to be translated.
         detail: its title among the details of a run; empty where they do not show it.
         csv: its column in the file for spreadsheets, with the unit; empty where that lacks it.
         quoted: whether its text looks like a number, so that files have it in quotes.
@@ -93,7 +91,6 @@ class Field:
     order: Callable[[Any], Any] | None = None
     read: Callable[[Run], Any] | None = None
     words: Callable[[Run], Iterable[str | None]] | None = None
-    absent: str = NOT_RECORDED
     detail: str = ""
     csv: str = ""
     quoted: bool = False
@@ -134,9 +131,9 @@ class Field:
         return None if isinstance(value, (tuple, Mapping)) and not value else value
 
     def text(self, run: Run) -> str:
-        """Return the value as the page shows it, in English."""
+        """Return the value as the page shows it, empty where nothing is recorded."""
         value = self.value(run)
-        return self.absent if value is None else as_text(value)
+        return "" if value is None else as_text(value)
 
     def sort_key(self, run: Run) -> Any:
         """Return a key that orders runs by this field, None where nothing is recorded."""
@@ -185,7 +182,7 @@ _DESCRIBED = (
     Field("versions", "versions", detail=N_("Versions")),
     Field("versions.verl", "versions.verl", quoted=True),
     Field("versions.torch", "versions.torch", quoted=True),
-    Field("max_batch", N_("MaxBatch"), csv="max_batch_prompts", absent=""),
+    Field("max_batch", N_("MaxBatch"), csv="max_batch_prompts"),
     Field("kind", N_("Status"), order=KINDS.index, words=lambda run: (run.kind, run.word)),
     Field("added", N_("Added"), csv="added"),
     Field("measured.gib", N_("Peak (GiB)"), csv="measured_gib", logged=(PEAK_ALLOCATED, PEAK_RESERVED)),
@@ -215,6 +212,7 @@ _DESCRIBED = (
     Field("script.path", N_("Script"), csv="script_path"),
     Field("contributor", N_("Contributor"), csv="contributor"),
     Field("evidence", N_("Evidence"), detail=N_("Evidence")),
+    Field("measured", "measured", detail=N_("Measured")),
     Field("evidence.lines", "evidence.lines", quoted=True),
     Field("notes", N_("Notes")),
     Field("settings", N_("Settings"), block=True),

@@ -60,6 +60,14 @@ STATES, TOTAL = "states", "total"
 SHAPE_FIGURES = ("hidden-size", "ffn-dimension")
 #: The largest number of GPUs that anything is about; no cluster is larger.
 MOST_GPUS = 100_000
+#: What the form of ``verl-what-if`` offers: the GPUs of recorded runs and others that are common, numbers of
+#: them, and limits of responses in tokens.
+FORM_GPUS = (
+    "RTX-4090", "RTX-5090", "A100-40GB", "L20", "L40S", "Ascend-A2", "Ascend-A3", "A100-80GB", "H100", "H800",
+    "H20", "H200", "B200", "MI300X",
+)  # fmt: skip
+FORM_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+FORM_RESPONSES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 #: The largest values that the analysis can be asked for; larger ones are slips of the finger.
 LIMITS = {"gpus": MOST_GPUS, "batch-size": 1_000_000, "sequence-length": 10_000_000}
 #: What a remark of the analysis can be about, besides components, the total, steps and the like.
@@ -72,6 +80,9 @@ ASSUMED_SUBJECTS = (
     "memory-limit",
     "gpus",
 )
+
+#: The settings that say how large LoRA's adapters are: with FSDP, and with Megatron.
+ADAPTER_RANKS = ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank")
 
 #: The kinds of runs whose errors are recorded one by one.
 CASE_GROUPS = TRAINING, FSDP, FSDP_TODAY, MEGATRON, EASYR1, OTHER = (
@@ -132,6 +143,15 @@ def row_id(run_id: str) -> str:
 def run_class(run_id: str) -> str:
     """Return the class of everything on a page that is about one run."""
     return f"verl-run-{run_id}"
+
+
+def family(task: str) -> str:
+    """Return the algorithm of a task without its variant.
+
+    >>> family("GRPO-LoRA"), family("DAPO (fully async)"), family("Dr-GRPO")
+    ('GRPO', 'DAPO', 'Dr-GRPO')
+    """
+    return re.split(r"[\s([]|-lora\b", task, maxsplit=1, flags=re.IGNORECASE)[0] or task
 
 
 def fold(name: str) -> str:

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..answer.answer import answer
+from ..answer.answer import Answers, answer
 from ..answer.export import FIELDS, answer_result, fewest_result
 from ..answer.fewest import fewest_by_memory, fewest_of, fitting_models
 from ..answer.question import assumed
@@ -90,7 +90,7 @@ def _count(question: Question, data: EstimatorContext) -> tuple[int, str]:
     nodes, each = (question.overrides.get(key) for key in TRAINER_GPUS)
     if type(nodes) is int or type(each) is int:
         return (nodes if type(nodes) is int else 1) * (each if type(each) is int else _NODE), ""
-    fewest = fewest_of(question, data)
+    fewest = fewest_of(Answers(question, data), question.gpu)
     if fewest is None:
         return _NODE, counted(_NODE, "GPU")
     return fewest.gpus, f"{counted(fewest.gpus, 'GPU')}, the fewest that fit"

@@ -19,7 +19,7 @@ from ..estimator.queries import RunEstimate
 from ..views.estimate import run_texts
 from ..views.exports import FORMATS, download_texts, runs_text
 from ..views.file_names import CSV, JSON
-from ..views.runs import COMPUTED, uncomputed_texts
+from ..views.runs import COMPUTED
 from .command import Command, UsageError, add_result_options, report
 from .data import add_data_option, add_path_argument, given_data
 from .files import replace_file, write_result
@@ -111,7 +111,7 @@ def _computed(context: EstimatorContext, run: Run) -> dict[str, str]:
     try:
         return run_texts(RunEstimate(run.id).answer(context))
     except NoAnswerError:
-        return uncomputed_texts(run)
+        return {}
 
 
 TABLE = Command(

@@ -14,14 +14,19 @@ from .allocations import Kind, fixed, size_of
 from .constants import HOST_BASE, TYPICAL_LENGTH
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
 from .peak import AnyEstimate, widening_of
-from .phases import phases_of, roles_of
-from .resolve import resolve
+from .phases import on_gpu_of, phases_of, roles_of
+from .pools import is_npu
+from .registries import capacity_of
+from .request import changed
+from .resolve import cache_problems, resolve
 from .settings import least, most
 from .suggestions import Suggestion, override_text, reliefs
+from .versions import behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ..catalog.models.registries import Gpu
     from ..diagnostics import Diagnostic
     from .allocations import Allocations
     from .phases import Phase
@@ -47,7 +52,7 @@ class Estimate(AnyEstimate):
         widening: how much wider ranges are for this kind of runs.
         request: what was asked.
         registries: what it was computed from.
-        warnings: about the request.
+        noted: warnings about the request, besides those of the rollout engine's cache.
         unsupported: settings that the estimate ignores, each with a reason.
         ran: the run is known to have run on such GPUs.
         elsewhere: the estimate of the same run on another GPU, whose training process is the same.
@@ -59,26 +64,50 @@ class Estimate(AnyEstimate):
     widening: float
     request: Request = field(repr=False, compare=False)
     registries: Registries = field(repr=False, compare=False)
-    warnings: tuple[Diagnostic, ...] = ()
+    noted: tuple[Diagnostic, ...] = ()
     unsupported: tuple[str, ...] = ()
     ran: bool = False
     elsewhere: Estimate | None = field(default=None, repr=False, compare=False)
 
-    def on_gpu(self, capacity: float) -> Estimate:
-        """Estimate the same run on GPUs that offer ``capacity`` bytes, faster than from its request.
+    @property
+    def trains_apart(self) -> bool:
+        """True where only the rollout engine's memory differs on another GPU, or with another share of it.
 
-        Only with FSDP: all GPUs are alike there, and only the rollout engine's share depends on the capacity.
+        vLLM takes the same on each GPU of a pipeline, so that the fullest stage stays the same.
         """
-        if capacity == self.capacity:
-            return self
-        settings = replace(self.settings, capacity=capacity, capacity_known=True)
-        return replace(self, settings=settings, elsewhere=self)
+        rollout = self.settings.rollout
+        in_process = behaviour(self.settings.version).engine_in_process
+        with_trainer = rollout.engine == "vllm" and not rollout.separate and not in_process
+        return with_trainer and self.settings.capacity_known
+
+    def on_gpu(self, request: Request, gpu: Gpu, **engine: Any) -> Estimate:
+        """Estimate a run that ``trains_apart`` on another GPU, faster than from its request.
+
+        Args:
+            request: that of the run there.
+            gpu: the other one.
+            engine: fields of ``Rollout`` that differ there.
+        """
+        rollout = changed(self.settings.rollout, **engine) if engine else self.settings.rollout
+        there = {"capacity": capacity_of(gpu), "capacity_known": True, "npu": is_npu(gpu)}
+        settings = changed(self.settings, rollout=rollout, **there)
+        return changed(self._bare, settings=settings, request=request, elsewhere=self)
+
+    @cached_property
+    def _bare(self) -> Estimate:
+        """The same without cached properties."""
+        return replace(self)
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
+        """The notes about the request, and about the cache of the rollout engine."""
+        return (*self.noted, *cache_problems(self.shape, self.settings))
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:  # type: ignore[override]
         """The phases in the order in which they take turns."""
         if self.elsewhere:
-            return tuple(phase.on_gpu_of(self.shape, self.settings) for phase in self.elsewhere.phases)
+            return on_gpu_of(self.elsewhere.phases, self.shape, self.settings)
         return phases_of(self.shape, self.settings)
 
     @property
@@ -101,7 +130,7 @@ class Estimate(AnyEstimate):
         if settings == self.settings:
             return self.phases
         if elsewhere:
-            return tuple(phase.on_gpu_of(self.shape, settings) for phase in elsewhere)
+            return on_gpu_of(elsewhere, self.shape, settings)
         return phases_of(self.shape, settings)
 
     @cached_property
@@ -154,6 +183,25 @@ class Estimate(AnyEstimate):
     def is_complete(self) -> bool:
         """True if the settings say enough for a useful estimate."""
         return not any(issue.code is Code.missing_key for issue in self.warnings)
+
+    @cached_property
+    def _most_of_training(self) -> float:
+        """The peak of the phases in which the rollout engine sleeps, which are the same on any GPU."""
+        return max(phase.total for phase in self.phases if phase.engine_state == "asleep")
+
+    @cached_property
+    def _high_of_training(self) -> float:
+        """The upper end of these phases."""
+        return max(phase.ends(self.widening).high for phase in self.most if phase.engine_state == "asleep")
+
+    @property
+    def fits(self) -> bool:
+        """True where the verdict is so; most runs that do not fit are told from another GPU's estimate."""
+        other, capacity = self.elsewhere, self.settings.capacity
+        if other is None or not self.settings.rollout.frees_cache:
+            return super().fits
+        fits = other._most_of_training <= capacity and other._high_of_training <= capacity
+        return fits and super().fits
 
     @property
     def capacity(self) -> float | None:  # type: ignore[override]

@@ -6,9 +6,10 @@ at 1dda039b9 and the releases before it, see ``versions``.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..breakdown import Breakdown, Category
 from ..i18n import N_
@@ -30,7 +31,7 @@ from .settings import old_tokens, reference_tokens, update_tokens
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from .allocations import Allocations, Ends, Update
     from .engine import EngineState
@@ -53,7 +54,8 @@ LABELS = {
 }
 
 
-class Phase(NamedTuple):
+@dataclass(frozen=True)
+class Phase:
     """One phase on the GPU that is fullest in it. Sizes are bytes.
 
     Attributes:
@@ -101,19 +103,19 @@ class Phase(NamedTuple):
         return sizes
 
     def ends(self, widening: float) -> Ends:
-        """Return both ends of ``total``."""
-        return ends_of(self.allocations, widening, self.counted)
+        """Return both ends of ``total``; estimates of several GPUs ask for them again."""
+        if widening not in self._ends:
+            self._ends[widening] = ends_of(self.allocations, widening, self.counted)
+        return self._ends[widening]
+
+    @cached_property
+    def _ends(self) -> dict[float, Ends]:
+        """Both ends of ``total``, by widening."""
+        return {}
 
     def counted_ends(self, widening: float, besides: Allocations) -> Ends:
         """Return both ends of ``counted`` and of what PyTorch counts besides."""
         return ends_of(besides + self.trainer, widening, self.counted)
-
-    def on_gpu_of(self, shape: Shape, settings: Settings) -> Phase:
-        """Return this phase of the same run on another GPU, whose memory the rollout engine shares in."""
-        engine = engine_allocations(self.engine_state, shape, settings, self.counted)
-        if engine == self.engine:
-            return self
-        return phase_of(self.name, self.trainer, self.engine_state, engine, self.runtime_overhead)
 
 
 def phase_of(
@@ -128,6 +130,20 @@ def phase_of(
     # The sum of the breakdown, whose components are only made when they are shown.
     total = counted * (1 + FRAGMENTATION.value) + size_of(engine + runtime_overhead)
     return Phase(name, trainer, engine_state, engine, runtime_overhead, counted, total)
+
+
+def on_gpu_of(phases: Iterable[Phase], shape: Shape, settings: Settings) -> tuple[Phase, ...]:
+    """Return the phases of the same run on another GPU, where vLLM takes another amount of memory."""
+    engines: dict[EngineState, Allocations] = {}
+    found = []
+    for phase in phases:
+        state = phase.engine_state
+        if state not in engines:
+            engines[state] = engine_allocations(state, shape, settings, 0.0)
+        if engines[state] != phase.engine:
+            phase = phase_of(phase.name, phase.trainer, state, engines[state], phase.runtime_overhead)
+        found.append(phase)
+    return tuple(found)
 
 
 class TrainedRole(Protocol):

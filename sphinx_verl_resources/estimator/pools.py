@@ -113,7 +113,6 @@ def gpu_of(request: Request, registries: Registries) -> Gpu | None:
     return sized or registries.gpus.get(request.gpu)
 
 
-def is_npu(reader: Reader, registries: Registries) -> bool:
-    """Tell whether the run is on NPUs."""
-    gpu = gpu_of(reader.request, registries)
+def is_npu(gpu: Gpu | None) -> bool:
+    """Tell whether a GPU is an NPU."""
     return gpu is not None and gpu.vendor == "huawei"

@@ -27,7 +27,7 @@ class EstimatorQuery(Query[Answer]):
 
 #: Fields of an architecture that nothing is computed from.
 _DESCRIPTIVE = {
-    "name", "aliases", "aliases_unverified", "published", "config_source", "verified", "notes",
+    "name", "aliases", "aliases_unverified", "published", "config_source", "script", "verified", "notes",
 }  # fmt: skip
 
 

@@ -42,11 +42,8 @@ class Reader:
     def __init__(self, request: Request, registries: Registries) -> None:
         self.request = request
         self.config = _as_verl(registries.in_todays_names(request.config))
-        sections = {key.partition(".")[0] for key in self.config}
+        sections, self.pads, self.cuts_log_probs = _traits_of_keys(tuple(self.config))
         self.fully_async = self.config.get("data.train_batch_size") == 0 or "async_training" in sections
-        names = {key.rpartition(".")[2] for key in self.config}
-        self.pads = "pad_to_length" in names
-        self.cuts_log_probs = any(name.startswith("log_prob") for name in names)
         self.has_rollout_pool = (
             self.fully_async
             or (self.is_set(f"{ROOT}.hybrid_engine") and self.config[f"{ROOT}.hybrid_engine"] is False)
@@ -163,6 +160,17 @@ class Reader:
         if value is not None:
             self.error(key, f"expected {expected}, got {_shown(value)}", code=Code.wrong_type)
         return self.defaults.get(key)
+
+
+@lru_cache(maxsize=256)
+def _traits_of_keys(keys: tuple[str, ...]) -> tuple[frozenset[str], bool, bool]:
+    """Return the sections of settings, ``Reader.pads`` and ``Reader.cuts_log_probs``.
+
+    Searches ask again and again with the same keys.
+    """
+    sections = frozenset(key.partition(".")[0] for key in keys)
+    names = {key.rpartition(".")[2] for key in keys}
+    return sections, "pad_to_length" in names, any(name.startswith("log_prob") for name in names)
 
 
 def _shown(value: Any) -> str:

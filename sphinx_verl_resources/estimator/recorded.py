@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
 from ..diagnostics import Code, NoAnswerError
@@ -101,7 +101,7 @@ def request_of_run(run: Run, registries: Registries, *, needs_settings: bool = T
         gpus=run.gpus.count,
         gpu=run.gpus.type,
         memory_gb=run.gpus.memory_gb,
-        version=_version_of_run(run),
+        version=version_of_run(run),
         backend=run.train,
         engine=run.infer.engine if run.infer else None,
         task=run.task,
@@ -130,14 +130,33 @@ def estimate_run(run: Run, registries: Registries) -> Estimate:
     return replace(found, settings=settings, ran=run.kind in RAN)
 
 
-def possible(found: AnyEstimate, size: float) -> float | None:
-    """Return a computed size in bytes, with what is known of the run.
+@dataclass(frozen=True)
+class Figures:
+    """The figures that pages, tables and files show of a recorded run's estimate, in bytes per GPU.
 
-    A run that ran took at most what its GPU has; None where the whole range is above it.
+    Attributes:
+        low: the lower end of the range.
+        peak: the peak; where the lengths are not known, with sequences at their limits.
+        high: the upper end.
+        shown: the estimate whose phases are shown, see ``credible``; None where none can be.
     """
-    if not found.ran or found.capacity is None:
-        return size
-    return min(size, found.capacity) if found.low <= found.capacity else None
+
+    low: float
+    peak: float
+    high: float
+    shown: Estimate | None
+
+
+def figures(found: Estimate) -> Figures | None:
+    """Return the figures to show of a recorded run; None where no figure holds.
+
+    None holds where a setting that decides memory was not read, as in sources that quote only some. A run
+    that ran took at most what its GPU has, so an estimate whose whole range is above that is wrong.
+    """
+    most = found.capacity if found.ran and found.capacity is not None else math.inf
+    if found.undecided or found.low > most:
+        return None
+    return Figures(found.low, min(found.peak, most), min(found.high, most), credible(found))
 
 
 @overload
@@ -173,7 +192,7 @@ def credible(found: AnyEstimate) -> AnyEstimate | None:
     return at(tokens)
 
 
-def _version_of_run(run: Run) -> Version:
+def version_of_run(run: Run) -> Version:
     """Return the release that a run names, that of a tested run's day, or that of verl's documents."""
     stated = version_of(run.versions.verl) if run.versions else None
     if stated:

@@ -117,6 +117,8 @@ def resolve(
 ) -> tuple[Shape, Settings, tuple[Diagnostic, ...], tuple[str, ...]]:
     """Return the shape and the settings of a request, warnings about it, and the settings that are ignored.
 
+    ``cache_problems`` are not among the warnings.
+
     Raises:
         NoAnswerError: something is wrong that leaves no estimate.
     """
@@ -180,7 +182,6 @@ def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
     yield from _micro_batch(settings, actor)
     if actor.lora_rank and actor.targets != "all-linear":
         yield from _targets(shape, actor)
-    yield from _cache(shape, settings)
 
 
 def _positions(model: str, shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
@@ -253,7 +254,7 @@ def _micro_batch(settings: Settings, actor: Role) -> Iterator[Diagnostic]:
         yield warning_at(key, message, "the mini-batch is taken")
 
 
-def _cache(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
+def cache_problems(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
     """Check that the KV cache holds one sequence; otherwise the engine does not start."""
     rollout = settings.rollout
     room, needed = cache_tokens(shape, settings), needed_cache_tokens(shape, settings)

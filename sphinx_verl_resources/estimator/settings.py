@@ -11,7 +11,7 @@ from . import pools, reading, tokens
 from .constants import LENGTH_SPREAD, TYPICAL_LENGTH
 from .megatron_settings import NO_MEGATRON, Megatron
 from .reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Reader, read_fields, setting
-from .request import ACTOR, MODEL, REFERENCE, ROLLOUT
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, changed
 from .tokens import Lengths, MicroBatch, log_prob_micro_batch, padded_up, tokens_of, update_micro_batch
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def settings_of(reader: Reader, registries: Registries) -> Settings:
         nodes=nodes,
         capacity=capacity if capacity is not None else USUAL_CAPACITY,
         capacity_known=capacity is not None,
-        npu=pools.is_npu(reader, registries),
+        npu=pools.is_npu(pools.gpu_of(reader.request, registries)),
         actor=actor,
         critic=critic,
         rollout=read_fields(Rollout, reader),
@@ -291,7 +291,7 @@ def least(settings: Settings) -> Settings:
     """
     lengths, actor, open_ = settings.lengths, settings.actor, settings.unstated
     mean = lengths.mean if lengths.known else lengths.longest * TYPICAL_LENGTH.value
-    lengths = replace(lengths, mean=mean, variation=LENGTH_SPREAD.low)
+    lengths = changed(lengths, mean=mean, variation=LENGTH_SPREAD.low)
     if "recompute" in open_ and actor.backend == "megatron":
         actor = replace(actor, megatron=replace(actor.megatron, recompute=True))
     if "offload" in open_:
@@ -300,7 +300,7 @@ def least(settings: Settings) -> Settings:
         actor = replace(actor, fsdp=fsdp, megatron=megatron)
     if "padding" in open_:
         actor = replace(actor, remove_padding=True)
-    return replace(settings, lengths=lengths, actor=actor)
+    return changed(settings, lengths=lengths, actor=actor)
 
 
 def most(settings: Settings) -> Settings:

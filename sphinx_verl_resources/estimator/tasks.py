@@ -91,6 +91,10 @@ def task_settings(task: str) -> Mapping[str, Any]:
 
 #: Share of the rollout engine's budget that its weights may take, so that there is room for the KV cache.
 _WEIGHTS_SHARE = 0.7
+#: Settings of the rollout engine: the GPUs of one copy, its share of each, its longest sequence.
+ENGINE_TP = f"{ROLLOUT}.tensor_model_parallel_size"
+ENGINE_SHARE = f"{ROLLOUT}.gpu_memory_utilization"
+ENGINE_LENGTH = f"{ROLLOUT}.max_model_len"
 #: The longest prompt and response.
 LIMITS = ("data.max_prompt_length", "data.max_response_length")
 BUDGETS = (
@@ -100,12 +104,28 @@ BUDGETS = (
 )
 
 
+def engine_size(request: Request, registries: Registries) -> Mapping[str, int]:
+    """Return the TP of the rollout engine as a setting; none where the request sets it.
+
+    It is the smallest power of two that leaves the engine room for a KV cache.
+    """
+    config, defaults = request.config, registries.defaults(request.version)
+    utilization = config.get(ENGINE_SHARE, defaults.get(ENGINE_SHARE))
+    shape, gpu = registries.shape(request.model), registries.gpus.get(request.gpu or "")
+    if ENGINE_TP in config or not shape or not isinstance(utilization, int | float):
+        return {}
+    room = (capacity_of(gpu) if gpu else USUAL_CAPACITY) * utilization * _WEIGHTS_SHARE
+    gpus, tensor = request.gpus or 8, 1
+    while 2 * shape.parameters / tensor > room and not gpus % (2 * tensor) and not shape.heads % (2 * tensor):
+        tensor *= 2
+    return {ENGINE_TP: tensor}
+
+
 def fitted(request: Request, registries: Registries) -> Request:
     """Return the request with settings that follow from the number of GPUs, where they are not set.
 
     These are the number of nodes, the engine's TP and longest sequence, and with a dynamic batch size token
-    budgets. TP is the smallest power of two that leaves the engine room for a KV cache; a token budget holds
-    one sequence.
+    budgets, which hold one sequence.
     """
     gpus = request.gpus or 8
     config = dict(request.config)
@@ -119,24 +139,11 @@ def fitted(request: Request, registries: Registries) -> Request:
     def value(key: str) -> Any:
         return config.get(key, defaults.get(key))
 
-    key = f"{ROLLOUT}.tensor_model_parallel_size"
-    shape, gpu = registries.shape(request.model), registries.gpus.get(request.gpu or "")
-    memory = capacity_of(gpu) if gpu else USUAL_CAPACITY
-    utilization = value(f"{ROLLOUT}.gpu_memory_utilization")
-    if key not in config and shape and isinstance(utilization, int | float):
-        room = memory * utilization * _WEIGHTS_SHARE
-        tensor = 1
-        while (
-            2 * shape.parameters / tensor > room
-            and not gpus % (2 * tensor)
-            and not shape.heads % (2 * tensor)
-        ):
-            tensor *= 2
-        config[key] = tensor
+    config |= engine_size(request, registries)
     limits = [value(key) for key in LIMITS]
     if all(type(item) is int for item in limits):
         # The engine starts only if its cache holds a sequence of this length; the model's own is far longer.
-        config.setdefault(f"{ROLLOUT}.max_model_len", sum(limits))
+        config.setdefault(ENGINE_LENGTH, sum(limits))
         for budget in BUDGETS if value(f"{ACTOR}.use_dynamic_bsz") is True else ():
             config.setdefault(budget, sum(limits))
     return replace(request, config=config)

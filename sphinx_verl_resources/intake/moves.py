@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from ..estimator.suggestions import lower_utilizations
+from ..estimator.tasks import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP, LIMITS
 from ..estimator.versions import CURRENT
 
 if TYPE_CHECKING:
@@ -25,16 +26,10 @@ if TYPE_CHECKING:
     #: Returns a change where there is one to make.
     Move = Callable[["Situation"], "Remedy | None"]
 
-SHARE = f"{ROLLOUT}.gpu_memory_utilization"
-_TENSOR = f"{ROLLOUT}.tensor_model_parallel_size"
-_LENGTH = f"{ROLLOUT}.max_model_len"
-_LIMITS = ("data.max_prompt_length", "data.max_response_length")
 _BUCKET = f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"
 _SAVED = f"{ACTOR}.checkpoint.save_contents"
 _ALLOCATOR = "ray_kwargs.ray_init.runtime_env.env_vars.PYTORCH_CUDA_ALLOC_CONF"
 _NPU_ALLOCATOR = _ALLOCATOR.replace("CUDA", "NPU")
-#: Keys that the composed configuration of verl does not have; Hydra requires a plus before them.
-NEW_KEYS = frozenset({_ALLOCATOR, _NPU_ALLOCATOR})
 #: The parts of verl's defaults that the registry of keys does not record, at 1dda039b9.
 _MORE_DEFAULTS = {
     f"{ROLLOUT}.agent.num_workers": 8,  # verl/trainer/config/rollout/rollout.yaml:242
@@ -127,7 +122,7 @@ class Situation:
         divide = self.number(f"{ACTOR}.ulysses_sequence_parallel_size")
         if self.is_megatron:
             divide = self.number(f"{ACTOR}.megatron.context_parallel_size")
-        return math.ceil(sum(map(self.number, _LIMITS)) / max(1, divide))
+        return math.ceil(sum(map(self.number, LIMITS)) / max(1, divide))
 
 
 # -- the rollout engine
@@ -135,7 +130,7 @@ class Situation:
 
 def raise_share(of: Situation) -> Remedy | None:
     """Give the engine more of the GPU: as much as its message asks for, or a tenth."""
-    share, more = of.number(SHARE), 0.1
+    share, more = of.number(ENGINE_SHARE), 0.1
     needs, has = of.failure.tried, of.failure.free  # of a KV cache
     if needs and has is not None and of.capacity:
         more = (needs - has) / of.capacity
@@ -143,12 +138,12 @@ def raise_share(of: Situation) -> Remedy | None:
     if not share or to > _MOST_SHARE:
         return None
     text = f"more of the GPU for the engine's weights and KV cache{of.of_default}"
-    return Remedy({SHARE: to}, text)
+    return Remedy({ENGINE_SHARE: to}, text)
 
 
 def lower_share(of: Situation) -> Remedy | None:
     """Take a tenth of the GPU from the engine, or what is not free at its start."""
-    share = of.number(SHARE)
+    share = of.number(ENGINE_SHARE)
     to: float | None = round(share - 0.1, 2)
     if of.failure.form == "not-enough-free-at-start" and of.failure.free and of.failure.capacity:
         to = math.floor(of.failure.free / of.failure.capacity * 20) / 20
@@ -157,19 +152,19 @@ def lower_share(of: Situation) -> Remedy | None:
     if not to or to < _LEAST_SHARE or to >= share:
         return None
     text = f"leaves more of the GPU to everything but the engine{of.of_default}"
-    return Remedy({SHARE: to}, text, "little")
+    return Remedy({ENGINE_SHARE: to}, text, "little")
 
 
 def shorter_model_length(of: Situation) -> Remedy | None:
     """Let the engine reserve for the sequences of this run, not for the longest of the model."""
     holds = _cache_holds(of.failure.text)
-    wanted, now = int(sum(map(of.number, _LIMITS))), of.number(_LENGTH)
+    wanted, now = int(sum(map(of.number, LIMITS))), of.number(ENGINE_LENGTH)
     if holds and (not of.config or wanted > holds):
         text = "the longest sequence that the message says the KV cache holds; longer ones are cut off"
-        return Remedy({_LENGTH: holds}, text)
+        return Remedy({ENGINE_LENGTH: holds}, text)
     if not of.config or 0 < now <= wanted:
         return None
-    return Remedy({_LENGTH: wanted}, "prompt and response; the engine plans for no longer sequence")
+    return Remedy({ENGINE_LENGTH: wanted}, "prompt and response; the engine plans for no longer sequence")
 
 
 def _cache_holds(text: str) -> int | None:
@@ -180,10 +175,10 @@ def _cache_holds(text: str) -> int | None:
 
 def more_rollout_gpus(of: Situation) -> Remedy | None:
     """Divide the engine's weights among twice as many GPUs."""
-    tensor = int(of.number(_TENSOR)) * 2
+    tensor = int(of.number(ENGINE_TP)) * 2
     if not tensor or tensor > (of.number("trainer.n_gpus_per_node") or 8):
         return None
-    return Remedy({_TENSOR: tensor}, f"half the weights on each GPU{of.of_default}", "little")
+    return Remedy({ENGINE_TP: tensor}, f"half the weights on each GPU{of.of_default}", "little")
 
 
 def _halves(key: str, least: int, text: str, cost: Cost = "little") -> Move:

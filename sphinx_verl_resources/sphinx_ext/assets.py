@@ -1,4 +1,4 @@
-"""Files beside the pages: the style sheet and scripts that pages load, grids, and files to download."""
+"""Files beside the pages: the style sheet, answers of forms, and files to download."""
 
 from __future__ import annotations
 
@@ -9,17 +9,7 @@ from docutils import nodes
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util.osutil import relative_uri
 
-from ..views.file_names import (
-    CSV,
-    DOWNLOAD_CLASS,
-    FORM_CLASS,
-    GRID_FILES,
-    JSON,
-    RUNS_CLASS,
-    SCHEMA,
-    SCRIPT,
-    script_of_form,
-)
+from ..views.file_names import ANSWERS_FILES, CSV, DOWNLOAD_CLASS, JSON, SCHEMA
 from ..views.table import is_ours
 from .domain import VerlDomain
 
@@ -31,10 +21,10 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parent.parent / "static"
 STYLE_SHEET = "verl-resources.css"
+#: For tables that scroll or are behind tabs, and blocks that fold.
+TABLE_SCRIPT = "verl-tables.js"
 #: A page with one of these of ours needs the style sheet.
 _STYLED = (nodes.table, nodes.container, nodes.definition_list)
-#: After the scripts of the theme, the grids before the script that reads them.
-_AFTER_THE_THEME = 600
 
 
 def add_static_path(app: Sphinx, config: Config) -> None:
@@ -49,11 +39,13 @@ def add_static_path(app: Sphinx, config: Config) -> None:
 def link_style_sheet(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Link the style sheet from a page that needs it."""
+    """Link the style sheet from a page that needs it, and the script for tables."""
     if doctree is None or not VerlDomain.of(app.env).may_show(pagename):
         return
     if any(isinstance(node, _STYLED) and is_ours(node) for node in doctree.findall(nodes.Element)):
         app.add_css_file(STYLE_SHEET)
+        if is_for_browsers(app.builder):
+            app.add_js_file(TABLE_SCRIPT, loading_method="defer")
 
 
 def write_files(app: Sphinx, env: BuildEnvironment) -> None:
@@ -62,7 +54,7 @@ def write_files(app: Sphinx, env: BuildEnvironment) -> None:
         return
     out = Path(app.outdir)
     wanted = {out / path: content for path, content in VerlDomain.of(env).files.items()}
-    for pattern in (GRID_FILES, JSON, SCHEMA, CSV):
+    for pattern in (ANSWERS_FILES, JSON, SCHEMA, CSV):
         for old in out.glob(pattern):
             if old not in wanted:
                 old.unlink()
@@ -72,20 +64,7 @@ def write_files(app: Sphinx, env: BuildEnvironment) -> None:
             path.write_bytes(content)
 
 
-def load_scripts(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
-) -> None:
-    """Load script and grids on a page that has a form."""
-    if doctree is None or not _may_need_files(app, pagename):
-        return
-    forms = [node for node in doctree.findall(nodes.container) if FORM_CLASS in node["classes"]]
-    for name in dict.fromkeys(script_of_form(node) for node in forms):
-        app.add_js_file(name, priority=_AFTER_THE_THEME, loading_method="defer")
-    if forms:
-        app.add_js_file(SCRIPT, priority=_AFTER_THE_THEME + 1, loading_method="defer")
-
-
-def _may_need_files(app: Sphinx, pagename: str) -> bool:
+def may_need_files(app: Sphinx, pagename: str) -> bool:
     """Return whether a page for browsers, or a page joined to it, can need files of its own."""
     return is_for_browsers(app.builder) and VerlDomain.of(app.env).may_need_files(pagename)
 
@@ -96,11 +75,8 @@ def is_for_browsers(builder: Builder) -> bool:
 
 
 def link_downloads(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Link the files at the top of the output; other builders show their names, and no links for a script."""
-    if not _may_need_files(app, docname):
-        for links in list(doctree.findall(nodes.container)):
-            if RUNS_CLASS in links["classes"]:
-                links.parent.remove(links)
+    """Link the files at the top of the output; other builders show their names."""
+    if not may_need_files(app, docname):
         return
     # The page that is the whole output has no address but a place in itself.
     page = app.builder.get_target_uri(docname).partition("#")[0]

@@ -26,12 +26,13 @@ from .logs import log_diagnostic
 from .queries import BuildData, Extension
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from docutils.nodes import Element, reference
     from sphinx.addnodes import pending_xref
     from sphinx.builders import Builder
+    from sphinx.domains.std import StandardDomain
     from sphinx.environment import BuildEnvironment
 
     from ..catalog.catalog import Catalog
@@ -69,7 +70,7 @@ class VerlDomain(Domain):
     #: function that a query names moves, or takes other fields or arguments. Sphinx then reads everything
     #: again. A fingerprint that is made otherwise is no reason: a new version of the extension reads all its
     #: pages again anyway, see ``Extension``.
-    data_version = 13
+    data_version = 15
     object_types = {  # noqa: RUF012
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }
@@ -92,7 +93,7 @@ class VerlDomain(Domain):
         settings = read_config(self.env.config)
         directories = [configured_directory(name, self.confdir) for name in settings.directories]
         snapshot = take_snapshot(bundled_directory(), directories, conf_place(self.confdir, "data"))
-        return BuildData(snapshot, settings, self.words, self.shown, self._labels)
+        return BuildData(snapshot, settings, self.words, self.shown, self.std, self.env.titles)
 
     @cached_property
     def _found(self) -> dict[Query[Any], Found]:
@@ -141,7 +142,7 @@ class VerlDomain(Domain):
         for part in {"catalog", *parts} - known.keys():
             known[part] = problems_of(self.records, part)
         beyond = sorted(problem for part in parts for problem in known[part])
-        labels = label_problems(self.settings, self.confdir, self._labels)
+        labels = label_problems(self.settings, self.confdir, self.std.anonlabels)
         for problem in (*known["conf.py"], *known["catalog"], *beyond, *labels):
             log_diagnostic(problem, self.env.config)
         self._found.clear()
@@ -200,8 +201,9 @@ class VerlDomain(Domain):
         return digest(Extension().answer(self.records), self.records.snapshot.digest, plain(self.settings))
 
     @property
-    def _labels(self) -> Mapping[str, tuple[str, str]]:
-        return self.env.domains["std"].anonlabels
+    def std(self) -> StandardDomain:
+        """Sphinx's domain of labels."""
+        return cast("StandardDomain", self.env.get_domain("std"))
 
     def _find(self, query: Query[Any]) -> Found:
         """Return the answer, computed once per build."""

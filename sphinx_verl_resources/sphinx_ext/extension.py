@@ -9,17 +9,19 @@ from .. import __version__
 from ..i18n import use_language
 from ..views.remarks import verl_remarks
 from ..views.table import verl_marks
-from .assets import add_static_path, link_downloads, link_style_sheet, load_scripts, write_files
+from .assets import add_static_path, link_downloads, link_style_sheet, write_files
 from .config import register_config
 from .directives import every_directive
 from .directives.runs import verl_runs
+from .directives.seealso import verl_seealso
 from .domain import VerlDomain
+from .filter_bar import AddFilterBar, load_filter, verl_controls, write_controls
 from .html_pages import AccessibleTables, add_nodes
 from .latex import FitTables, TypesetFormulas
 from .objects import KINDS, in_this_language
-from .page_data import add_page_data
 from .references import DataRole, MemoryRole, ObjectRole, replace_missing, warn_missing
 from .transforms import (
+    ListSeeAlso,
     NumberRemarks,
     RenderRuns,
     SectionsToCaptions,
@@ -27,6 +29,7 @@ from .transforms import (
     UnfoldDetails,
     UniqueIds,
 )
+from .what_if import add_form_nodes, load_script, settle_forms
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -38,18 +41,20 @@ if TYPE_CHECKING:
 #: Raise when pickled doctrees hold something else: a node of ours takes another name or module, or any node
 #: carries other attributes of ours. Sphinx then reads everything again. What the domain keeps has a number of
 #: its own, ``VerlDomain.data_version``.
-ENV_VERSION = 6
+ENV_VERSION = 7
 
 #: Up to so many pages Sphinx reads in one process.
 MANY_PAGES = 5
 
 #: In the order of their priorities.
 POST_TRANSFORMS = (
+    ListSeeAlso,
     UniqueIds,
     NumberRemarks,
     UnfoldDetails,
     RenderRuns,
     AccessibleTables,
+    AddFilterBar,
     FitTables,
     SplitTables,
     TypesetFormulas,
@@ -61,9 +66,11 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     choose_language(app)  # for the title of the index, which Sphinx asks for here
     register_config(app)
     app.add_domain(VerlDomain)
-    for node in (verl_runs, verl_marks, verl_remarks):
+    for node in (verl_runs, verl_seealso, verl_marks, verl_remarks):
         app.add_node(node)
     add_nodes(app)
+    app.add_node(verl_controls, html=(write_controls, None))
+    add_form_nodes(app)
     for name, directive in every_directive().items():
         app.add_directive(name, directive)
     app.add_index_to_domain("verl", in_this_language())
@@ -82,9 +89,10 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.connect("missing-reference", replace_missing)
     app.connect("warn-missing-reference", warn_missing)
     app.connect("doctree-resolved", link_downloads)
+    app.connect("doctree-resolved", settle_forms)
     app.connect("html-page-context", link_style_sheet)
-    app.connect("html-page-context", add_page_data)
-    app.connect("html-page-context", load_scripts)
+    app.connect("html-page-context", load_filter)
+    app.connect("html-page-context", load_script)
     return {
         "version": __version__,
         "env_version": ENV_VERSION,

@@ -6,13 +6,15 @@ ids and classes of a node on. The rows of runs, of which there can be thousands,
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
 from ..i18n import _
-from ..views.blocks import verl_details, verl_summary
+from ..views.blocks import TABS_CLASS, verl_details, verl_summary, verl_tabs
 from ..views.drawing import verl_chart
+from ..views.fewest import TABLE_CLASS as FEWEST_CLASS
 from ..views.fit import TABLE_CLASS as FIT_CLASS
 from ..views.table import inline_nodes, is_ours, rows_of, verl_rows
 from .transforms import OnOurPages, RenderRuns, ancestors
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 #: The region around a table that may be wider than the page.
 SCROLL_CLASS = "verl-scroll"
 #: Tables whose first column has headings too.
-TWO_WAYS = frozenset({FIT_CLASS})
+TWO_WAYS = frozenset({FIT_CLASS, FEWEST_CLASS})
 
 
 class verl_scroll(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
@@ -58,6 +60,7 @@ class AccessibleTables(OnOurPages):
 
     def run(self, **kwargs: Any) -> None:
         """Change each table of ours."""
+        labels = Counter[str]()
         for table in list(self.document.findall(nodes.table)):
             if not is_ours(table):
                 continue
@@ -65,7 +68,11 @@ class AccessibleTables(OnOurPages):
                 head_columns(group)
                 if TWO_WAYS.intersection(table["classes"]):
                     _head_rows(group)
-            region = verl_scroll(classes=[SCROLL_CLASS], label=label_of(table))
+            label = label_of(table)
+            labels[label] += 1
+            if labels[label] > 1:  # Regions of one name cannot be told apart in a list of them.
+                label = _("{text} ({count})").format(text=label, count=labels[label])
+            region = verl_scroll(classes=[SCROLL_CLASS], label=label)
             # Not `replace_self`, which would give the ids and classes of the table to the region too.
             table.parent.replace(table, region)
             region += table
@@ -160,8 +167,22 @@ def _visit_chart(self: HTML5Translator, node: verl_chart) -> None:
         self.body.append(f"{node['drawing'].svg(node['ids'][0])}</div>\n")
 
 
-def _write_nothing(self: nodes.NodeVisitor, node: verl_chart) -> None:
+def _visit_tabs(self: HTML5Translator, node: verl_tabs) -> None:
+    # An e-book shows one table after the other.
+    if self.builder.name == "epub":
+        raise nodes.SkipNode
+    self.body.append(
+        self.starttag(node, "div", CLASS=TABS_CLASS, role="group", **{"aria-label": node["label"]})
+    )
+
+
+def _write_nothing(self: nodes.NodeVisitor, node: nodes.raw) -> None:
     """Leave a chart out; the table beside it has the same numbers."""
+
+
+def _skip(self: nodes.NodeVisitor, node: nodes.raw) -> None:
+    """Leave out what has content."""
+    raise nodes.SkipNode
 
 
 def _closing(tag: str) -> Callable[[HTML5Translator, nodes.Element], None]:
@@ -179,5 +200,6 @@ def add_nodes(app: Sphinx) -> None:
     app.add_node(verl_scroll, html=(_visit_scroll, _closing("div")))
     app.add_node(verl_details, html=(_visit_details, _closing("details")))
     app.add_node(verl_summary, html=(_visit_summary, _closing("summary")))
-    # Other writers leave it out as raw HTML; docutils' XML writer would write it.
+    # Other writers leave these out as raw HTML; docutils' XML writer would write them.
+    app.add_node(verl_tabs, html=(_visit_tabs, _closing("div")), xml=(_skip, _write_nothing))
     app.add_node(verl_chart, html=(_visit_chart, _write_nothing), xml=(_write_nothing, _write_nothing))

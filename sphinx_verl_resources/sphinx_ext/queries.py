@@ -15,7 +15,9 @@ from ..i18n import N_
 from . import objects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+
+    from sphinx.domains.std import StandardDomain
 
     from ..catalog.catalog import BrokenRun, Catalog
     from ..catalog.dataset import DataPart
@@ -34,7 +36,8 @@ class BuildData(EstimatorContext):
         settings: the values of conf.py.
         words: a digest of the translations, see ``i18n.use_language``.
         shown: the objects on the pages that have been read.
-        labels: the labels on these pages.
+        std: Sphinx's domain of labels.
+        pages: the title of each page.
     """
 
     def __init__(
@@ -43,13 +46,15 @@ class BuildData(EstimatorContext):
         settings: VerlConfig,
         words: str,
         shown: objects.Objects,
-        labels: Mapping[str, object],
+        std: StandardDomain,
+        pages: objects.Pages,
     ) -> None:
         super().__init__(snapshot)
         self.settings = settings
         self.words = words
         self.shown = shown
-        self.labels = labels
+        self.std = std
+        self.pages = pages
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,23 @@ class ConfigValue(Query[str]):
 
     def place(self, data: BuildData, docname: str) -> object:
         """Return what the value names, if it is a label."""
-        return data.labels.get(self.answer(data).lower())
+        return data.std.anonlabels.get(self.answer(data).lower())
+
+
+@dataclass(frozen=True)
+class PageOrLabel(Query[str]):
+    """A page that a list names, or a label, whether the documentation has it or not."""
+
+    page: str
+    label: str
+
+    def answer(self, data: BuildData) -> str:
+        """Return nothing: only the link depends on other pages."""
+        return ""
+
+    def place(self, data: BuildData, docname: str) -> object:
+        """Return where the link leads, and its text."""
+        return objects.page_or_label(data.std, data.pages, self.page, self.label)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
@@ -14,12 +15,16 @@ from ..catalog.names import row_id
 from ..diagnostics import Code
 from ..views.blocks import verl_details
 from ..views.drawing import verl_chart
+from ..views.fewest import PANEL_CLASS
 from ..views.remarks import Numbering, verl_remarks
 from ..views.table import html_group, is_ours, table_group, verl_marks
 from .directives.base import free_name, set_caption
-from .directives.runs import SECTION_SIZE, verl_runs
+from .directives.runs import OF_RUN, SECTION_SIZE, verl_runs
+from .directives.seealso import verl_seealso
 from .domain import VerlDomain
 from .logs import log_at
+from .objects import page_or_label
+from .references import link_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,6 +129,27 @@ class JoinedPages(OnOurPages):
         return "" if self.writes_html else self.page_of(node)
 
 
+class ListSeeAlso(OnOurPages):
+    """A transform that links what a list names and the documentation has, and drops the rest of the list."""
+
+    #: Before Sphinx resolves the links, which it leaves as text where the output has no such page.
+    default_priority = 5
+
+    def run(self, **kwargs: Any) -> None:
+        """Replace each placeholder."""
+        std = VerlDomain.of(self.env).std
+        for node in list(self.document.findall(verl_seealso)):
+            items = nodes.bullet_list()
+            for text, page, label in node["entries"]:
+                place = page_or_label(std, self.env.titles, page, label)
+                if place is not None:
+                    link = link_to(label, text or place.title, node["refdoc"])
+                    if page in self.env.titles:
+                        link["reftype"], link["reftarget"] = "doc", f"/{page}"
+                    items += nodes.list_item("", nodes.paragraph("", "", link))
+            node.replace_self(addnodes.seealso("", items) if items.children else [])
+
+
 class UniqueIds(JoinedPages):
     """A transform that renames those ids of our own that several pages in one file of HTML have.
 
@@ -155,7 +181,7 @@ def is_own(id_: str, node: nodes.Element) -> bool:
     """Return whether a directive of ours has made up an id."""
     if isinstance(node, (nodes.table, nodes.target, verl_chart)):
         return id_.startswith("verl-")
-    return isinstance(node, verl_details)
+    return isinstance(node, verl_details) or PANEL_CLASS in node["classes"]
 
 
 class NumberRemarks(JoinedPages):
@@ -200,35 +226,46 @@ class RenderRuns(JoinedPages):
             self.fill(node, anchors, reached, number)
 
     def fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> None:
-        """Replace one placeholder by rows, and put their notes behind the table."""
-        from ..views.runs import runs_rows
+        """Replace one placeholder by rows, and put their remarks behind the table or into the details."""
+        from ..views.runs import notes_list, runs_rows
 
         domain = VerlDomain.of(self.env)
-        runs = [domain.catalog.runs[run_id] for run_id in node["runs"]]
+        recorded = domain.catalog.runs
         # The EPUB builder looks for links among the nodes, to write their addresses below the text.
         without_nodes = self.writes_html and not ForEpub(self.document).is_supported()
+        table = node.parent
+        blocks = details_below(table)
         group, notes = runs_rows(
-            runs,
+            [recorded[run_id] for run_id in node["runs"]],
             node["columns"],
             domain.settings.links,
             computed=node["computed"],
             anchors=anchors,
-            targets=targets,
             number=number,
-            details=node.get("details", {}),
+            details={run_id: block["ids"][0] for run_id, block in blocks.items()},
             make_group=html_group if without_nodes else table_group,
         )
-        table = node.parent
         node.replace_self(group)
-        if notes is not None:
-            notes.source, notes.line = table.source, table.line
-            table.parent.insert(table.parent.index(table) + 1, notes)
+        if blocks:
+            from ..views.run_details import add_remarks  # and the estimator with it
+
+            add_remarks(blocks, notes)
+        elif notes:
+            below = notes_list(notes, recorded, targets)
+            below.source, below.line = table.source, table.line
+            table.parent.insert(table.parent.index(table) + 1, below)
+
+
+def details_below(table: nodes.Element) -> dict[str, verl_details]:
+    """Return the blocks right below a table of runs by the ids of their runs."""
+    after = table.parent.children[table.parent.index(table) + 1 :]
+    return {block[OF_RUN]: block for block in takewhile(lambda node: isinstance(node, verl_details), after)}
 
 
 class UnfoldDetails(OnOurPages):
     """A transform that writes the summary as a paragraph above the content, in formats that cannot fold."""
 
-    default_priority = RenderRuns.default_priority - 10
+    default_priority = RenderRuns.default_priority + 5
 
     def is_supported(self) -> bool:
         """Return whether the builder writes no HTML."""

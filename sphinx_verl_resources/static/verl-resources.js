@@ -1,15 +1,16 @@
 /*
- * Filters, sorts and shares the tables of runs.
+ * Filters, folds, sorts and shares the tables of runs.
  *
- * The page is complete without this script, which makes every control that it needs and so leaves none dead
- * where it does not run. It hides rows and moves them; it never writes again what the server has written. What
- * it knows of the runs, and every word that it shows, comes from the JSON at the end of the page.
+ * The page is complete without this script: the style sheet folds rows and shows the bar only where scripts run.
+ * It hides rows and moves them; it never writes again what the server has written. What it knows of the runs, and
+ * every word that it adds, comes from the JSON beside the bar; see filter_bar.py.
  */
 (() => {
   'use strict';
 
   const block = document.getElementById('verl-resources-page');
-  if (!block) return;
+  // Browsers that do not know this do not show the controls, and need every row.
+  if (!block || !matchMedia('(scripting: enabled)').matches) return;
 
   /** The values of the runs by the numbers of the facets, and every word that is shown; see page_data.py. */
   const { facets, runs: known, words } = JSON.parse(block.textContent);
@@ -18,12 +19,11 @@
   const SORT = 'sort';
   /** The number of a value that stands for all of them. */
   const ANY = -1;
-  /** How long a button says that it has copied, in milliseconds. */
-  const SAID = 2000;
   /** With more runs than this, only sections near the window are laid out. */
   const MANY = 100;
-  /** Names up to this long stay in one piece. */
-  const SHORT = 10;
+  /** What is folded until somebody asks for it, and what is folded now. */
+  const MORE = 'verl-more';
+  const FOLDED = 'verl-folded';
 
   const tables = [...document.querySelectorAll('table.verl-runs')].filter((table) => table.tHead);
   if (!tables.length) return;
@@ -38,19 +38,26 @@
   /** The rows of each table as the server has ordered them, and how they are ordered now. */
   const orders = new Map(tables.map((table) => [table, { rows: [...table.tBodies[0].rows], now: '' }]));
 
+  /** The tables whose further rows are shown, and the buttons that show them. */
+  const unfolded = new Set();
+  const unfolders = tables.map(makeUnfolder).filter(Boolean);
+
   let bar = null;
   let state = readState();
+  /** What the last change was about; the next one about the same is no step of its own for "Back". */
+  let last = '';
 
   // ---------------------------------------------------------------- what is on the page
 
-  /** By id, the values of each run and everything on the page that is about it. */
+  /** By id, the values of each run, its rows, and what else on the page is about it. */
   function collectRuns() {
     const found = new Map();
     for (const element of document.querySelectorAll(`[class*="${RUN}"]`)) {
       const id = runOf(element);
       if (!id) continue;
-      if (!found.has(id)) found.set(id, { values: known[id].values, elements: [] });
-      found.get(id).elements.push(element);
+      if (!found.has(id)) found.set(id, { values: known[id], rows: [], blocks: [] });
+      if (element.matches('tr')) found.get(id).rows.push({ element, table: element.closest('table') });
+      else found.get(id).blocks.push(element);
     }
     return found;
   }
@@ -153,8 +160,8 @@
     return text.toLowerCase().replace(/[\s_-]/g, '');
   }
 
-  /** Put the state into the address; what others keep there stays. */
-  function writeState() {
+  /** Put the state into the address, as a step that "Back" undoes or in the place of the last; others' parts stay. */
+  function writeState(isStep) {
     const url = withoutState();
     facets.forEach((facet, number) => {
       const value = facet.values[state.chosen[number]];
@@ -162,7 +169,8 @@
     });
     if (state.column) url.searchParams.set(SORT, (state.descending ? '-' : '') + state.column);
     try {
-      history.replaceState(history.state, '', url);
+      if (isStep && url.href !== location.href) history.pushState(null, '', url);
+      else history.replaceState(history.state, '', url);
     } catch {
       // Some browsers refuse this to pages from a disk, or when it comes too often; the tables follow anyway.
     }
@@ -174,9 +182,10 @@
     return url;
   }
 
-  function change(changes) {
+  function change(about, changes) {
     state = { ...state, ...changes, isPartial: false };
-    writeState();
+    writeState(about !== last);
+    last = about;
     show();
   }
 
@@ -184,32 +193,44 @@
     return state.chosen.some((value) => value !== ANY);
   }
 
-  function clearFilters() {
-    change({ chosen: facets.map(() => ANY) });
-  }
+  const nothing = () => ({ chosen: facets.map(() => ANY) });
 
   // ---------------------------------------------------------------- filter
 
   /** Bring the page in line with the state. */
   function show() {
     sortTables();
-    const shown = showRuns();
-    const isEmpty = ({ ids }) => isFiltered() && !ids.some((id) => shown.has(id));
+    const { matching, shown } = showRuns();
+    const isEmpty = ({ ids }) => isFiltered() && !ids.some((id) => matching.has(id));
     for (const group of groups) setHidden(group.element, isEmpty(group));
     for (const note of notes) setHidden(note.element, !isEmpty(note));
-    for (const remark of remarks) setHidden(remark.element, isEmpty(remark));
+    for (const remark of remarks) {
+      setHidden(remark.element, isEmpty(remark));
+      setFolded(remark.element, !remark.ids.some((id) => shown.has(id)));
+    }
+    for (const unfolder of unfolders) showUnfolder(unfolder);
     if (bar) showBar(shown.size);
   }
 
-  /** Hide the runs that do not match; returns the ids of the others. */
+  /** Hide the runs that do not match, and fold others; returns the ids of those that match and that are shown. */
   function showRuns() {
+    const matching = new Set();
     const shown = new Set();
     for (const [id, run] of runs) {
-      const isShown = matches(run, ANY);
-      if (isShown) shown.add(id);
-      for (const element of run.elements) setHidden(element, !isShown);
+      const isMatch = matches(run, ANY);
+      if (isMatch) matching.add(id);
+      for (const { element, table } of run.rows) {
+        const isFolded = folds(table) && element.classList.contains(MORE);
+        setHidden(element, !isMatch);
+        setFolded(element, isFolded);
+        if (isMatch && !isFolded) shown.add(id);
+      }
+      for (const element of run.blocks) {
+        setHidden(element, !isMatch);
+        setFolded(element, isMatch && !shown.has(id));
+      }
     }
-    return shown;
+    return { matching, shown };
   }
 
   /** Whether a run has what is chosen, whatever is chosen of the facet with the number `except`. */
@@ -223,55 +244,88 @@
     if (element.hidden !== isHidden) element.hidden = isHidden;
   }
 
+  function setFolded(element, isFolded) {
+    if (element.classList.contains(FOLDED) !== isFolded) element.classList.toggle(FOLDED, isFolded);
+  }
+
+  // ---------------------------------------------------------------- fold
+
+  /** A filter shows what matches, and so unfolds every table. */
+  function folds(table) {
+    return !isFiltered() && !unfolded.has(table);
+  }
+
+  /** The button below a table that shows its further rows, and the region of the table if it has no others. */
+  function makeUnfolder(table) {
+    const box = outermost(table);
+    const element = box.nextElementSibling;
+    if (!element?.matches('.verl-unfold')) return null;
+    element.firstElementChild.addEventListener('click', () => {
+      const first = table.querySelector(`.${FOLDED}`);
+      unfolded.add(table);
+      show();
+      first.tabIndex = -1;
+      first.focus(); // The button goes away, and would take the focus with it.
+    });
+    return { element, table, box: box.matches(`.${MORE}`) ? box : null };
+  }
+
+  function showUnfolder({ element, table, box }) {
+    setHidden(element, !folds(table));
+    if (box) setFolded(box, folds(table));
+  }
+
+  function foldAll() {
+    const isUnfolded = unfolders.every(({ table }) => unfolded.has(table));
+    for (const { table } of unfolders) {
+      if (isUnfolded) unfolded.delete(table);
+      else unfolded.add(table);
+    }
+    show();
+  }
+
   // ---------------------------------------------------------------- the bar with the controls
 
-  function addBar() {
-    const fields = facets.flatMap((facet, number) => (facet.values.length > 1 ? [makeField(facet, number)] : []));
-    const table = tables.find((each) => idsIn(each).length);
-    if (!fields.length || !table) return;
-    const status = make('p', { class: 'verl-status', role: 'status' });
-    const clear = makeButton('verl-clear', words.clear);
-    const element = make(
-      'fieldset',
-      { class: 'verl-filter' },
-      make('legend', {}, words.filter),
-      make('div', { class: 'verl-fields' }, ...fields.map((field) => field.element)),
-      make('div', { class: 'verl-filter-answer' }, status, clear),
-    );
-    clear.addEventListener('click', () => {
-      clearFilters();
+  function findBar() {
+    const element = document.querySelector('.verl-filter');
+    if (!element) return;
+    const fields = facets.map(findField).filter(Boolean);
+    const find = (name) => element.querySelector(`.verl-${name}`);
+    bar = { element, fields, status: find('status'), clear: find('clear'), all: find('unfold-all') };
+    bar.all.addEventListener('click', foldAll);
+    bar.clear.addEventListener('click', () => {
+      change('clear', nothing());
       fields[0].select.focus(); // The button goes away, and would take the focus with it.
     });
-    barPlace(table).before(element);
-    bar = { element, fields, status, clear };
   }
 
-  /** Before the table, or before the first of the sections that stand side by side with its own. */
-  function barPlace(table) {
-    const section = sizeSection(table);
-    return section ? sections.find((each) => each.parentElement === section.parentElement) : outermost(table);
-  }
-
-  function makeField(facet, number) {
-    const id = `verl-filter-${facet.name}`;
-    // Browsers that fill in what was chosen on the last visit would contradict the address.
-    const select = make('select', { id, autocomplete: 'off' }, make('option', { value: ANY }, words.any));
+  function findField(facet, number) {
+    const select = document.getElementById(`verl-filter-${facet.name}`);
+    if (!select) return null;
     facet.values.forEach((_, value) => select.append(make('option', { value })));
     select.addEventListener('change', () => {
-      change({ chosen: state.chosen.map((value, each) => (each === number ? Number(select.value) : value)) });
+      const chosen = state.chosen.map((value, each) => (each === number ? Number(select.value) : value));
+      change(facet.name, { chosen });
     });
-    const element = make('div', { class: 'verl-field' }, make('label', { for: id }, facet.heading), select);
-    return { element, facet, number, select };
+    return { facet, number, select };
   }
 
   function showBar(shown) {
     bar.fields.forEach(showField);
     setHidden(bar.clear, !isFiltered());
+    setHidden(bar.all, isFiltered() || !unfolders.length);
+    setText(bar.all, fill(unfolders.some(({ table }) => folds(table)) ? words.unfold : words.fold, { total: runs.size }));
     bar.element.classList.toggle('verl-filtered', isFiltered());
-    const sentences = [fill(isFiltered() ? words.some : words.all, { shown, total: runs.size })];
+    const sentences = [fill(statusWord(shown), { shown, total: runs.size })];
     if (!shown) sentences.push(words.none);
     if (state.isPartial) sentences.push(words.unknown);
     setSentences(bar.status, sentences);
+  }
+
+  function statusWord(shown) {
+    if (isFiltered()) return words.some;
+    if (shown === runs.size) return words.all;
+    return unfolded.size ? words.some : words.folded;
   }
 
   /** What stays as it is is not announced again. */
@@ -303,8 +357,8 @@
   /** The heading becomes the button. */
   function addSortButton(name, cell) {
     const place = cell.querySelector('p') ?? cell;
-    const button = makeButton('verl-sort', ...place.childNodes);
-    button.addEventListener('click', () => change(nextSort(name)));
+    const button = make('button', { type: 'button', class: 'verl-sort' }, ...place.childNodes);
+    button.addEventListener('click', () => change(SORT, nextSort(name)));
     place.append(button);
   }
 
@@ -357,7 +411,7 @@
    * a text begins with it; elsewhere it joins words. Signs before a number do not keep it from being one.
    */
   function sortKey(text) {
-    if (!text || words.absent.includes(text)) return null;
+    if (!text) return null;
     const plain = text.replace(/^[<>≤≥≈~±+]\s*/, '').replace(/^-(?=[\d.])/, '−');
     const pattern = /(\d+(?:\.\d+){2,})|(−?(?:\d{1,3}(?:[,\u00a0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:\.\d+)?)/;
     const key = [];
@@ -398,12 +452,20 @@
   /** Show what a fragment names, if that is hidden by a filter or folded; returns it if it was. */
   function reveal(hash) {
     const target = targetOf(hash);
-    if (!target) return null;
-    const details = target.closest('details.verl-details:not([open])');
+    const details = target?.closest('details.verl-details:not([open])');
     if (details) details.open = true;
-    const isHidden = isFiltered() && target.closest('[hidden]');
-    if (isHidden) clearFilters();
-    return details || isHidden ? target : null;
+    const hidden = isFiltered() && target?.closest('[hidden]');
+    if (hidden) {
+      state = { ...state, ...nothing() };
+      writeState(false);
+      show();
+    }
+    const folded = target?.closest(`.${FOLDED}`);
+    if (folded) {
+      for (const { table } of runs.get(runOf(folded))?.rows ?? unfolders) unfolded.add(table);
+      show();
+    }
+    return details || hidden || folded ? target : null;
   }
 
   function targetOf(hash) {
@@ -414,127 +476,18 @@
     }
   }
 
-  /** Before the browser follows a link, so that it finds something to scroll to. */
-  function revealClicked(event) {
+  /** The browser does not tell when a link leads to where the page is already. */
+  function revealAgain(event) {
     const link = event.target.closest('a[href*="#"]');
-    const opensElsewhere = event.ctrlKey || event.metaKey || event.shiftKey;
-    if (link?.hash && !opensElsewhere && link.href.split('#')[0] === location.href.split('#')[0]) reveal(link.hash);
+    if (link?.href === location.href) reveal(link.hash);
   }
 
-  /** The bar and the order of rows have moved what the browser scrolled to. */
+  /** The order of rows has moved what the browser scrolled to; a link to a filter leads to what it leaves. */
   function scrollAtStart() {
-    const target = reveal(location.hash) ?? targetOf(location.hash);
     const isVisit = performance.getEntriesByType('navigation')[0]?.type === 'navigate';
-    if (target && isVisit) target.scrollIntoView();
-  }
-
-  // ---------------------------------------------------------------- copy
-
-  function addCopyLinks() {
-    for (const [id, run] of runs) {
-      for (const row of run.elements.filter((element) => element.matches('tr'))) {
-        const title = fill(words.copyLink, known[id]);
-        const button = make('button', { type: 'button', class: 'verl-copy-link', 'aria-label': title, title });
-        button.addEventListener('click', () => copy(button, linkTo(id)));
-        (row.cells[0].querySelector('p') ?? row.cells[0]).append(button);
-      }
-    }
-  }
-
-  function linkTo(id) {
-    const url = withoutState();
-    url.hash = `run-${id}`;
-    return url.href;
-  }
-
-  /** For the flags of a run, unless the documentation has such buttons everywhere. */
-  function addCopyButtons() {
-    if (document.querySelector('button.copybtn')) return;
-    for (const text of document.querySelectorAll('.verl-details pre')) {
-      const button = makeButton('verl-copy', words.copy);
-      button.addEventListener('click', () => copy(button, text.textContent));
-      (text.closest('div[class*="highlight-"]') ?? text).before(button);
-    }
-  }
-
-  async function copy(button, text) {
-    const isCopied = await copyText(text);
-    say(isCopied ? words.copied : words.notCopied);
-    if (!isCopied) return;
-    button.dataset.verlCopied = words.copied;
-    setTimeout(() => delete button.dataset.verlCopied, SAID);
-  }
-
-  async function copyText(text) {
-    try {
-      await navigator.clipboard.writeText(text);
-      return true;
-    } catch {
-      return copySelected(text); // No clipboard without a secure connection, or without leave.
-    }
-  }
-
-  function copySelected(text) {
-    const focused = document.activeElement;
-    const area = make('textarea', { class: 'verl-unseen', readonly: '' }, text);
-    document.body.append(area);
-    area.select();
-    const isCopied = document.execCommand('copy');
-    area.remove();
-    focused?.focus();
-    return isCopied;
-  }
-
-  /** Say something to those who do not see the page. */
-  function say(text) {
-    voice.textContent = '';
-    // A text that does not change is not said again.
-    setTimeout(() => (voice.textContent = text), 50);
-  }
-
-  // ---------------------------------------------------------------- long names
-
-  /** Let the long names of tables go on in the next line where they are divided, and not within a word. */
-  function breakNames() {
-    for (const cell of document.querySelectorAll('.verl-scroll td.verl-path')) {
-      const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
-      const texts = [];
-      while (walker.nextNode()) texts.push(walker.currentNode);
-      texts.forEach(breakName);
-    }
-  }
-
-  function breakName(text) {
-    const pieces = text.data.split(/(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])/);
-    if (pieces.length < 2 || text.data.length <= SHORT) return;
-    text.replaceWith(...pieces.flatMap((piece, index) => (index ? [make('wbr', {}), piece] : [piece])));
-  }
-
-  // ---------------------------------------------------------------- boxes that scroll, and paper
-
-  /** Only what scrolls is a stop on the way through the page. */
-  function watchScrolling() {
-    const boxes = [...document.querySelectorAll('.verl-scroll[tabindex]')];
-    const observer = new ResizeObserver(() => boxes.forEach(setStop));
-    for (const box of boxes) [box, ...box.children].forEach((element) => observer.observe(element));
-  }
-
-  function setStop(box) {
-    const scrolls = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight;
-    if (scrolls) box.tabIndex = 0;
-    else box.removeAttribute('tabindex');
-  }
-
-  let unfolded = [];
-
-  function unfold() {
-    unfolded = [...document.querySelectorAll('details.verl-details:not([open], [hidden], [hidden] *)')];
-    for (const details of unfolded) details.open = true;
-  }
-
-  function foldAgain() {
-    for (const details of unfolded) details.open = false;
-    unfolded = [];
+    const asked = isFiltered() || state.isPartial ? bar?.element : null;
+    const target = reveal(location.hash) ?? targetOf(location.hash) ?? asked;
+    if (target && isVisit) target.scrollIntoView({ behavior: 'instant' });
   }
 
   // ---------------------------------------------------------------- tools
@@ -544,10 +497,6 @@
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     element.append(...content);
     return element;
-  }
-
-  function makeButton(name, ...content) {
-    return make('button', { type: 'button', class: name }, ...content);
   }
 
   function setText(element, text) {
@@ -560,26 +509,19 @@
 
   // ---------------------------------------------------------------- start
 
-  const voice = make('p', { class: 'verl-unseen', role: 'status' });
-  outermost(tables[0]).after(voice);
   if (runs.size > MANY) sections.forEach((section) => section.classList.add('verl-many'));
-  breakNames();
-  addBar();
+  findBar();
   addSortButtons();
-  addCopyLinks();
   show();
+  bar?.element.classList.remove('verl-folding');
   scrollAtStart();
-  watchScrolling();
-  // Only then has an extension that adds such buttons itself done so.
-  document.addEventListener('DOMContentLoaded', addCopyButtons);
-  document.addEventListener('click', revealClicked);
+  document.addEventListener('click', revealAgain);
   addEventListener('hashchange', () => reveal(location.hash)?.scrollIntoView());
   addEventListener('popstate', readAgain);
   addEventListener('pageshow', (event) => event.persisted && readAgain());
-  addEventListener('beforeprint', unfold);
-  addEventListener('afterprint', foldAgain);
 
   function readAgain() {
+    last = '';
     state = readState();
     show();
   }

@@ -1,255 +1,252 @@
-// The form of the directive verl-what-if. It computes nothing: every answer stands in a grid that Python has
-// made when the page was built, see views/what_if.py. Sizes are tenths of a GiB.
-"use strict";
-
+/*
+ * Answers the form of the directive verl-what-if.
+ *
+ * It computes nothing: every answer was made when the page was built, and is in a file for each model, which is
+ * loaded when it is first asked for. The page holds the form, the answer to its first choice, and the words; see
+ * views/what_if_answers.py, which looks answers up in the same way. Sizes are tenths of a GiB.
+ */
 (() => {
-  const FORM_CLASS = "verl-what-if";
-  const GRID_CLASS = "verl-grid-";
-  const RUNS_CLASS = "verl-what-if-runs";
-  // Before the names in the address, where the tables of runs keep some of the same name.
-  const PREFIX = "if-";
-  // The index of the verdict "fits".
-  const FITS = 0;
+  'use strict';
 
-  // -- making elements
+  /** Before the names of fields in the address, where the tables of runs have names like them. */
+  const PREFIX = 'if-';
+  /** The fields of which another choice may fit, and in which direction it is looked for. */
+  const WAYS = { response: -1, lora: 1, count: 1 };
+  /** After so many milliseconds the page says that it is loading, and a button no more that it has copied. */
+  const PATIENCE = 500;
+  const SAID = 2000;
 
-  function add(parent, name, attributes = {}, text = "") {
-    const made = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) {
-      made.setAttribute(key, value);
+  const source = document.currentScript.src;
+  const loading = new Map();
+
+  // ---------------------------------------------------------------- files
+
+  /** The answers in a file; rejected if it cannot be loaded. Pages opened from a folder may load scripts only. */
+  function load(file) {
+    if (!loading.has(file)) {
+      const answers = new Promise((resolve, reject) => {
+        const script = document.createElement('script');
+        script.src = new URL(`verl-what-if-${file}.js`, source);
+        script.onload = () => resolve(globalThis.verlWhatIf[file]);
+        script.onerror = reject;
+        document.head.append(script);
+      });
+      loading.set(file, answers);
+      answers.catch(() => loading.delete(file)); // so that the next choice tries again
     }
-    made.textContent = text;
-    parent.append(made);
-    return made;
+    return loading.get(file);
   }
 
-  // A list item with a bold title, and texts and elements behind it.
-  function addItem(list, words, title, content) {
-    const item = add(list, "li");
-    for (const piece of words.item.split(/(\{title\}|\{text\})/)) {
-      if (piece === "{title}") {
-        add(item, "strong", {}, title);
-      } else {
-        item.append(...(piece === "{text}" ? content : [piece]));
-      }
-    }
-  }
-
-  // -- words
+  // ---------------------------------------------------------------- words
 
   function fill(message, values) {
     return message.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
   }
 
-  function number(tenths) {
-    const digits = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
-    return (tenths / 10).toLocaleString("en-US", digits);
+  function number(value, digits = 0) {
+    return value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
   }
 
-  // Rounded down, so that what is shown fits.
-  function twoDigits(count) {
-    const step = 10 ** Math.max(0, String(count).length - 2);
-    return (Math.floor(count / step) * step).toLocaleString("en-US");
-  }
+  // ---------------------------------------------------------------- one form
 
-  function gib(grid, tenths) {
-    return fill(grid.words.gib, { size: number(tenths) });
-  }
+  function start(form, ownsAddress) {
+    const shared = JSON.parse(form.querySelector('script').textContent);
+    const { words } = shared;
+    const selects = [...form.querySelectorAll('select')];
+    const box = form.querySelector('.verl-if-answer');
+    const [button] = form.querySelectorAll('button');
+    let asked = 0;
 
-  // -- looking up
+    // -------------------------------------------------------------- looking up
 
-  // By the name of a field, the index of what is chosen.
-  function runOf(grid, chosen) {
-    const runs = grid.choices.filter((choice) => choice.name !== "gpu");
-    return runs.reduce((index, choice) => index * choice.values.length + chosen[choice.name], 0);
-  }
+    function each(what) {
+      return Object.fromEntries(selects.map((select) => [select.name, what(select)]));
+    }
 
-  function lookUp(grid, chosen) {
-    const run = runOf(grid, chosen);
-    const cell = run * (Math.max(...grid.gpus) + 1) + grid.gpus[chosen.gpu];
-    const found = Object.fromEntries(Object.entries(grid.cells).map(([name, column]) => [name, column[cell]]));
-    return { ...found, runs: grid.nearest[grid.evidence[chosen.gpu][run]] };
-  }
+    /** The index of a choice among those for its model and GPU. */
+    function placeOf(chosen) {
+      const others = selects.filter(({ name }) => name !== 'model' && name !== 'gpu');
+      return others.reduce((place, { name, options }) => place * options.length + chosen[name], 0);
+    }
 
-  function commandOf(grid, chosen, found) {
-    const indices = grid.commands[found.command].map((index) => {
-      const [axis, lines] = grid.shared.at(index) ?? [];
-      return index < 0 ? lines[chosen[axis]] : index;
+    function cellOf(answers, chosen) {
+      const index = placeOf(chosen) * (Math.max(...shared.gpus) + 1) + shared.gpus[chosen.gpu];
+      return Object.fromEntries(Object.entries(answers.cells).map(([name, column]) => [name, column[index]]));
+    }
+
+    /** The nearest choices of each field that fit, in words. */
+    function waysFrom(answers, chosen) {
+      return Object.entries(WAYS).flatMap(([name, step]) => {
+        const { options } = selects.find((select) => select.name === name);
+        for (let index = chosen[name] + step; options[index]; index += step) {
+          if (cellOf(answers, { ...chosen, [name]: index }).state === 0) {
+            return [fill(words[name], { label: options[index].label })];
+          }
+        }
+        return [];
+      });
+    }
+
+    function planFor(values) {
+      return fill(words.plan + (values.lora === '0' ? '' : words.planLora), values);
+    }
+
+    // -------------------------------------------------------------- showing
+
+    /** Fill in a line of the answer, or hide it where there is nothing to say. */
+    function say(name, ...content) {
+      const line = form.querySelector(`.verl-if-${name}`);
+      line.hidden = !content.some(Boolean);
+      line.querySelector('.verl-if-text').replaceChildren(...content);
+    }
+
+    function show(answers, chosen, plan) {
+      const cell = cellOf(answers, chosen);
+      const state = words.states[cell.state];
+      const runs = answers.nearest[answers.evidence[chosen.gpu][placeOf(chosen)]].map((run) => answers.runs[run]);
+      const reason = answers.reasons[cell.state - words.states.length];
+      const [verdict, title, why] = state ?? words.noEstimate;
+      const badge = form.querySelector('.verl-verdict');
+      badge.className = `verl-verdict verl-verdict-${verdict}`;
+      badge.textContent = title;
+      say('verdict', fill(why, { tokens: number(cell.tokens), reason }));
+      for (const word of ['ran', 'reported']) say(word, ...linksTo(runs.filter((run) => run[2] === word)));
+      form.querySelector('.verl-if-none').hidden = runs.length > 0;
+      say('change', cell.state === 0 ? '' : waysFrom(answers, chosen).join(words.or));
+      form.querySelector('.verl-if-plan code').textContent = plan;
+      form.querySelector('.verl-if-plan').hidden = cell.state === 0;
+      showFigures(answers, chosen, state && cell);
+      showScript(runs);
+    }
+
+    /** What an estimate says; nothing without one. */
+    function showFigures(answers, chosen, cell) {
+      const lines = cell ? answers.commands[cell.command].map((line) => answers.lines[line]) : [];
+      form.querySelector('pre').textContent = lines.join(' \\\n    ');
+      form.querySelector('.verl-if-command').hidden = button.hidden = !cell;
+      if (!cell) {
+        for (const name of ['estimated', 'host', 'phase', 'trust']) say(name);
+        return;
+      }
+      const [low, high, capacity] = [cell.low, cell.high, shared.offered[chosen.gpu]].map((size) => number(size / 10, 1));
+      const estimated = fill(words.estimated, { low, high, capacity, layout: answers.layouts[cell.layout] });
+      const used = fill(words.used, { count: cell.used });
+      say('estimated', cell.used ? fill(words.next, { sentence: estimated, next: used }) : estimated);
+      say('host', fill(words.host, { size: number(cell.host) }));
+      say('phase', answers.phases[cell.phase]);
+      say('trust', answers.trusts[cell.trust]);
+    }
+
+    function showScript(runs) {
+      const address = runs.find(([, , word, script]) => word === 'ran' && script)?.[3];
+      const link = form.querySelector('.verl-if-script');
+      link.hidden = !address;
+      link.href = address ?? '';
+    }
+
+    /** The titles of runs, each a link where a page shows its row, with commas between. */
+    function linksTo(runs) {
+      return runs.flatMap(([id, title], index) => {
+        const { start: first, others } = shared.rows;
+        const address = others[id] ?? (first && first + id);
+        const link = document.createElement(address ? 'a' : 'span');
+        link.textContent = address ? title : `${title} (${id})`;
+        if (address) link.href = address;
+        return index ? [words.between, link] : [link];
+      });
+    }
+
+    /** Tell of a problem before the verdict. */
+    function tell(text) {
+      form.querySelector('.verl-if-problem').textContent = text && `${text} `;
+    }
+
+    /** Load the answers for the model that is chosen now, and show one; a later choice overtakes an earlier one. */
+    async function answer(problem = '', isFirst = false) {
+      const turn = (asked += 1);
+      const chosen = each(({ selectedIndex }) => selectedIndex);
+      const labels = each(({ selectedOptions }) => selectedOptions[0].label);
+      const command = planFor(each(({ value }) => value));
+      box.setAttribute('aria-busy', 'true');
+      const late = setTimeout(() => tell(words.loading), PATIENCE);
+      // What has been out of sight for a frame does not jump when it comes back.
+      if (isFirst) await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+      const answers = await load(shared.files[chosen.model]).catch(() => undefined);
+      clearTimeout(late);
+      if (turn !== asked) return;
+      box.removeAttribute('aria-busy');
+      box.classList.toggle('verl-if-failed', !answers);
+      tell(answers ? problem : fill(words.failed, { ...labels, command }));
+      say('asked', fill(words.asked, labels));
+      if (answers) show(answers, chosen, command);
+    }
+
+    // -------------------------------------------------------------- the address
+
+    /** Choose what the address asks for, and return what of it the form does not offer. */
+    function readAddress() {
+      const given = new URLSearchParams(location.search);
+      return selects.flatMap((select) => {
+        const text = given.get(PREFIX + select.name);
+        if (text === null) return [];
+        const wanted = text.trim().toLowerCase();
+        const index = [...select.options].findIndex(({ value }) => value.toLowerCase() === wanted);
+        if (index >= 0) select.selectedIndex = index;
+        return index < 0 ? [`${PREFIX}${select.name}=${text.slice(0, 80)}`] : [];
+      });
+    }
+
+    function writeAddress() {
+      const address = new URL(location.href);
+      for (const { name, value } of selects) address.searchParams.set(PREFIX + name, value);
+      try {
+        history.replaceState(history.state, '', address);
+      } catch {
+        // A page that was opened from a folder may not change its address; it works without.
+      }
+    }
+
+    // -------------------------------------------------------------- beginning
+
+    const strange = ownsAddress ? readAddress() : [];
+    const problem = strange.length ? fill(words.strange, { asked: strange.join(words.between) }) : '';
+    // The choice may be another one without an address too: by a reader who was faster than this script.
+    if (problem || !selects.every(({ selectedOptions: [option] }) => option.defaultSelected)) answer(problem, true);
+    form.addEventListener('submit', (event) => event.preventDefault());
+    form.addEventListener('change', () => {
+      answer();
+      if (ownsAddress) writeAddress();
     });
-    return indices.map((index) => grid.lines[index]).join(" \\\n    ");
+    const label = button.textContent;
+    button.addEventListener('click', async () => {
+      button.textContent = (await copy(form.querySelector('pre').textContent)) ? words.copied : words.notCopied;
+      setTimeout(() => (button.textContent = label), SAID);
+    });
   }
 
-  // The nearest choice of a field with which it fits, in the direction of a step; undefined without one.
-  function nearestFit(grid, chosen, name, step) {
-    const { values } = grid.choices.find((choice) => choice.name === name);
-    for (let index = chosen[name] + step; index >= 0 && index < values.length; index += step) {
-      if (lookUp(grid, { ...chosen, [name]: index }).verdict === FITS) {
-        return index;
-      }
-    }
-    return undefined;
-  }
+  // ---------------------------------------------------------------- copying
 
-  // -- what the address says
-
-  function fromAddress(grid) {
-    const asked = new URLSearchParams(window.location.search);
-    const chosen = {};
-    const strange = [];
-    for (const { name, values, first } of grid.choices) {
-      const text = asked.get(PREFIX + name);
-      const index = values.findIndex((value) => value.toLowerCase() === (text ?? "").trim().toLowerCase());
-      chosen[name] = index < 0 ? first : index;
-      if (text !== null && index < 0) {
-        strange.push(`${PREFIX}${name}=${text.slice(0, 80)}`);
-      }
-    }
-    return { chosen, strange };
-  }
-
-  function toAddress(grid, chosen) {
-    const address = new URL(window.location.href);
-    for (const { name, values } of grid.choices) {
-      address.searchParams.set(PREFIX + name, values[chosen[name]]);
-    }
+  async function copy(text) {
     try {
-      window.history.replaceState(window.history.state, "", address);
+      await navigator.clipboard.writeText(text);
+      return true;
     } catch {
-      // A page that was opened from a folder may not change its address; it works without.
+      return copySelected(text); // No clipboard without a secure connection, or without leave.
     }
   }
 
-  // -- showing what was found
-
-  function showAnswer(place, grid, chosen, runLinks) {
-    const isOpen = place.querySelector("details")?.open;
-    place.replaceChildren();
-    const { words } = grid;
-    const found = lookUp(grid, chosen);
-    const first = add(place, "p", { class: "verl-answer" });
-    const list = add(place, "ul", { class: "verl-answer" });
-    const verdict = grid.verdicts[found.verdict];
-    add(first, "strong", {}, verdict ? fill(words.verdict, { verdict }) : words.outside);
-    showRuns(list, grid, found, runLinks);
-    if (!verdict) {
-      const reason = grid.reasons[found.verdict - grid.verdicts.length];
-      first.append(` ${fill(words.noEstimate, { reason })}`);
-      return;
-    }
-    const sizes = { low: number(found.low), high: number(found.high), capacity: gib(grid, grid.offered[chosen.gpu]) };
-    const names = { layout: grid.layouts[found.layout], phase: grid.phases[found.phase] };
-    const sentences = [fill(words.figures, { ...sizes, ...names })];
-    if (found.used) {
-      sentences.push(fill(words.used, { count: found.used }));
-    }
-    if (found.tokens) {
-      sentences.push(fill(words.fitsUpTo, { tokens: twoDigits(found.tokens) }));
-    }
-    addItem(list, words, words.estimated, [sentences.join(" ")]);
-    addItem(list, words, words.trust, [grid.trusts[found.trust]]);
-    addItem(list, words, words.host, [fill(words.perNode, { size: fill(words.gib, { size: found.host.toLocaleString("en-US") }) })]);
-    if (found.verdict !== FITS) {
-      showChanges(list, grid, chosen);
-    }
-    const details = add(place, "details", isOpen ? { open: "" } : {});
-    add(details, "summary", {}, words.command);
-    add(details, "pre", { tabindex: "0" }, commandOf(grid, chosen, found));
+  function copySelected(text) {
+    const focused = document.activeElement;
+    const area = document.createElement('textarea');
+    area.className = 'verl-unseen';
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const isCopied = document.execCommand('copy');
+    area.remove();
+    focused?.focus();
+    return isCopied;
   }
 
-  function showRuns(list, grid, found, runLinks) {
-    const { words } = grid;
-    if (!found.runs.length) {
-      add(list, "li", {}, words.noRun);
-    }
-    words.evidence.forEach((title, word) => {
-      const links = found.runs.filter((run) => grid.runs[run] === word).map((run) => runLinks[run].cloneNode(true));
-      if (links.length) {
-        addItem(list, words, title, links.flatMap((link, index) => (index ? [words.between, link] : [link])));
-      }
-    });
-  }
-
-  function showChanges(list, grid, chosen) {
-    const { words } = grid;
-    const value = (name) => grid.choices.find((choice) => choice.name === name);
-    const label = (name, index) => value(name).labels[index];
-    const ways = [
-      ["response", -1, (index) => fill(words.changeResponse, { count: label("response", index) })],
-      ["lora", 1, (index) => label("lora", index)],
-      ["count", 1, (index) => label("count", index)],
-    ].flatMap(([name, step, text]) => {
-      const index = nearestFit(grid, chosen, name, step);
-      return index === undefined ? [] : [text(index)];
-    });
-    const of = (name) => value(name).values[chosen[name]];
-    const lora = of("lora") === "0" ? "" : fill(words.planLora, { rank: of("lora") });
-    const asked = { model: of("model"), count: of("count"), gpu: of("gpu"), response: of("response"), lora };
-    const command = document.createElement("code");
-    command.textContent = fill(words.plan, asked);
-    const [before, after] = words.changeMore.split("{command}");
-    addItem(list, words, words.change, [ways.length ? `${ways.join(words.or)}. ` : "", before, command, after]);
-  }
-
-  // -- the form
-
-  function addField(fields, choice, chosen, id) {
-    const field = add(fields, "div", { class: "verl-what-if-field" });
-    add(field, "label", { for: id }, choice.label);
-    const select = add(field, "select", { id, name: choice.name });
-    choice.values.forEach((value, index) => add(select, "option", { value }, choice.labels[index]));
-    select.selectedIndex = chosen;
-    return select;
-  }
-
-  function addForm(container, grid, id, ownsAddress) {
-    const { words } = grid;
-    const { chosen, strange } = ownsAddress ? fromAddress(grid) : { chosen: {}, strange: [] };
-    // What a server has written stays, for print.
-    const form = add(container, "form", { class: "verl-what-if-form" });
-    const fields = add(form, "fieldset");
-    add(fields, "legend", {}, words.title);
-    const selects = grid.choices.map((choice) =>
-      addField(fields, choice, chosen[choice.name] ?? choice.first, `${id}-${choice.name}`),
-    );
-    const status = add(form, "div", { role: "status" });
-    const problem = add(status, "p", { class: "verl-what-if-problem" });
-    const answer = add(status, "div");
-    add(form, "p", { class: "verl-legend" }, words.fixed);
-    const runLinks = [...container.querySelectorAll(`.${RUNS_CLASS} > p > *`)];
-
-    function show() {
-      const now = Object.fromEntries(selects.map((select) => [select.name, select.selectedIndex]));
-      showAnswer(answer, grid, now, runLinks);
-      return now;
-    }
-
-    problem.textContent = strange.length ? fill(words.strange, { asked: strange.join(", ") }) : "";
-    problem.hidden = !strange.length;
-    show();
-    form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("change", () => {
-      const now = show();
-      problem.hidden = true;
-      if (ownsAddress) {
-        toAddress(grid, now);
-      }
-    });
-    container.classList.add("verl-what-if-live");
-  }
-
-  function start() {
-    document.querySelectorAll(`.${FORM_CLASS}`).forEach((container, index) => {
-      const named = [...container.classList].find((name) => name.startsWith(GRID_CLASS));
-      const grid = named && globalThis.verlWhatIf?.[named.slice(GRID_CLASS.length)];
-      if (grid) {
-        addForm(container, grid, `${FORM_CLASS}-${index + 1}`, index === 0);
-      }
-    });
-  }
-
-  if (document.readyState === "loading") {
-    document.addEventListener("DOMContentLoaded", start);
-  } else {
-    start();
-  }
+  document.querySelectorAll('form.verl-what-if').forEach((form, index) => start(form, index === 0));
 })();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from docutils import nodes
@@ -14,7 +15,8 @@ from ..estimator.backtest import GROUPS
 from ..i18n import N_, _, plural
 from ..units import GIB, gib_number, percent, share, short_number
 from .blocks import numbered_notes, recorded
-from .drawing import BAR, FONT, LINE, PAINTS, WIDTH, Drawing, flowing, path, text
+from .charts import Key, draw_legend
+from .drawing import BAR, FONT, LINE, PAINTS, WIDTH, Drawing, path, text
 from .table import PATH_CLASS, Cell, column_table
 from .verdicts import label, short
 
@@ -168,17 +170,19 @@ class Sign(NamedTuple):
         return path([f"M{middle}{self.shape}" for middle in middles], attributes)
 
 
-_LINE = 'stroke="{}" stroke-width="8" stroke-linecap='
+_LINE = 'stroke="{}" stroke-width="7" stroke-linecap='
 SIGNS = {
     TRAINING: Sign(PAINTS[Category.WEIGHTS].colour, f'{_LINE}"round"', "h0"),
     FSDP: Sign(PAINTS[Category.GRADIENTS].colour, f'{_LINE}"square"', "h0"),
-    FSDP_TODAY: Sign(PAINTS[Category.GATHERED].colour, 'fill="{}"', "m-6-6h12v12h-12z"),
-    MEGATRON: Sign(PAINTS[Category.LOGITS].colour, 'fill="{}"', "m0 7-7-12h14z"),
-    EASYR1: Sign(PAINTS[Category.OPTIMIZER].colour, 'fill="{}"', "m0-7 7 12h-14z"),
-    OTHER: Sign(PAINTS[Category.ACTIVATIONS].colour, 'fill="{}"', "m0-7 6 7-6 7-6-7z"),
+    FSDP_TODAY: Sign(PAINTS[Category.GATHERED].colour, 'fill="{}"', "m-5-5h10v10h-10z"),
+    MEGATRON: Sign(PAINTS[Category.LOGITS].colour, 'fill="{}"', "m0 6-6-10h12z"),
+    EASYR1: Sign(PAINTS[Category.OPTIMIZER].colour, 'fill="{}"', "m0-6 6 10h-12z"),
+    OTHER: Sign(PAINTS[Category.ACTIVATIONS].colour, 'fill="{}"', "m0-6 5 6-5 6-5-6z"),
 }
+_THIN = 'stroke="currentColor"'
+_DASHED = f'{_THIN} stroke-dasharray="6 4"'
 #: The edges of the axes.
-_LEFT, _RIGHT, _TOP, _BOTTOM = 42, WIDTH - 12, 28, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 36, WIDTH - 14, 26, 330
 
 
 @dataclass(frozen=True)
@@ -218,10 +222,8 @@ def accuracy_plot(scores: Sequence[Score], title: str) -> Drawing:
         parts.append(path([_upright(item, scale) for item in own], f'stroke="{SIGNS[group].colour}"'))
     for group, own in groups.items():
         parts.append(SIGNS[group].path(_middle(item, scale) for item in own))
-    signs = _legend(group for group, own in groups.items() if own)
-    places, legend, height = flowing(_BOTTOM + 3 * LINE, [words for _sign, words in signs])
-    for (x, y), (sign, _words) in zip(places, signs, strict=True):
-        parts.append(f'<g transform="translate({x:g} {y:g})">{sign}</g>')
+    keys = _legend(group for group, own in groups.items() if own)
+    _places, legend, height = draw_legend(_BOTTOM + 3 * LINE, keys)
     described = [
         _("{part}: {cases}").format(part=_(GROUPS[group]), cases=_count(own))
         for group, own in groups.items()
@@ -257,7 +259,7 @@ def _axes(scale: _Scale) -> Iterator[str]:
         yield text(_LEFT - 8, y + 5, short_number(mark), anchor="end")
     yield path(lines, 'fill="none" stroke="currentColor"')
     slope = f"M{scale.x(ends[0])} {scale.y(ends[0])}L{scale.x(ends[1])} {scale.y(ends[1])}"
-    yield path(slope, 'stroke="currentColor" stroke-dasharray="6 4"')
+    yield path(slope, _DASHED)
     yield text(0, FONT, _("Computed (GiB)"))
     yield text(_RIGHT, _BOTTOM + 2 * LINE - 2, _("Observed (GiB)"), anchor="end")
 
@@ -276,10 +278,14 @@ def _count(scores: Sequence[Score]) -> str:
     return plural("{count} case", "{count} cases", len(scores)).format(count=len(scores))
 
 
-def _legend(groups: Iterable[str]) -> list[tuple[str, str]]:
-    """Return signs, drawn from (0, 0) on, and their meanings."""
-    middle = BAR // 2
-    points = [(SIGNS[group].path([f"{middle} {middle}"]), _(GROUPS[group])) for group in groups]
-    line = path(f"M{middle} 0v{BAR}", 'stroke="currentColor"')
-    slope = path(f"M0 {BAR}L{BAR} 0", 'stroke="currentColor" stroke-dasharray="6 4"')
-    return [*points, (line, _("Range of the computed value")), (slope, _("Computed as observed"))]
+def _legend(groups: Iterable[str]) -> list[Key]:
+    """Return the entries of groups and lines."""
+    return [
+        *(Key(_(GROUPS[group]), partial(_point, SIGNS[group])) for group in groups),
+        Key(_("Range of the computed value"), lambda x, y: path(f"M{x + BAR / 2:g} {y:g}v{BAR}", _THIN)),
+        Key(_("Computed as observed"), lambda x, y: path(f"M{x:g} {y + BAR:g}l{BAR}-{BAR}", _DASHED)),
+    ]
+
+
+def _point(sign: Sign, x: float, y: float) -> str:
+    return sign.path([f"{x + BAR / 2:g} {y + BAR / 2:g}"])

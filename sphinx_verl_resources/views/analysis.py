@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..analysis.analysis import PER_GPU
-from ..catalog.fields import NOT_RECORDED
 from ..catalog.names import TOTAL
 from ..i18n import N_, _, plural
 from ..units import GB, gb, gb_number, gib_number, share, short_number, signed
@@ -21,8 +20,8 @@ from .blocks import (
     recorded,
     sum_formula,
 )
-from .charts import SUM, TAKEN, Bars, Line, Piece
-from .drawing import PAINTS, WIDTH, Drawing, thick
+from .charts import SUM, TAKEN, Bars, Line, Piece, bar_key, draw_legend
+from .drawing import LINE, PAINTS, WIDTH, Drawing, thick
 from .table import Cell, bold, column_table, table_group
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ def specification_rows(outcome: Outcome, marks: Marks) -> nodes.tgroup:
 
 
 def _count(number: int) -> str:
-    return short_number(number) if number else _(NOT_RECORDED)
+    return short_number(number) if number else _("not recorded")
 
 
 def _joined(*texts: str) -> str:
@@ -285,7 +284,7 @@ def requirement_rows(claims: Iterable[JudgedClaim], marks: Sequence[str]) -> nod
     return column_table(claims, [
         (_("List"), lambda item: Cell.of(_(_LEVELS[item.claim.level]))),
         (_("Printed claim"), lambda item: Cell.of(item.claim.text)),
-        (_("Card"), lambda item: Cell.of(_claimed_gpu(item))),
+        (_("GPU"), lambda item: Cell.of(_claimed_gpu(item))),
         (_("Limit (GB)"), lambda item: Cell.number(gb_number(item.limit))),
         (Cell.of(_("Per GPU (GB)"), marks), lambda item: Cell.number(gb_number(item.per_gpu))),
         (_("GPUs by the chain"), lambda item: _gpu_count(item, "chain")),
@@ -303,7 +302,7 @@ def _gpu_count(item: JudgedClaim, derivation: Derivation) -> Cell:
 def _claimed_gpu(item: JudgedClaim) -> str:
     gpu = item.gpu
     for unknown in item.claim.unknown:
-        gpu = _("{card}; there is no {unknown}").format(card=gpu, unknown=unknown)
+        gpu = _("{gpu}; there is no {unknown}").format(gpu=gpu, unknown=unknown)
     return gpu
 
 
@@ -318,11 +317,11 @@ def _derived(item: JudgedClaim) -> Cell:
 def requirement_legend(share: float) -> nodes.paragraph:
     """Explain the ways of counting GPUs."""
     text = _(
-        "The limit is {share} % of the memory that the card has. By the chain, a GPU with all steps taken "
+        "The limit is {share} % of the memory that the GPU has. By the chain, a GPU with all steps taken "
         "must stay below it; by the pool, the total without any step is divided by it, as if every part "
         "could be shared. Either way the smallest power of two is shown, and the verdict is that of the "
         "chain. The last column names the ways that lead to the number claimed; the printed chain is the "
-        "chain with the figures that were printed, and with the size that a card is sold by."
+        "chain with the figures that were printed, and with the size that a GPU is sold by."
     ).format(share=short_number(share * 100))
     return legend(text)
 
@@ -342,7 +341,10 @@ def waterfall_chart(shown: Sequence[Bar], title: str) -> Drawing:
     sizes = _("; ").join(_("{part} {size}").format(part=line.label, size=line.value) for line in lines)
     most = max((line.end for line in lines), default=0) or 1
     bars = Bars(lines, WIDTH / most)
-    return Drawing(title, sizes, bars.bottom, tuple(bars.draw()))
+    if not any(piece.paint == TAKEN for line in lines for piece in line.pieces):
+        return Drawing(title, sizes, bars.bottom, tuple(bars.draw()))
+    _places, legend, height = draw_legend(bars.bottom + LINE / 2, [bar_key(_("Saved"), TAKEN)])
+    return Drawing(title, sizes, height, (*bars.draw(), legend))
 
 
 def _chart_line(shown: Bar) -> Line:

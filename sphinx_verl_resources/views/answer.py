@@ -35,10 +35,10 @@ def evidence_items(
         own: the id of the recorded run that it is about; where that ran, no other is named.
         link: makes a link to the row of a run, from its id and a text.
     """
-    has_run = any((item.run.id, item.word) == (own, "ran") for item in found.evidence)
-    others = [] if has_run else [item for item in found.evidence if item.run.id != own]
+    has_run = any((run.id, run.word) == (own, "ran") for run in found.evidence)
+    others = [] if has_run else [run for run in found.evidence if run.id != own]
     for word in WORDS:
-        runs = [item.run for item in others[:_MOST] if item.word == word]
+        runs = [run for run in others[:_MOST] if run.word == word]
         if runs:
             title = as_title(_(WORD_TEXTS[word]))
             yield titled_item(title, between_commas(link(run.id, run_title(run)) for run in runs))

@@ -95,11 +95,11 @@ def _evidence(found: Answer) -> Iterator[str]:
     """Yield the strongest and nearest recorded run, and how many others are known as well as it."""
     if not found.evidence:
         return
-    first = found.evidence[0]
-    run, others = first.run, sum(item.word == first.word for item in found.evidence) - 1
+    run = found.evidence[0]
+    others = sum(other.word == run.word for other in found.evidence) - 1
     by = f", contributed by {run.contributor.name}" if run.contributor else ""
     more = f" and {others} more" if others else ""
-    word = _BEARS[first.word]
+    word = _BEARS[run.word]
     if found.verdict == "does-not-fit":
         word = f"With other settings {word.lower()}"
     yield f"{word} on {str(run.gpus).replace('*', '×')} ({run.train}{by}): {run.id}{more}."
@@ -156,10 +156,10 @@ def _details(found: Answer, width: int) -> Iterator[str]:
         yield from estimate_details(shown, width)
     settings = {key: value for key, value in command_settings(best).items() if key != f"{MODEL}.path"}
     yield f"Settings:\n{nested_yaml(settings)}"
-    if len(found.tried) > 1:
-        yield plain_table(_TRIED, map(_tried, found.tried), width)
+    if len(found.layouts.all) > 1:
+        yield plain_table(_TRIED, map(_tried, found.layouts.all), width)
     if found.evidence:
-        runs = [f"  {item.word}: {item.run.id}" for item in found.evidence]
+        runs = [f"  {run.word}: {run.id}" for run in found.evidence]
         yield "\n".join(["Recorded runs:", *runs])
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LEGEND_CLASS = "verl-legend"
 NOTES_CLASS = "verl-notes"
 DETAILS_CLASS = "verl-details"
+TABS_CLASS = "verl-tabs"
 FORMULA_CLASS = "verl-formula"
 FORMULAS_CLASS = "verl-formulas"
 
@@ -102,6 +103,14 @@ class verl_details(nodes.General, nodes.Element):  # noqa: N801 - docutils names
 
 class verl_summary(nodes.General, nodes.TextElement):  # noqa: N801
     """The visible line of a folded block."""
+
+
+class verl_tabs(nodes.raw):  # noqa: N801
+    """Links that choose one of several blocks. Builders that know no visitor for it pass over it as raw HTML.
+
+    Attributes:
+        label: what they choose.
+    """
 
 
 def details(summary: Sequence[nodes.Node], content: Sequence[nodes.Node]) -> verl_details:

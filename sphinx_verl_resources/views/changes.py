@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..answer.changes import changes_for
-from ..answer.layouts import Layout
 from ..i18n import N_, _
 from ..units import gib
 from .blocks import fill, in_a_row
@@ -16,8 +14,8 @@ from .verdicts import label
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..answer.answer import Answer
     from ..answer.changes import Change
-    from ..estimator.estimate import Estimate
     from ..estimator.suggestions import Cost
 
 #: More changes than these make no page or terminal clearer.
@@ -73,18 +71,18 @@ def _sentence(change: Change, settings: str | nodes.Node, caveats: Sequence[str]
     )
 
 
-def changes_item(found: Estimate) -> list[nodes.Node]:
+def changes_item(found: Answer) -> list[nodes.Node]:
     """Make the item with the changes that make a run fit, the first to be tried first; none where it fits.
 
     A caveat is told where it comes up first.
     """
-    changes = changes_for(Layout(found.request, found), found.registries)[:MOST]
+    changes, best = found.changes[:MOST], found.best.estimate
     if not changes:
         return []
     items, told = nodes.bullet_list(), set[str]()
     for change in changes:
         items += change_item(change, [text for text in change.caveats if text not in told])
         told.update(change.caveats)
-    title = heading(changes, likely=found.ran or found.verdict != "does-not-fit")
+    title = heading(changes, likely=best.ran or best.verdict != "does-not-fit")
     first = nodes.paragraph("", "", *fill(_("{title}:"), title=nodes.strong("", title)))
     return [nodes.list_item("", first, items)]

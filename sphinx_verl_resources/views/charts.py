@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..breakdown import Category
@@ -12,9 +13,9 @@ from .drawing import (
     BAR,
     FONT,
     GAP,
+    HATCH,
     LINE,
     PAINTS,
-    ROW,
     WIDTH,
     Drawing,
     axis,
@@ -25,14 +26,15 @@ from .drawing import (
     letters,
     path,
     short,
-    text_beside,
     thick,
     ticks,
     upright,
+    width_of,
+    wrap,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
@@ -49,9 +51,9 @@ _COUNTERS = {
     "not-stated": N_("Measured: counter not stated"),
 }
 #: Narrower pieces have no letter.
-_LETTER = 14
-#: The offsets of a bar in its row, and of its letters.
-_TOP, _BASE = FONT + 5, 12.5
+_LETTER = 12
+#: The space below a bar, and the base of its letters.
+_SPACE, _BASE = 9, 13
 #: The paint of a sum, of what a step takes away, and of what a step adds.
 SUM = f'{thick("currentColor")} stroke-opacity="0.6"'
 TAKEN = f'{thick("currentColor")} stroke-opacity="0.6" stroke-dasharray="2 3"'
@@ -93,6 +95,32 @@ class Line:
         return self.pieces[-1].end if self.pieces else 0.0
 
 
+class Row(NamedTuple):
+    """A line in its place.
+
+    Attributes:
+        line: the line.
+        label: its label, broken into lines of text.
+        y: the upper edge of the label.
+    """
+
+    line: Line
+    label: Sequence[str]
+    y: int
+
+    @property
+    def top(self) -> int:
+        """The upper edge of its bar."""
+        return self.y + LINE * len(self.label) + 1
+
+
+class Key(NamedTuple):
+    """An entry of a legend: its words, and what draws its sign from its upper left corner."""
+
+    words: str
+    sign: Callable[[float, float], str]
+
+
 @dataclass(frozen=True)
 class Bars:
     """Lines with a bar below each, from top to bottom.
@@ -100,53 +128,75 @@ class Bars:
     Attributes:
         lines: the lines.
         scale: units of the drawing in a unit of the lines.
-        capacity: in the unit of the lines; a line across the bars, and what exceeds it is hatched.
+        capacity: in the unit of the lines; a mark on each bar, and what exceeds it is hatched.
     """
 
     lines: Sequence[Line]
     scale: float
     capacity: float | None = None
 
-    @property
-    def first(self) -> int:
-        """The upper edge of the first line, below the words of the capacity."""
-        return LINE if self.capacity else 0
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Each line in its place."""
+        rows, y = [], 0
+        for line in self.lines:
+            row = Row(line, wrap(line.label, width_of(line.value) + FONT), y)
+            rows.append(row)
+            y = row.top + BAR + _SPACE
+        return rows
 
     @property
     def bottom(self) -> int:
         """The lower edge."""
-        return self.first + ROW * len(self.lines)
+        return self.rows[-1].top + BAR + _SPACE if self.rows else 0
 
     @property
-    def rows(self) -> list[tuple[Line, int]]:
-        """Each line, with the upper edge of its bar."""
-        return [(line, self.first + index * ROW + _TOP) for index, line in enumerate(self.lines)]
+    def excess(self) -> float:
+        """The most by which a total exceeds the capacity; a bar that begins further right is no total."""
+        ends = [line.end for line in self.lines if line.pieces and not line.pieces[0].start]
+        return max(0.0, max(ends, default=0.0) - self.capacity) if self.capacity else 0.0
+
+    @property
+    def keys(self) -> list[Key]:
+        """The entries of the marks and of the hatching."""
+        keys = []
+        if self.capacity:
+            offered = _offered(self.capacity)
+            keys.append(Key(offered, lambda x, y: upright(x + BAR / 2, [y])))
+        if self.excess:
+            words = _("More than that, by up to {size}").format(size=gib(self.excess))
+            keys.append(Key(words, lambda x, y: path(bar(x, x + BAR, y), HATCH)))
+        return keys
 
     def draw(self) -> list[str]:
         """Draw bars and words."""
-        shapes: dict[tuple[str, int], list[str]] = {}
+        shapes: dict[str, list[str]] = {}  # one element for each paint takes fewer bytes
         over = []
-        for index, (line, top) in enumerate(self.rows):
+        for row in self.rows:
+            line = row.line
             for piece in line.pieces:
                 gap = 0 if piece is line.pieces[-1] else GAP
-                shape = bar(piece.start * self.scale, piece.end * self.scale - gap, top)
-                # One element for each category of all phases takes fewer bytes.
-                shapes.setdefault((piece.paint, 0 if len(line.pieces) > 1 else index), []).append(shape)
-            # A bar that begins further to the right is no total.
-            if self.capacity and line.end > self.capacity and line.pieces[0].start == 0:
-                over.append(bar(self.capacity * self.scale, line.end * self.scale, top))
-        painted = [path(d, paint) for (paint, _index), d in shapes.items()]
-        words = [(top - _TOP + FONT, line.label, line.value, line.bold) for line, top in self.rows]
-        drawn = [*painted, hatched(over), headings(words), *self._across()]
-        return [shape for shape in drawn if shape]
+                shape = bar(piece.start * self.scale, piece.end * self.scale - gap, row.top)
+                shapes.setdefault(piece.paint, []).append(shape)
+            if self.capacity and line.end > self.capacity and not line.pieces[0].start:
+                over.append(bar(self.capacity * self.scale, line.end * self.scale, row.top))
+        painted = [path(d, paint) for paint, d in shapes.items()]
+        words = [(row.y + FONT, row.label, row.line.value, row.line.bold) for row in self.rows]
+        crossed = [row.top for row in self.rows if row.line.pieces]
+        marks = upright(self.capacity * self.scale, crossed) if self.capacity else ""
+        return [shape for shape in (*painted, hatched(over), headings(words), marks) if shape]
 
-    def _across(self) -> list[str]:
-        """Draw the line of the capacity, and its words."""
-        if not self.capacity:
-            return []
-        x = self.capacity * self.scale
-        tops = [top for line, top in self.rows if line.pieces]
-        return [text_beside(x, _offered(self.capacity)), upright(x, tops)]
+
+def draw_legend(y: float, keys: Sequence[Key]) -> tuple[list[tuple[float, float]], str, float]:
+    """Draw signs and words; return the places of the signs, the drawing, and the lower edge."""
+    places, words, height = flowing(y, [key.words for key in keys])
+    signs = "".join(key.sign(*place) for key, place in zip(keys, places, strict=True))
+    return places, signs + words, height
+
+
+def bar_key(words: str, paint: str) -> Key:
+    """Return the entry of a paint."""
+    return Key(words, lambda x, y: path(bar(x, x + BAR, y), paint))
 
 
 def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Drawing:
@@ -165,16 +215,15 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
     bars = Bars(lines, WIDTH / marks[-1] / GIB, estimate.capacity)
     scale = bars.scale
     used = [category for category in Category if any(phase.sizes[category] for phase in estimate.phases)]
-    names = [_(category.heading) for category in used]
-    signs, legend, height = flowing(bars.bottom + 2 * LINE, [*names, _range(estimate)])
-    parts = [*bars.draw(), *_letters(bars, dict(zip(used, signs, strict=False)))]
+    keys = [bar_key(_(category.heading), _paint(category)) for category in used]
+    keys.append(Key(_range(estimate), lambda x, y: _whisker(x, x + BAR, y + BAR / 2)))
+    signs, legend, height = draw_legend(bars.bottom + 2 * LINE, [*keys, *bars.keys])
+    parts = [*bars.draw(), legend, _letters(bars, dict(zip(used, signs, strict=False)))]
     if found:
-        parts.append(_mark(found * scale, bars.rows[-1][1] + BAR / 2))
+        parts.append(_mark(found * scale, bars.rows[-1].top + BAR / 2))
     parts.append(axis(bars.bottom + 2, marks, "GiB"))
-    peak = next(top for line, top in bars.rows if line.bold)
+    peak = next(row.top for row in bars.rows if row.line.bold)
     parts.append(_whisker(estimate.low * scale, estimate.high * scale, peak + BAR + 4))
-    x, y = signs[-1]
-    parts += [_whisker(x, x + BAR, y + BAR / 2), legend]
     return Drawing(title, _description(estimate, measured), height, tuple(parts))
 
 
@@ -186,38 +235,31 @@ def _phase_line(phase: Phase, estimate: Estimate) -> Line:
         start, end = end, end + size
         if size:
             pieces.append(Piece(start, end, _paint(category)))
-    return Line(label, _with_excess(phase.total, estimate.capacity), tuple(pieces), is_peak)
+    return Line(label, gib(phase.total), tuple(pieces), is_peak)
 
 
 def _paint(category: Category) -> str:
     return thick(PAINTS[category].colour)
 
 
-def _letters(bars: Bars, signs: Mapping[Category, tuple[float, float]]) -> list[str]:
-    """Draw the signs of the legend, and the letter of each category on them and on its pieces."""
+def _letters(bars: Bars, signs: Mapping[Category, tuple[float, float]]) -> str:
+    """Write the letter of each category on its sign in the legend and on its pieces."""
     lettered = {_paint(category): [(x + BAR / 2, y + _BASE)] for category, (x, y) in signs.items()}
     capacity = bars.capacity
-    for line, top in bars.rows:
-        for start, end, paint in line.pieces:
+    for row in bars.rows:
+        for start, end, paint in row.line.pieces:
             left, right = start, end
             if capacity and start < capacity < end:  # the letter goes into the larger part
                 left, right = max((start, capacity), (capacity, end), key=lambda part: part[1] - part[0])
             if (right - left) * bars.scale - GAP >= _LETTER:
-                lettered[paint].append(((left + right) / 2 * bars.scale - GAP / 2, top + _BASE))
-    drawn = [path(bar(x, x + BAR, y), _paint(category)) for category, (x, y) in signs.items()]
-    return [*drawn, letters((PAINTS[category], lettered[_paint(category)]) for category in signs)]
+                middle = (left + right) / 2 * bars.scale - GAP / 2
+                lettered[paint].append((middle, row.top + _BASE))
+    return letters((PAINTS[category], lettered[_paint(category)]) for category in signs)
 
 
 def _offered(capacity: float) -> str:
-    """Name the line across the bars."""
+    """Name the marks on the bars."""
     return _("The GPU offers {size}").format(size=gib(capacity))
-
-
-def _with_excess(size: float, capacity: float | None) -> str:
-    """Write a size, and by how much it exceeds the capacity."""
-    if not capacity or size <= capacity:
-        return gib(size)
-    return _("{size}, {excess} over").format(size=gib(size), excess=f"+{gib(size - capacity)}")
 
 
 def _whisker(low: float, high: float, y: float) -> str:
@@ -254,21 +296,27 @@ def _description(estimate: Estimate, measured: Measured | None) -> str:
 def savings_chart(sweep: SavingSteps, title: str) -> Drawing:
     """Draw the peak after each setting, with the numbers of the table."""
     capacity, peak = sweep.start.capacity, sweep.start.peak
-    lines = [_total(_("None of these"), peak, capacity)]
+    lines = [_total(_("None of these"), peak)]
+    paints = {TAKEN: _("Saved")}
     for step in sweep.steps:
         start, end = sorted((peak, step.peak))
         setting = " ".join(word.removeprefix(_ROOT) for word in step.setting.split())
         value = signed(-step.saves, gib) if step.saves else gib(0)
-        lines.append(Line(setting, value, (Piece(start, end, TAKEN if step.saves >= 0 else ADDED),)))
+        paint = TAKEN if step.saves >= 0 else ADDED
+        if paint == ADDED:
+            paints[paint] = _("Increased")
+        lines.append(Line(setting, value, (Piece(start, end, paint),)))
         peak = step.peak
-    lines.append(_total(_("All of these"), peak, capacity))
+    lines.append(_total(_("All of these"), peak))
     marks = ticks(max(*(line.end for line in lines), capacity or 0.0) / GIB)
     bars = Bars(lines, WIDTH / marks[-1] / GIB, capacity)
     described = [_("{part} {size}").format(part=line.label, size=line.value) for line in lines]
     described += [_offered(capacity)] if capacity else []
-    parts = (*bars.draw(), axis(bars.bottom + 2, marks, "GiB"))
-    return Drawing(title, _("; ").join(described), bars.bottom + LINE + 7, parts)
+    keys = [bar_key(words, paint) for paint, words in {SUM: _("Peak"), **paints}.items()]
+    _places, legend, height = draw_legend(bars.bottom + 2 * LINE, [*keys, *bars.keys])
+    parts = (*bars.draw(), legend, axis(bars.bottom + 2, marks, "GiB"))
+    return Drawing(title, _("; ").join(described), height, parts)
 
 
-def _total(label: str, size: float, capacity: float | None) -> Line:
-    return Line(label, _with_excess(size, capacity), (Piece(0, size, SUM),), bold=True)
+def _total(label: str, size: float) -> Line:
+    return Line(label, gib(size), (Piece(0, size, SUM),), bold=True)

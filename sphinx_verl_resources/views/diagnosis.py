@@ -5,11 +5,10 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from ..answer.command import as_arguments
 from ..catalog.fields import HOST_MEMORY, PEAK_ALLOCATED
 from ..estimator.phases import LABELS
-from ..intake.moves import NEW_KEYS
 from ..intake.remedies import size_in
-from ..settings.writing import overrides
 from ..units import gib, gib_number
 from .plain_text import components_text, phases_text
 from .verdicts import label, span
@@ -154,7 +153,7 @@ def _listed(found: Diagnosis) -> Iterator[list[str]]:
 
 
 def _change(found: Diagnosis, each: Advice) -> str:
-    settings = " ".join(overrides(each.remedy.overrides, NEW_KEYS))
+    settings = " ".join(as_arguments(each.remedy.overrides, found.request.version, found.data.registries))
     return "; ".join(filter(None, (settings, effect_text(found, each))))
 
 

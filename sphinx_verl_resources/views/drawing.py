@@ -1,12 +1,14 @@
 """Charts as inline SVG, which takes colours and fonts from the page, and the shapes that all charts share.
 
 A chart has no style attribute and no style sheet, so that a strict content security policy lets it through.
-It has no size in pixels, so that it is as wide as the page. Labels repeat what colours say.
+It has no size in pixels: the style sheet makes it as wide as a phone, and little wider on a larger screen, so
+that one layout serves both. Labels repeat what colours say.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,10 +44,10 @@ PAINTS: Mapping[Category, Paint] = {
     Category.ROLLOUT_ENGINE: Paint("#92562b", "R", "#fff"),
     Category.RUNTIME_OVERHEAD: Paint("#878b70", "X", "#000"),
 }
-#: Units of the drawing. On a phone a unit is two thirds of a pixel, so the letters are large.
-WIDTH, FONT, GAP = 480, 15, 2
-#: Height of a line of text, of a bar, and of a bar with a line of text above it.
-LINE, BAR, ROW = 20, 16, 44
+#: Units of the drawing. A unit is 0.86 to 1.13 pixels, so that text has 12 to 16.
+WIDTH, FONT, GAP = 360, 14, 2
+#: Height of a line of text, and of a bar.
+LINE, BAR = 18, 16
 #: Stands in the parts of a drawing for its name on the page; no text holds this character.
 _NAME = "\0"
 #: Widths of characters in parts of the font size, rounded up: wide ones, capitals, narrow ones, others.
@@ -73,7 +75,7 @@ class Drawing:
         return (
             f'<svg viewBox="0 0 {WIDTH} {short(self.height)}" role="img" '
             f'aria-labelledby="{name}-title {name}-desc" '
-            f'font-size="{FONT}" font-family="inherit" fill="currentColor">'
+            f'direction="ltr" font-size="{FONT}" font-family="inherit" fill="currentColor">'
             f'<title id="{name}-title">{escape(self.title)}</title>'
             f'<desc id="{name}-desc">{escape(self.description)}</desc>'
             f"{''.join(self.parts).replace(_NAME, name)}</svg>"
@@ -101,15 +103,15 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", bold: bool 
     return f'<text{at} y="{short(y)}"{aligned}{weight}>{escape(content, quote=False)}</text>'
 
 
-def headings(lines: Iterable[tuple[float, str, str, bool]]) -> str:
-    """Write the lines above bars: labels on the left, cut where they are too long, and values on the right.
+def headings(lines: Iterable[tuple[float, Sequence[str], str, bool]]) -> str:
+    """Write the words above bars: labels on the left, values on the right.
 
     Args:
-        lines: for each the base of the text, the label, the value, and whether it is bold.
+        lines: for each bar the base of the first line, the label's lines, the value, and whether it is bold.
     """
     left, right = "", ""
     for y, label, value, bold in lines:
-        left += text(0, y, clip(label, WIDTH - width_of(value) - FONT), bold=bold)
+        left += "".join(text(0, y + index * LINE, line, bold=bold) for index, line in enumerate(label))
         right += text(0, y, value, bold=bold)
     return f'{left}<g transform="translate({WIDTH})" text-anchor="end">{right}</g>'
 
@@ -127,19 +129,22 @@ def path(d: Sequence[str] | str, attributes: str) -> str:
 
 def hatched(d: Sequence[str]) -> str:
     """Hatch bars that are over a capacity; nothing without any."""
-    pattern = f"{_NAME}-over"
     if not d:
         return ""
     return (
-        f'<pattern id="{pattern}" width="6" height="6" patternUnits="userSpaceOnUse" '
+        f'<pattern id="{_NAME}-over" width="6" height="6" patternUnits="userSpaceOnUse" '
         'patternTransform="rotate(45)"><path d="M0 0v6" stroke="currentColor" stroke-width="2"/>'
-        f"</pattern>{path(d, thick(f'url(#{pattern})'))}"
+        f"</pattern>{path(d, HATCH)}"
     )
 
 
 def thick(colour: str) -> str:
     """Return the attributes that paint bars."""
     return f'stroke-width="{BAR}" stroke="{colour}"'
+
+
+#: The attributes of bars that ``hatched`` has drawn a pattern for.
+HATCH = thick(f"url(#{_NAME}-over)")
 
 
 def letters(paints: Iterable[tuple[Paint, Sequence[tuple[float, float]]]]) -> str:
@@ -149,7 +154,7 @@ def letters(paints: Iterable[tuple[Paint, Sequence[tuple[float, float]]]]) -> st
         if places:
             xs, ys = (" ".join(map(short, numbers)) for numbers in zip(*places, strict=True))
             svg += f'<text x="{xs}" y="{ys}" fill="{paint.ink}">{paint.letter * len(places)}</text>'
-    return f'<g text-anchor="middle" font-size="13">{svg}</g>' if svg else ""
+    return f'<g text-anchor="middle">{svg}</g>' if svg else ""
 
 
 def ticks(most: float) -> list[float]:
@@ -165,30 +170,25 @@ def ticks(most: float) -> list[float]:
 
 
 def axis(y: float, marks: Sequence[float], unit: str) -> str:
-    """Draw a line from edge to edge, with the numbers of ``marks`` below it."""
+    """Draw a line from edge to edge, with the numbers of ``marks`` below it; the first has the unit."""
     scale = WIDTH / marks[-1]
     lines = "".join(f"M{short(mark * scale)} {short(y)}v5" for mark in marks[1:-1])
     svg = path(f"M0 {short(y + 5)}v-5h{WIDTH}v5{lines}", 'fill="none" stroke="currentColor"')
     for mark in marks:
         anchor = "start" if mark == 0 else "end" if mark == marks[-1] else "middle"
         number = short_number(mark)
-        svg += text(mark * scale, y + LINE, f"{number} {unit}" if anchor == "end" else number, anchor=anchor)
+        svg += text(mark * scale, y + LINE, number if mark else f"{number} {unit}", anchor=anchor)
     return svg
 
 
-def text_beside(x: float, label: str) -> str:
-    """Write the label of an upright line on the first line of the drawing, as near to it as there is room."""
-    half = width_of(label) / 2
-    if x + half > WIDTH:
-        return text(WIDTH, FONT, label, anchor="end")
-    return text(0, FONT, label) if x < half else text(x, FONT, label, anchor="middle")
+#: The attributes of a line across bars.
+UPRIGHT = 'stroke="currentColor" stroke-width="3"'
 
 
 def upright(x: float, tops: Iterable[float]) -> str:
     """Draw a line across the bars that begin at ``tops``, but not across the words between them."""
-    return path(
-        [f"M{short(x)} {short(top - 1)}v{BAR + 3}" for top in tops], 'stroke="currentColor" stroke-width="3"'
-    )
+    inside = short(min(max(x, 1.5), WIDTH - 1.5))
+    return path([f"M{inside} {short(top - 1)}v{BAR + 3}" for top in tops], UPRIGHT)
 
 
 def flowing(y: float, words: Iterable[str]) -> tuple[list[tuple[float, float]], str, float]:
@@ -206,9 +206,9 @@ def flowing(y: float, words: Iterable[str]) -> tuple[list[tuple[float, float]], 
         shown = clip(entry, WIDTH - LINE - 4)
         needed = LINE + 4 + width_of(shown)
         if x and x + needed > WIDTH:
-            x, y = 0.0, y + LINE + 2
+            x, y = 0.0, y + LINE + 3
         places.append((round(x), y))
-        svg += text(round(x) + LINE + 2, y + 13, shown)
+        svg += text(round(x) + LINE + 4, y + 13, shown)
         x += needed + FONT
     return places, svg, y + LINE
 
@@ -218,11 +218,40 @@ def width_of(content: str) -> float:
     return sum(map(_width, content)) * FONT
 
 
+def wrap(content: str, beside: float) -> list[str]:
+    """Break a text into lines: at spaces, words at dots, and their parts at underscores.
+
+    Args:
+        content: the text; a part without a break that is too long for a line ends with an ellipsis.
+        beside: the units of the first line that something else takes.
+
+    >>> wrap("model.enable_gradient_checkpointing=True", 90)
+    ['model.', 'enable_gradient_checkpointing=True']
+    """
+    lines = [""]
+
+    def place(piece: str, breaks: str) -> None:
+        room = WIDTH - (beside if len(lines) == 1 else 0.0)
+        if width_of((lines[-1] + piece).rstrip()) <= room:
+            lines[-1] += piece
+        elif breaks and (not lines[-1] or width_of(piece) > WIDTH):
+            for part in re.split(f"(?<={re.escape(breaks[0])})", piece):
+                place(part, breaks[1:])
+        elif lines[-1]:
+            lines.append("")
+            place(piece, breaks)
+        else:
+            lines[-1] = clip(piece, room)
+
+    place(content, " ._")
+    return [line.rstrip() for line in lines]
+
+
 def clip(content: str, room: float) -> str:
     """Cut a text to ``room`` units, with an ellipsis for what is left out.
 
     >>> clip("actor.use_dynamic_bsz", 100)
-    'actor.use_…'
+    'actor.use_d…'
     """
     if width_of(content) <= room:
         return content

@@ -9,7 +9,7 @@ from docutils import nodes
 from ..breakdown import Category
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.phases import LABELS
-from ..estimator.recorded import credible, possible
+from ..estimator.recorded import credible, figures
 from ..estimator.sweeps import Saving
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number, short_number, signed
@@ -28,9 +28,8 @@ from .blocks import (
     titled_item,
 )
 from .changes import changes_item
-from .runs import COMPUTED, NOT_COMPUTED
 from .table import Cell, bold, table_group
-from .verdicts import of_mean, reason, short, span, start_texts, title
+from .verdicts import mark, of_mean, reason, short, span, start_texts, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,21 +65,18 @@ _METRIC_WITH_POOL = N_(
 
 
 def run_texts(estimate: Estimate) -> dict[str, str]:
-    """Return the texts of an estimate in tables of runs, see ``runs.COMPUTED``.
+    """Return the texts of an estimate in tables of runs, see ``runs.COMPUTED``; none where no figure holds.
 
     Where the lengths of a run are not known, its peak lies between that of short sequences and that of
     sequences at their limits, and the table shows both.
     """
-    most = possible(estimate, estimate.peak)
-    if most is None or (estimate.undecided and estimate.is_complete):
-        return dict.fromkeys(COMPUTED, _(NOT_COMPUTED))
-    peak = gib_number(most)
-    if not estimate.settings.lengths.known and estimate.low < 0.9 * most:
-        peak = _("{low} to {high}").format(low=gib_number(estimate.low), high=peak)
-    if not estimate.is_complete:
-        peak = _("{peak} (settings incomplete)").format(peak=peak)
-    phase = (credible(estimate) or estimate).peak_phase
-    return {"estimate.peak": peak, "estimate.phase": _(phase.label)}
+    told = figures(estimate)
+    if told is None:
+        return {}
+    peak = gib_number(told.peak)
+    if not estimate.settings.lengths.known and told.low < 0.9 * told.peak:
+        peak = _("{low} to {high}").format(low=gib_number(told.low), high=peak)
+    return {"estimate.peak": peak, "estimate.phase": _(told.shown.peak_phase.label) if told.shown else ""}
 
 
 def answer(
@@ -100,17 +96,23 @@ def answer(
         text = in_a_row(text, of_mean(shown, estimate.fits_up_to_tokens))
     first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
     why = in_a_row(reason(estimate), *start_texts(found.best))
-    first += fill(text, verdict=nodes.strong("", title(found.verdict)), reason=why)
+    badge = nodes.strong("", "", mark(found.verdict, title(found.verdict)))
+    first += fill(text, verdict=badge, reason=why)
     items = nodes.bullet_list(classes=[ANSWER_CLASS])
-    items += [*runs, *changes_item(estimate)]
+    items += [*runs, *changes_item(found)]
     if not estimate.undecided:
         items += titled_item(_("How sure"), trust_text(found.trust))
     if shown is not None:
         items += _figures(shown)
     if measured is not None and measured.gib:
-        counted = _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
-        items += titled_item(_("Measured"), [nodes.Text(counted)])
+        items += titled_item(_("Measured"), [nodes.Text(measured_text(measured))])
     return [first, items] if items.children else [first]
+
+
+def measured_text(measured: Measured) -> str:
+    """Return the measured peak of a run, with what counted it."""
+    assert measured.gib
+    return _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
 
 
 def _figures(estimate: Estimate) -> list[nodes.list_item]:

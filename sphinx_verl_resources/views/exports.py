@@ -84,7 +84,7 @@ def runs_text(
 
 def _plain(run: Run, name: str, computed: Mapping[str, str]) -> Any:
     """Return a value for JSON: numbers as numbers, null where nothing is recorded."""
-    value = computed[name] if name in computed else field_named(name).value(run)
+    value = (computed.get(name) or None) if name in COMPUTED else field_named(name).value(run)
     return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..answer.question import task_text
 from ..units import gib_number, short_number
+from .fit import crossed
 from .plain_text import plain_table, wrapped
 from .verdicts import label
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from ..answer.answer import Answer
     from ..answer.fewest import Fewest
     from ..answer.question import Question
-    from ..catalog.models.run import Run
 
 _FEWEST = "GB> | GPU | Fewest> | Best with | GiB per GPU | Host GiB/node> | Recorded on"
 _FIRST = "Each line answers for its first GPU, which offers the least memory of those named."
@@ -31,14 +31,15 @@ def fewest_text(question: Question, found: Sequence[Fewest], assumed: Sequence[s
         assumed: what the question leaves open.
         width: characters of a line.
     """
-    counts = ", ".join(f"{item.found.gpus}×{short_number(item.memory_gb)} GB" for item in found if item.found)
-    head = f"Fewest GPUs for {question.model}, {task_text(question)}: {counts or 'none of those tried fits'}."
+    counts = [f"{item.found.gpus}×{short_number(item.memory_gb)} GB" for item in found if item.found]
+    fewest = ", ".join(dict.fromkeys(counts)) or "none of those tried fits"
+    head = f"Fewest GPUs for {question.model}, {task_text(question)}: {fewest}."
     recorded = [item.ran for item in found if item.ran]
     smallest = min(recorded, key=lambda run: run.gpus.count, default=None)
     reason = "The figures are estimated; no run of this model is recorded on these GPUs."
     if smallest:
         runs = "it ran" if smallest.word == "ran" else "it is reported to run"
-        reason = f"The figures are estimated; {runs} on {_gpus(smallest)}: {smallest.id}."
+        reason = f"The figures are estimated; {runs} on {crossed(smallest.gpus)}: {smallest.id}."
     lines = [head, reason, f"Assumed: {', '.join(assumed)}."]
     table = plain_table(_FEWEST, map(_fewest_row, found), width)
     return "\n\n".join(["\n".join(wrapped(lines, width)), table, *wrapped([_FIRST], width)])
@@ -67,7 +68,7 @@ def fitting_text(
 
 def _fewest_row(item: Fewest) -> tuple[str, ...]:
     names = ", ".join(gpu.name for gpu in item.gpus)
-    ran = _gpus(item.ran) if item.ran else ""
+    ran = crossed(item.ran.gpus) if item.ran else ""
     if item.found is None:
         return (short_number(item.memory_gb), names, "none fits", "", "", "", ran)
     count = short_number(item.found.gpus)
@@ -85,8 +86,4 @@ def _figures(found: Answer) -> tuple[str, str, str]:
 
 
 def _recorded(found: Answer) -> str:
-    return next((_gpus(item.run) for item in found.evidence if item.word != "claimed"), "")
-
-
-def _gpus(run: Run) -> str:
-    return str(run.gpus).replace("*", "×")
+    return next((crossed(run.gpus) for run in found.evidence if run.was_seen_to_run), "")

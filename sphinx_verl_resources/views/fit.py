@@ -11,15 +11,21 @@ from ..settings.writing import flat_yaml
 from ..units import gib, short_number, two_digits
 from .blocks import LEGEND_CLASS, code_block, details, in_a_row, legend, listed, titled_item
 from .table import Cell, table_group
-from .verdicts import as_title
+from .verdicts import as_title, mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..answer.grid import FitCell, FitKind
+    from ..answer.sizes import FitCell, FitKind
+    from ..catalog.names import Verdict
     from .blocks import verl_details
 
 TABLE_CLASS = "verl-fit"
+#: After an estimate that is below every recorded run of its model.
+UNDERCUTS = "†"
+UNDERCUTS_MEANING = N_(
+    "less GPU memory, all GPUs together, than any recorded run of this model that ran or was reported."
+)
 #: The word of each kind of cell.
 KINDS: Mapping[FitKind, str] = {
     "ran": N_("ran"),
@@ -28,6 +34,13 @@ KINDS: Mapping[FitKind, str] = {
     "borderline": N_("borderline"),
     "no": N_("no"),
     "unknown": N_("unknown"),
+}
+#: The mark of each kind that is estimated.
+_VERDICTS: Mapping[FitKind, Verdict] = {
+    "fits": "fits",
+    "borderline": "borderline",
+    "no": "does-not-fit",
+    "unknown": "unknown",
 }
 _MEANINGS: Mapping[FitKind, str] = {
     "ran": N_(
@@ -48,6 +61,31 @@ _MEANINGS: Mapping[FitKind, str] = {
 FSDP = "FSDP"
 
 
+def size_heading() -> str:
+    """Return the heading of the column of ``size_cell``."""
+    return _("Size class (answered for)")
+
+
+def size_cell(size: str, models: Mapping[str, str]) -> Cell:
+    """Return the cell of a size class with its model."""
+    model = models.get(size, "").rpartition("/")[2]
+    return Cell.of(_("{size} ({model})").format(size=size, model=model))
+
+
+def crossed(gpus: object) -> str:
+    """Write GPUs as in a sentence.
+
+    >>> crossed("8*H20")
+    '8×H20'
+    """
+    return str(gpus).replace("*", "×")
+
+
+def marked(text: str, undercuts: bool) -> str:
+    """Return an estimate, with a mark on the same line if it undercuts every recorded run."""
+    return f"{text}\N{NO-BREAK SPACE}{UNDERCUTS}" if undercuts else text
+
+
 def fit_rows(
     rows: Sequence[tuple[str, Sequence[FitCell]]],
     models: Mapping[str, str],
@@ -64,28 +102,25 @@ def fit_rows(
     gpus = (
         plural("{count} GPU", "{count} GPUs", count).format(count=short_number(count)) for count in counts
     )
-    headings = [_("Size class (answered for)"), *gpus]
-    body = []
-    for size, cells in rows:
-        model = models.get(size, "").rpartition("/")[2]
-        label = _("{size} ({model})").format(size=size, model=model)
-        body.append([Cell.of(label), *(_cell(cell, link) for cell in cells)])
+    headings = [size_heading(), *gpus]
+    body = [[size_cell(size, models), *(_cell(cell, link) for cell in cells)] for size, cells in rows]
     return table_group(headings, body)
 
 
 def _cell(cell: FitCell, link: Callable[[str, str], nodes.Element]) -> Cell:
-    classes = (f"verl-fit-{cell.kind}",)
-    word = _(KINDS[cell.kind])
-    word = _("{word} on {gpus}").format(word=word, gpus=cell.on) if cell.on else word
+    word, gpus = _(KINDS[cell.kind]), crossed(cell.on)
     if cell.run:
-        return Cell([], links=[link(cell.run, word)], classes=classes)
+        text = _("{word} on {gpus}").format(word=word, gpus=gpus) if gpus else word
+        return Cell([], links=[link(cell.run, text)])
+    verdict = mark(_VERDICTS[cell.kind], word)
     if cell.spare is None or cell.kind == "unknown":
-        return Cell([(word, None)], classes=classes)
-    facts = [_figure(cell)]
+        return Cell([], links=[verdict])
+    facts = [_("on {gpus}").format(gpus=gpus)] if gpus else []
+    facts += [_figure(cell)]
     if cell.kind != "no":  # of a run that does not fit, the layout is of no use
         facts += [cell.layout] if cell.layout != FSDP else []
-    text = _("{word}: {facts}").format(word=word, facts=listed(facts))
-    return Cell([(text, None)], classes=classes)
+    figure = nodes.inline("", marked(listed(facts), cell.undercuts), classes=["verl-figure"])
+    return Cell([], links=[nodes.inline("", "", verdict, nodes.Text(" "), figure)])
 
 
 def _figure(cell: FitCell) -> str:
@@ -103,11 +138,9 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
     for kind, meaning in _MEANINGS.items():
         if kind in used:
             words += titled_item(as_title(_(KINDS[kind])), _(meaning))
-    below = _(
-        "Estimates are for verl {version} with the settings below, gradient checkpointing, no padding and a "
-        "dynamic batch size. Of FSDP and Megatron they take the layout that fits with the least offloading, "
-        "then with the largest token budget. The rollout engine takes as many GPUs for a replica as it needs."
-    ).format(version=version)
+    if any(cell.undercuts and not cell.run for size, cells in rows for cell in cells):
+        words += titled_item(UNDERCUTS, _(UNDERCUTS_MEANING))
+    below = how_estimated(version)
     if any(cell.layout != FSDP and not cell.run for size, cells in rows for cell in cells):
         megatron = _(
             "Cells name the layout if it is not FSDP; TP, PP, CP and EP are the parallel sizes of Megatron, "
@@ -115,6 +148,15 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
         )
         below = in_a_row(below, megatron)
     return [words, legend(below)]
+
+
+def how_estimated(version: str) -> str:
+    """Return the sentences about what all estimates of a table have in common."""
+    return _(
+        "Estimates are for verl {version} with the settings below, gradient checkpointing, no padding and a "
+        "dynamic batch size. Of FSDP and Megatron they take the layout that fits with the least offloading, "
+        "then with the largest token budget. The rollout engine takes as many GPUs for a replica as it needs."
+    ).format(version=version)
 
 
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:

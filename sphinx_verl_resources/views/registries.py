@@ -21,7 +21,7 @@ CHECKPOINTS = "https://huggingface.co/{}"
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}
 _KNOWN_FROM = {
     "reading": N_("its driver's output"),
-    "derived": N_("a card with the same memory"),
+    "derived": N_("a GPU with the same memory"),
     "nominal": N_("the product's figure"),
 }
 

@@ -6,64 +6,59 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..answer.command import SEPARATOR, launcher
 from ..catalog.fields import every_field
-from ..estimator.recorded import possible
+from ..estimator.recorded import figures, has_own_rollout_gpus, version_of_run
 from ..i18n import N_, _
 from ..settings.writing import overrides
 from ..units import GIB, gib, gib_number
 from .answer import evidence_items
-from .blocks import between_commas, code_block, fill, listed, notes_title, titled_item
-from .estimate import answer
-from .runs import run_cell, run_title, status
+from .blocks import between_commas, code_block, fill, in_a_row, listed, notes_title, titled, titled_item
+from .estimate import answer, measured_text
+from .runs import note_target, run_cell, run_title, status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..answer.answer import Answer
     from ..catalog.links import Links
     from ..catalog.models.run import Run
     from ..estimator.estimate import Estimate
-    from .runs import Piece
+    from .runs import Piece, PlacedNote
 
 LIST_CLASS = "verl-facts"
 INCOMPLETE = N_("The source quotes only some of the settings, so there is no estimate.")
-NO_SETTINGS = N_("No settings are recorded, so there is no estimate.")
+
+
+def says_more(run: Run) -> bool:
+    """Return whether a run has anything to tell that its row has no room for."""
+    return bool(run.settings or run.measured or run.notes)
 
 
 def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:
-    """Make the line above the details: the run, how it is known, its peak and capacity, its evidence.
+    """Make the line above the details: the run, how it is known, its peak and capacity.
 
     Args:
         run: the record.
         capacity: bytes that its GPU offers, if that is known.
         estimate: from complete settings; None without.
     """
-    facts = [status(run), _peak(run, capacity, estimate)]
-    if run.evidence or run.script:
-        found = dict.fromkeys(item.kind for item in run.evidence)
-        found.update(dict.fromkeys(["script"] if run.script else []))
-        facts.append(_("evidence: {kinds}").format(kinds=listed(list(found))))
-    return fill(_("{run}: {facts}"), run=nodes.strong("", run_title(run)), facts=_("; ").join(facts))
-
-
-def _peak(run: Run, capacity: float | None, estimate: Estimate | None) -> str:
-    """Return the measured and the estimated peak, as far as they are known."""
-    figures = []
+    known = []
     if run.measured and run.measured.gib:
-        figures.append(_("measured {peak}").format(peak=gib_number(run.measured.gib * GIB)))
-    high = possible(estimate, estimate.high) if estimate and not estimate.undecided else None
-    if estimate and high is not None:
-        span = _("{low} to {high}").format(low=gib_number(estimate.low), high=gib_number(high))
-        figures.append(_("estimated {peak}").format(peak=span))
-    if not figures:
-        return _("peak not recorded")
-    if capacity is None:
-        return _("peak {figures} GiB").format(figures=listed(figures))
-    return _("peak {figures} of {capacity}").format(figures=listed(figures), capacity=gib(capacity))
+        known.append(_("measured {peak}").format(peak=gib_number(run.measured.gib * GIB)))
+    if told := estimate and figures(estimate):
+        span = _("{low} to {high}").format(low=gib_number(told.low), high=gib_number(told.high))
+        known.append(_("estimated {peak}").format(peak=span))
+    texts = [status(run)]
+    if known and capacity is None:
+        texts.append(_("peak {figures} GiB").format(figures=listed(known)))
+    elif known and capacity is not None:
+        texts.append(_("peak {figures} of {capacity}").format(figures=listed(known), capacity=gib(capacity)))
+    return fill(_("{run}: {facts}"), run=nodes.strong("", run_title(run)), facts=_("; ").join(texts))
 
 
 def verdict(run: Run, found: Answer | None, link: Callable[[str, str], nodes.Node]) -> list[nodes.Node]:
-    """Make the answer about a run, or the reason why there is none.
+    """Make the answer about a run with settings, or the reason why there is none.
 
     Args:
         run: the record.
@@ -71,18 +66,12 @@ def verdict(run: Run, found: Answer | None, link: Callable[[str, str], nodes.Nod
         link: makes a link to the row of another run, from its id and a text.
     """
     if found is not None:
-        return answer(found, run.measured, evidence_items(found, run.id, link))
-    return [nodes.paragraph("", _(INCOMPLETE if run.settings else NO_SETTINGS))]
+        return answer(found, runs=evidence_items(found, run.id, link))
+    return [nodes.paragraph("", _(INCOMPLETE))] if run.settings else []
 
 
-def facts(run: Run, links: Links, edit: str) -> nodes.bullet_list:
-    """Make the list of facts: status, versions, script, evidence.
-
-    Args:
-        run: the record.
-        links: makes the addresses.
-        edit: the address at which its file is edited; empty if that is not known.
-    """
+def facts(run: Run, links: Links) -> nodes.bullet_list:
+    """Make the list of facts: status, versions, script, evidence, measured figures; remarks follow."""
     items = nodes.bullet_list(classes=[LIST_CLASS])
     items += titled_item(_("Status"), [nodes.Text(_status(run))])
     for field in every_field().values():
@@ -90,10 +79,23 @@ def facts(run: Run, links: Links, edit: str) -> nodes.bullet_list:
             make = _TEXTS.get(field.name)
             content = [nodes.Text(make(run))] if make else _linked(run_cell(run, field, links).pieces)
             items += titled_item(_(field.detail), content)
-    if edit:
-        link = nodes.reference("", _("Edit this row"), refuri=edit)
-        items += nodes.list_item("", nodes.paragraph("", "", link))
     return items
+
+
+def add_remarks(blocks: Mapping[str, nodes.Element], notes: Iterable[PlacedNote]) -> None:
+    """Add remarks to the facts of their runs, numbered as the marks in the rows that lead to them."""
+    for placed in notes:
+        for run in placed.anchors:
+            title = nodes.strong("", _("Remark {mark}").format(mark=placed.mark))
+            text = titled(title, " ".join(placed.note.text.split()))
+            items = next(iter(blocks[run].findall(nodes.bullet_list)))
+            items += nodes.list_item("", nodes.paragraph("", "", note_target(placed, run), *text))
+
+
+def edit_link(address: str) -> list[nodes.Node]:
+    """Make a link to where the file of a run is edited; none without an address."""
+    link = nodes.reference("", _("Edit this row"), refuri=address)
+    return [nodes.paragraph("", "", link)] if address else []
 
 
 def _engine(run: Run) -> str:
@@ -108,8 +110,23 @@ def _versions(run: Run) -> str:
     return listed([f"{name} {version}" for name, version in named if version])
 
 
+def _measured(run: Run) -> str:
+    assert run.measured
+    names = ("host_ram_gib", "step_seconds", "mfu", "response_tokens")
+    others = listed(
+        [
+            _("{title}: {text}").format(title=_(field.heading), text=field.text(run))
+            for field in (every_field()[f"measured.{name}"] for name in names)
+            if field.value(run) is not None
+        ]
+    )
+    if not run.measured.gib:
+        return others
+    return in_a_row(measured_text(run.measured), *filter(None, [others]))
+
+
 #: Fields of which the details say more than their column.
-_TEXTS = {"infer": _engine, "versions": _versions}
+_TEXTS = {"infer": _engine, "versions": _versions, "measured": _measured}
 
 
 def _status(run: Run) -> str:
@@ -129,8 +146,13 @@ def _linked(pieces: Sequence[Piece]) -> list[nodes.Node]:
 
 
 def flags(run: Run) -> list[nodes.Node]:
-    """Make the block with the settings as arguments of verl's launcher, to be copied."""
+    """Make the block with the settings as a command, to be copied; other trainers have other commands."""
     if not run.settings:
         return []
-    code = " \\\n".join(overrides(run.settings))
-    return [notes_title(_("The settings, as overrides:")), code_block(code, "bash", "verl-flags")]
+    words = overrides(run.settings)
+    if has_own_rollout_gpus(run):
+        title, code = _("The settings, as overrides:"), " \\\n".join(words)
+    else:
+        command = launcher(version_of_run(run), is_megatron=run.train == "megatron")
+        title, code = _("The settings, as a command:"), SEPARATOR.join([*command, *words])
+    return [notes_title(title), code_block(code, "bash", "verl-flags")]

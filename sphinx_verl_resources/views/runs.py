@@ -1,4 +1,4 @@
-"""Recorded runs as table rows, and the notes that go under the table."""
+"""Recorded runs as table rows, and the remarks that marks in the rows lead to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..catalog.fields import NOT_RECORDED, as_text, field_named, is_numeric
+from ..catalog.fields import field_named, is_numeric
 from ..catalog.names import row_id, run_class
 from ..i18n import N_, _
 from .blocks import between_commas, fill, numbered_notes
@@ -30,19 +30,28 @@ if TYPE_CHECKING:
 TABLE_CLASS = "verl-runs"
 #: Columns that are computed and not recorded, and their headings.
 COMPUTED = {"estimate.peak": N_("Estimated peak (GiB)"), "estimate.phase": N_("Peak phase")}
-NOT_COMPUTED = N_("not computed")
 #: How a run is known.
 WORD_TEXTS: Mapping[Word, str] = {"ran": N_("ran"), "reported": N_("reported"), "claimed": N_("claimed")}
 
 
 @dataclass
 class PlacedNote:
-    """A note under the table with all its runs: sources often say one thing about several."""
+    """A remark on the runs of one table; sources often say one thing about several.
+
+    Attributes:
+        note: the remark.
+        number: its place in the order of the rows.
+        anchors: by the ids of its runs, an id for the remark.
+    """
 
     note: Note
     number: int
-    anchor: str
-    runs: list[Run]
+    anchors: dict[str, str]
+
+    @property
+    def mark(self) -> str:
+        """The mark in the rows."""
+        return f"[{self.number}]"
 
 
 def runs_rows(
@@ -52,12 +61,11 @@ def runs_rows(
     *,
     computed: Mapping[str, Mapping[str, str]],
     anchors: Collection[str],
-    targets: Collection[str],
     number: int,
     details: Mapping[str, str] = MappingProxyType({}),
     make_group: GroupMaker = table_group,
-) -> tuple[nodes.tgroup, nodes.enumerated_list | None]:
-    """Make the inside of the table of ``runs`` and, if any has one, the list of their notes.
+) -> tuple[nodes.tgroup, list[PlacedNote]]:
+    """Make the inside of the table of ``runs``; return it with the remarks that its marks lead to.
 
     Args:
         runs: one per row, in order.
@@ -65,7 +73,6 @@ def runs_rows(
         links: makes the addresses.
         computed: by the ids of runs, the texts of the columns in ``COMPUTED``.
         anchors: ids of the runs whose rows are link targets here; a run shown twice on a page is one once.
-        targets: ids of the runs that have such a row anywhere on the page.
         number: which table of the page this is, for the ids of notes that the page shows more than once.
         details: by the ids of runs, the ids of the blocks on the same page that say more about them.
         make_group: makes the nodes.
@@ -79,12 +86,12 @@ def runs_rows(
         if run.id in details and "model" in columns:
             _link(cells[columns.index("model")], details[run.id])
         for placed in sorted((notes[note] for note in set(run.notes)), key=lambda placed: placed.number):
-            _add_mark(cells, columns, placed)
+            first = next(iter(placed.anchors))  # the list under the table has a remark once
+            _add_mark(cells, columns, placed, placed.anchors[run.id if details else first])
         return cells
 
-    headings = [_heading(name) for name in columns]
-    group = make_group(headings, map(cells_of, runs), [run_class(run.id) for run in runs])
-    return group, _notes_list(notes.values(), targets) if notes else None
+    names = [run_class(run.id) for run in runs]
+    return make_group([_heading(name) for name in columns], map(cells_of, runs), names), [*notes.values()]
 
 
 def run_about(run: Run) -> str:
@@ -111,11 +118,6 @@ def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
     return used
 
 
-def uncomputed_texts(run: Run) -> dict[str, str]:
-    """Return the texts of the columns of ``COMPUTED`` for a run without an estimate."""
-    return dict.fromkeys(COMPUTED, _(NOT_COMPUTED if run.settings else NOT_RECORDED))
-
-
 def run_cells(
     run: Run, columns: Sequence[str], links: Links, computed: Mapping[str, str] = MappingProxyType({})
 ) -> list[Cell]:
@@ -124,8 +126,8 @@ def run_cells(
     ``computed`` holds the texts of the columns of ``COMPUTED``.
     """
     cells = [
-        Cell([(computed[name], None)], classes=("num",) if computed[name][:1].isdigit() else ())
-        if name in computed
+        _computed_cell(computed.get(name, ""))
+        if name in COMPUTED
         else run_cell(run, field_named(name), links)
         for name in columns
     ]
@@ -135,21 +137,23 @@ def run_cells(
     return cells
 
 
+def _computed_cell(text: str) -> Cell:
+    return Cell([(text, None)], classes=("num",) if text[:1].isdigit() else ())
+
+
 def run_cell(run: Run, field: Field, links: Links) -> Cell:
-    """Return the cell of one field of a run."""
+    """Return the cell of one field of a run, empty where nothing is recorded."""
     make = _PIECES.get(field.name)
-    if make and (pieces := make(run, links)):
-        return Cell(pieces, classes=(PATH_CLASS,) if field.name in {"script", "evidence"} else ())
-    value = field.value(run)
-    text = as_text(value) if value is not None else field.absent and _(field.absent)
-    return Cell([(text, None)], classes=("num",) if is_numeric(value) else ())
+    pieces = (make and make(run, links)) or [(field.text(run), None)]
+    numeric = ("num",) if is_numeric(field.value(run)) else ()
+    return Cell(pieces, classes=_CLASSES.get(field.name, numeric))
 
 
 def _script_pieces(run: Run, links: Links) -> list[Piece]:
     """Return the launch script with its address, or else the first piece of evidence."""
     if run.script:
         return [(str(run.script), links.file(run.script.ref, run.script.path))]
-    return [_evidence(item, links) for item in run.evidence[:1]] or [(_(NOT_RECORDED), None)]
+    return [_evidence(item, links) for item in run.evidence[:1]]
 
 
 def _contributor_pieces(run: Run, _links: Links) -> list[Piece]:
@@ -160,7 +164,7 @@ def _tag_pieces(run: Run, _links: Links) -> list[Piece]:
     """Return the tag; unless the run ran, with how it is known."""
     if run.tag and run.word == "ran":
         return [(run.tag, None)]
-    return [(_with_word(run.tag, run) if run.tag else _(WORD_TEXTS[run.word]), None)]
+    return [(_with_word(run.tag or "", run), None)]
 
 
 def _evidence(item: Evidence, links: Links) -> Piece:
@@ -182,6 +186,10 @@ _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
 }
 
 
+#: The classes of their cells; the style sheet hides the column of contributors on narrow screens.
+_CLASSES = {"script": (PATH_CLASS,), "evidence": (PATH_CLASS,), "contributor": ("verl-col-contributor",)}
+
+
 def _heading(name: str) -> Cell:
     """Return the heading of a column, with a class that has the same name in every language."""
     text = _(COMPUTED.get(name) or field_named(name).heading)
@@ -190,7 +198,8 @@ def _heading(name: str) -> Cell:
 
 
 def _with_word(text: str, run: Run) -> str:
-    return _("{text} ({word})").format(text=text, word=_(WORD_TEXTS[run.word]))
+    word = _(WORD_TEXTS[run.word])
+    return _("{text} ({word})").format(text=text, word=word) if text else word
 
 
 def status(run: Run) -> str:
@@ -206,30 +215,38 @@ def _link(cell: Cell, target: str) -> None:
 
 
 def _place_notes(runs: Sequence[Run], anchors: Collection[str], number: int) -> dict[Note, PlacedNote]:
-    """Number the notes of all runs in the order of the rows, each once."""
-    placed: dict[Note, PlacedNote] = {}
+    """Number the remarks of all runs in the order of the rows, each once."""
+    found: dict[Note, PlacedNote] = {}
     for run in runs:
         suffix = "" if run.id in anchors else f"-table-{number}"
         for index, note in enumerate(run.notes, 1):
-            anchor = f"note-{run.id}-{index}{suffix}"
-            placed.setdefault(note, PlacedNote(note, len(placed) + 1, anchor, [])).runs.append(run)
-    return placed
+            placed = found.setdefault(note, PlacedNote(note, len(found) + 1, {}))
+            placed.anchors.setdefault(run.id, f"note-{run.id}-{index}{suffix}")
+    return found
 
 
-def _add_mark(cells: Sequence[Cell], columns: Sequence[str], placed: PlacedNote) -> None:
+def _add_mark(cells: Sequence[Cell], columns: Sequence[str], placed: PlacedNote, anchor: str) -> None:
     """Put the mark of a note into the cell that it is about, or else into the first."""
     cell = cells[columns.index(placed.note.about) if placed.note.about in columns else 0]
-    cell.marks = [*cell.marks, (f"[{placed.number}]", placed.anchor)]
+    cell.marks = [*cell.marks, (placed.mark, anchor)]
 
 
-def _notes_list(notes: Collection[PlacedNote], targets: Collection[str]) -> nodes.enumerated_list:
-    """Make the list of the notes, numbered as their marks."""
+def notes_list(
+    notes: Iterable[PlacedNote], runs: Mapping[str, Run], targets: Collection[str]
+) -> nodes.enumerated_list:
+    """Make the list of the remarks under a table, numbered as their marks.
+
+    Args:
+        notes: the remarks.
+        runs: all runs.
+        targets: ids of the runs that have a row anywhere on the page that links can lead to.
+    """
     paragraphs = []
     for placed in notes:
         paragraph = nodes.paragraph()
-        paragraph += nodes.target("", "", ids=[placed.anchor])
+        paragraph += note_target(placed, next(iter(placed.anchors)))
         titles: dict[str, Run] = {}
-        for run in placed.runs:
+        for run in map(runs.__getitem__, placed.anchors):
             title = _("{model} on {gpus}").format(model=run.short_name, gpus=run.gpus)
             titles.setdefault(title, run)
         named = between_commas(
@@ -241,3 +258,8 @@ def _notes_list(notes: Collection[PlacedNote], targets: Collection[str]) -> node
         paragraph += fill(_("{runs}: {note}"), runs=named, note=" ".join(placed.note.text.split()))
         paragraphs.append(paragraph)
     return numbered_notes(*paragraphs)
+
+
+def note_target(placed: PlacedNote, run: str) -> nodes.target:
+    """Make the place that the mark in the row of a run leads to."""
+    return nodes.target("", "", ids=[placed.anchors[run]])

@@ -33,7 +33,7 @@ class verl_rows(nodes.Part, nodes.Element):  # noqa: N801
 
     Attributes:
         rows: the cells of each row.
-        names: the class of each row.
+        names: the classes of each row, that of its run first.
     """
 
 
@@ -132,12 +132,12 @@ def table_group(
     Args:
         headings: of the columns.
         rows: the cells of each row.
-        names: the class of each row, if it has one.
+        names: the classes of each row, if it has any.
     """
     rows = list(rows)
     body = nodes.tbody("", *map(_row, rows))
     for row, name in zip(body.findall(nodes.row), names, strict=False):
-        row["classes"].append(name)
+        row["classes"] += name.split()
     return _group(headings, rows, body)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from docutils import nodes
+
 from ..i18n import N_, _
 from ..units import gib, gib_number, short_number, two_digits
 from .blocks import in_a_row
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from ..estimator.estimate import Estimate
     from ..estimator.peak import AnyEstimate
 
+MARK_CLASS = "verl-verdict"
 LABELS: Mapping[str, str] = {
     "fits": N_("fits"),
     "borderline": N_("borderline"),
@@ -60,6 +63,11 @@ FITS_UP_TO = N_("It fits up to a mean of {tokens} tokens a sequence, prompt and 
 def label(verdict: Verdict) -> str:
     """Return the translated label of a verdict."""
     return _(LABELS[verdict])
+
+
+def mark(verdict: Verdict, text: str = "") -> nodes.inline:
+    """Return a badge of a verdict, with its label or a translated text; the style sheet adds a sign."""
+    return nodes.inline("", text or label(verdict), classes=[MARK_CLASS, f"{MARK_CLASS}-{verdict}"])
 
 
 def title(verdict: Verdict) -> str:

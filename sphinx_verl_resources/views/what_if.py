@@ -1,205 +1,153 @@
-"""The what-if form: a sentence for readers without scripts, and the file that the script reads."""
+"""The what-if form as nodes: its fields, the answer to its first choice, and what other formats show."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from ..catalog.names import VERDICTS, WORDS
-from ..estimator.phases import LABELS
-from ..estimator.versions import CURRENT, version_text
-from ..i18n import N_, _, plural
-from .answer import NO_RUN, trust_text
-from .blocks import between_commas, fill
-from .file_names import FORM_CLASS, GRID_CLASS, RUNS_CLASS, grid_path
+from ..i18n import _
+from .answer import NO_RUN
+from .blocks import between_commas, fill, titled, verl_details, verl_summary
+from .file_names import FORM_CLASS
 from .runs import WORD_TEXTS
-from .verdicts import FITS_UP_TO, as_title, title
+from .verdicts import as_title, mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ..answer.grid import Axes, GridCells
+    from ..catalog.names import Word
+    from .what_if_answers import Shown
 
-#: The global variable under which the script finds the grids.
-_REGISTRY = "(globalThis.verlWhatIf ??= {})"
-#: The choices of the form when it opens, where it offers them.
-_FIRST = {"gpu": "H100", "count": 8, "lora": 0, "response": 1024}
-#: The axes of the runs, in their order.
-_AXES = ("model", "count", "lora", "response")
-_FULL, _LORA = N_("all parameters"), N_("LoRA, rank {rank}")
+    Link = Callable[[str, str], nodes.Node]
+
+#: Before the name of a line of the answer, as its class.
+LINE_CLASS = "verl-if-"
+#: Of the part of a line that the script replaces.
+TEXT_CLASS = "verl-if-text"
+#: Of the words about a table that not every page has.
+FEWEST_CLASS = "verl-if-fewest"
+#: How a recorded run has to be known to be named.
+NAMED: tuple[Word, ...] = ("ran", "reported")
 
 
-def form(name: str, axes: Axes, runs: Iterable[nodes.Node]) -> nodes.container:
-    """Return the sentence that a script replaces by the form.
+class verl_what_if(nodes.container):  # noqa: N801 - docutils names nodes in lower case
+    """A form with an answer; to builders without forms, a container.
+
+    Attributes:
+        fields: see ``fields_of``.
+        data: what the script needs to know, as JSON.
+        runs: the ids of the recorded runs that the links in its last child lead to.
+    """
+
+
+class verl_if_line(nodes.paragraph):  # noqa: N801
+    """A line of an answer.
+
+    Attributes:
+        unused: true if it says nothing about the first choice.
+    """
+
+
+class verl_if_actions(nodes.container):  # noqa: N801
+    """The actions that a browser offers below an answer.
+
+    Attributes:
+        command: to be copied.
+        script: the address of a launch script; empty without one.
+    """
+
+
+def form(
+    fields: Sequence[Mapping[str, Any]],
+    data: Mapping[str, Any],
+    shown: Shown,
+    runs: Mapping[str, str],
+    link: Link,
+    more: nodes.Node,
+) -> verl_what_if:
+    """Return the form with the answer to its first choice.
 
     Args:
-        name: of the grid.
-        axes: what can be chosen.
-        runs: links to the recorded runs that the form names, in the order of the grid.
+        fields: see ``fields_of``.
+        data: see ``shared_data``.
+        shown: that answer.
+        runs: by id, the titles of the recorded runs that answers name.
+        link: makes a link to the row of a run, from its id and a text.
+        more: a link to how the figures are made.
     """
-    model, gpu = axes.models[len(axes.models) // 2], axes.gpus[_first(axes.gpus, _FIRST["gpu"])]
-    count = axes.counts[_first(axes.counts, _FIRST["count"])]
-    text = fill(
-        _(
-            "With JavaScript, a form here answers whether a model fits: by GPU, number of GPUs, full or "
-            "LoRA, and length of the responses. Without JavaScript, read the tables of this page or run "
-            "{command}; {help} lists its other options."
-        ),
-        command=nodes.literal("", f"verl-resources plan {model} --gpus {count}x{gpu}"),
-        help=nodes.literal("", "verl-resources plan --help"),
+    answer = nodes.container("", *_lines(shown, link), classes=["verl-if-answer"])
+    answer += verl_if_actions(
+        "", _why(shown, more), classes=["verl-if-actions"], command=shown.command, script=shown.script
     )
-    links = nodes.container("", nodes.paragraph("", "", *between_commas(runs)), classes=[RUNS_CLASS])
-    return nodes.container("", nodes.paragraph("", "", *text), links, classes=[FORM_CLASS, GRID_CLASS + name])
+    links = nodes.paragraph("", "", *(link(run, title) for run, title in runs.items()))
+    return verl_what_if(
+        "",
+        _elsewhere(shown),
+        answer,
+        links,
+        classes=[FORM_CLASS],
+        fields=list(fields),
+        data=dict(data),
+        runs=list(runs),
+    )
 
 
-def grid_file(axes: Axes, cells: GridCells) -> tuple[str, str, str]:
-    """Return the name of a grid, and path and text of its file; all follow from the content alone."""
-    commands = _commands(axes, cells)
-    data = {
-        "choices": _choices(axes),
-        "offered": cells.offered,
-        "gpus": cells.gpus,
-        "phases": [_(LABELS[name]) for name in cells.phases],
-        "layouts": cells.layouts,
-        "verdicts": [title(verdict) for verdict in VERDICTS],
-        "reasons": cells.reasons,
-        "trusts": list(map(trust_text, cells.trusts)),
-        "runs": [WORDS.index(word) for _id, word in cells.runs],
-        "nearest": cells.nearest,
-        "evidence": cells.evidence,
-        "cells": {**cells.columns, "command": commands.pop("command")},
-        **commands,
-        "words": _words(),
-    }
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
-    name = hashlib.sha256(text.encode()).hexdigest()[:12]
-    return name, grid_path(name), f'{_REGISTRY}["{name}"]={text};\n'
+def _elsewhere(shown: Shown) -> nodes.paragraph:
+    """Return what to do without the form."""
+    text = _("With JavaScript, this page answers other questions too. Without it, run {command}.{table}")
+    content = fill(
+        text,
+        command=nodes.literal("", shown.plan),
+        table=nodes.inline("", _(" The table of the fewest GPUs is on this page."), classes=[FEWEST_CLASS]),
+    )
+    return nodes.paragraph("", "", *content, classes=[LINE_CLASS + "elsewhere"])
 
 
-#: By the key of a setting, the axis that decides its line in a command, and the line by value.
-_Shared = dict[str, tuple[str, dict[Any, str]]]
-
-
-def _commands(axes: Axes, cells: GridCells) -> dict[str, Any]:
-    """Return commands without what they share, so that the file stays small.
-
-    ``lines`` are all lines of commands. Each of ``commands`` consists of indices of lines; a negative one
-    leads, from the end, into ``shared``, where the choice on an axis decides the line.
-    """
-    shared = _shared_lines(axes, cells)
-    places = {line: index for index, line in enumerate(dict.fromkeys(chain.from_iterable(cells.commands)))}
-    keys = list(shared)
-
-    def index(line: str) -> int:
-        return keys.index(_key(line)) - len(keys) if _key(line) in shared else places[line]
-
-    commands = [tuple(map(index, command)) for command in cells.commands]
-    different = {command: number for number, command in enumerate(dict.fromkeys(commands))}
-    return {
-        "lines": list(places),
-        "shared": [
-            [axis, [places.get(lines.get(value, ""), 0) for value in getattr(axes, f"{axis}s")]]
-            for axis, lines in shared.values()
-        ],
-        "commands": list(different),
-        "command": [different[commands[number]] for number in cells.columns["command"]],
-    }
-
-
-def _shared_lines(axes: Axes, cells: GridCells) -> _Shared:
-    """Return the settings whose line follows from the choice on one axis."""
-    each = len(cells.columns["command"]) // len(axes.runs)
-    found: dict[str, tuple[set[tuple[Any, str]], ...]] = {}
-    for number, index in enumerate(cells.columns["command"]):
-        for line in cells.commands[index]:
-            pairs = found.setdefault(_key(line), tuple(set() for axis in _AXES))
-            for of_axis, value in zip(pairs, axes.runs[number // each], strict=True):
-                of_axis.add((value, line))
-    return {
-        key: (axis, dict(of_axis))
-        for key, pairs in found.items()
-        if len({line for _value, line in pairs[0]}) > 1
-        for axis, of_axis in zip(_AXES, pairs, strict=True)
-        if len(dict(of_axis)) == len(of_axis)
-    }
-
-
-def _key(line: str) -> str:
-    return line.partition("=")[0]
-
-
-def _choices(axes: Axes) -> list[dict[str, Any]]:
-    """Return the fields of the form, with their values and the first choice.
-
-    They come in the order of the cells, except for the GPU, since GPUs that are alike share cells. ``values``
-    stand in the address of the page, ``labels`` in the form.
-    """
-    short = [model.rpartition("/")[2] for model in axes.models]
-    models = short if len(set(short)) == len(short) else axes.models
-    loras = [_(_LORA).format(rank=rank) if rank else _(_FULL) for rank in axes.loras]
-    counts = [plural("{count} GPU", "{count} GPUs", count).format(count=count) for count in axes.counts]
-    responses = [f"{count:,}" for count in axes.responses]
+def _lines(shown: Shown, link: Link) -> list[nodes.Node]:
+    """Return the lines of an answer; those that say nothing yet are for the script."""
+    texts, is_to_change = shown.lines, shown.badge[0] != "fits"
+    problem = nodes.inline(classes=[LINE_CLASS + "problem"])
+    stop = nodes.inline("", _("."), classes=["verl-unseen"])
     return [
-        _choice("model", _("Model"), axes.models, models),
-        _choice("gpu", _("GPU"), axes.gpus, axes.gpus),
-        _choice("count", _("Number of GPUs"), axes.counts, counts),
-        _choice("lora", _("Trained"), axes.loras, loras),
-        _choice("response", _("Longest response"), axes.responses, responses),
+        _line("asked", [_text(texts["asked"])]),
+        _line("verdict", [problem, mark(*shown.badge), stop, nodes.Text(" "), _text(texts["verdict"])]),
+        *(_titled(word, as_title(_(WORD_TEXTS[word])), *_links(shown, word, link)) for word in NAMED),
+        _line("none", [nodes.Text(_(NO_RUN))], is_used=not shown.runs),
+        _titled("estimated", _("Estimated"), nodes.Text(texts["estimated"])),
+        _titled("change", _("To make it fit"), nodes.Text(texts["change"])),
+        _titled("plan", _("Settings that help"), nodes.literal("", shown.plan), is_used=is_to_change),
+        _titled("host", _("Host memory"), nodes.Text(texts["host"])),
     ]
 
 
-def _choice(name: str, label: str, values: Sequence[Any], labels: Sequence[str]) -> dict[str, Any]:
-    first = len(values) // 2 if name == "model" else _first(values, _FIRST.get(name))
-    return {
-        "name": name,
-        "label": label,
-        "values": [str(value) for value in values],
-        "labels": list(labels),
-        "first": first,
-    }
+def _links(shown: Shown, word: str, link: Link) -> list[nodes.Node]:
+    return between_commas(link(run, title) for run, title, own, _script in shown.runs if own == word)
 
 
-def _first(values: Sequence[Any], wanted: Any) -> int:
-    return values.index(wanted) if wanted in values else 0
+def _why(shown: Shown, more: nodes.Node) -> verl_details:
+    """Return the folded block that says what the answer rests on."""
+    block = verl_details(classes=[LINE_CLASS + "why"])
+    block += verl_summary("", _("Why"))
+    block += [
+        _titled("phase", _("Peak phase"), nodes.Text(shown.lines["phase"])),
+        _titled("trust", _("How sure"), nodes.Text(shown.lines["trust"])),
+        nodes.paragraph("", "", nodes.Text(shown.rests_on), nodes.Text(" "), more),
+    ]
+    return block
 
 
-def _words() -> Mapping[str, Any]:
-    """Return the sentences of the script."""
-    return {
-        "title": _("What if"),
-        "gib": "{size} GiB",
-        "verdict": _("{verdict}."),
-        "item": _("{title}: {text}"),
-        "between": _(", "),
-        "or": _(" or "),
-        "evidence": [as_title(_(WORD_TEXTS[word])) for word in WORDS],
-        "noRun": _(NO_RUN),
-        "estimated": _("Estimated"),
-        "figures": _("{low} to {high} of {capacity} per GPU with {layout}, most in the phase “{phase}”."),
-        "used": _("It takes only {count} of these GPUs."),
-        "fitsUpTo": _(FITS_UP_TO),
-        "host": _("Host memory"),
-        "perNode": _("{size} on each node."),
-        "trust": _("How sure"),
-        "change": _("What makes it fit"),
-        "changeResponse": _("responses of up to {count} tokens"),
-        "changeMore": _("To see the settings that do, run {command}."),
-        "plan": "verl-resources plan {model} --gpus {count}x{gpu}{lora} --response {response}",
-        "planLora": " --lora {rank}",
-        "outside": _("Outside the grid."),
-        "noEstimate": _("There is no estimate for this combination: {reason}."),
-        "strange": _(
-            "The address of this page asks for what the form does not have: {asked}. The form shows its own "
-            "choice instead."
-        ),
-        "command": _("The command"),
-        "fixed": _(
-            "For GRPO with verl {version}. Of FSDP and Megatron, the form takes the layout that fits with "
-            "the least offloading, then the one with the largest token budget. Settings that are not in the "
-            "command have verl's defaults."
-        ).format(version=version_text(CURRENT)),
-    }
+def _text(text: str, *content: nodes.Node) -> nodes.inline:
+    # The script writes what stands here, and Sphinx no other quotation marks.
+    return nodes.inline("", text, *content, classes=[TEXT_CLASS], support_smartquotes=False)
+
+
+def _line(name: str, content: Sequence[nodes.Node], *, is_used: bool = True) -> verl_if_line:
+    return verl_if_line("", "", *content, classes=[LINE_CLASS + name], is_used=is_used, translatable=0)
+
+
+def _titled(name: str, title: str, *content: nodes.Node, is_used: bool | None = None) -> verl_if_line:
+    """Return a line that begins with a title; it is used if it has content."""
+    if is_used is None:
+        is_used = any(node.astext() for node in content)
+    return _line(name, titled(nodes.strong("", title), [_text("", *content)]), is_used=is_used)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.answer.answer import answer, answer_settings
-from sphinx_verl_resources.answer.command import SEPARATOR, command_of
+from sphinx_verl_resources.answer.command import command_of
 from sphinx_verl_resources.answer.export import change_result
-from sphinx_verl_resources.answer.fewest import size_models
-from sphinx_verl_resources.answer.grid import Axes, compute_grid, fit_cell
-from sphinx_verl_resources.answer.queries import Fit
-from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.answer.grid import Axes, compute_grid
+from sphinx_verl_resources.answer.queries import FewestGpus, Fit
+from sphinx_verl_resources.answer.question import USUAL_RANK, Question
+from sphinx_verl_resources.answer.sizes import fit_cell, size_models
 from sphinx_verl_resources.catalog.names import WORDS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.cli.main import main
@@ -28,8 +29,9 @@ from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.export import gib_value
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.settings.read import read_script
+from sphinx_verl_resources.views.runs import run_title
 from sphinx_verl_resources.views.verdicts import title
-from sphinx_verl_resources.views.what_if import grid_file
+from sphinx_verl_resources.views.what_if_answers import answers_of, fields_of, first_answer, shared_data
 
 DATA = read_data([])
 MODELS = sorted({run.model for run in DATA.catalog.runs.values()} | {"meta-llama/Llama-3.1-8B-Instruct"})
@@ -77,7 +79,7 @@ def of(found):
 
 def runs_of(found):
     """The recorded runs that bear on it."""
-    return [(item.run.id, item.word) for item in found.evidence]
+    return [(run.id, run.word) for run in found.evidence]
 
 
 def same_runs(some, of_all, found, question):
@@ -163,6 +165,31 @@ def test_a_table_of_fits_has_the_answer_of_the_python_api(question, size):
     assert cell == fit_cell(answered(question), question.gpus, DATA.registries)
 
 
+@given(
+    st.sampled_from(sorted({int(gpu.memory_gb) for gpu in DATA.gpus})),
+    st.sampled_from(sorted(size_models(DATA))),
+    st.sampled_from(["GRPO", "PPO", "DAPO"]),
+    st.sampled_from([0, USUAL_RANK]),
+)
+def test_a_table_of_the_fewest_has_the_answer_of_the_command_line(memory, size, task, rank):
+    """Also where the command answers for more memory sizes, and for GPUs of one size that offer less."""
+    tables = FewestGpus((memory,), task, (size,)).answer(DATA)
+    model = size_models(DATA)[size]
+    options = [f"--task={task}", *([f"--lora={rank}"] if rank else [])]
+    planned = {tuple(line["types"]): line for line in printed("plan", model, *options)["fewest"]}
+    assert tables
+    for table in tables:
+        line = planned[table.gpus]
+        ((_, full, lora),) = table.rows
+        cell = lora if rank else full
+        assert list(table.gpus) == line["types"]
+        assert (cell.count or None) == line["gpus"]["count"]
+        assert [cell.run] * bool(cell.run) == line["ran"] + line["reported"]
+        if cell.count:
+            found = answer(Question(model, cell.count, table.gpus[0], task, rank), DATA)
+            assert (found.verdict, found.trust.undercuts) == ("fits", cell.undercuts)
+
+
 of_the_form = st.builds(
     replace, questions, task=st.none(), prompt=st.none(), response=st.sampled_from([512, 1024, 16384])
 )
@@ -172,28 +199,31 @@ of_the_form = st.builds(
 def test_the_form_has_the_answer_of_the_command_line(question, other):
     """Also where another GPU of the form shares the cells."""
     answered(question)
-    axes = Axes(
-        (question.model,), (question.gpus,), (other, question.gpu), (question.response,), (question.lora,)
-    )
-    text = grid_file(axes, compute_grid(axes, {}, DATA))[2]
-    form = json.loads(text.partition("]=")[2].removesuffix(";\n"))
-    cell = {name: column[form["gpus"][1]] for name, column in form["cells"].items()}
+    axes = Axes((question.gpus,), (other, question.gpu), (question.response,), (question.lora,))
+    cells = compute_grid(question.model, axes, {}, DATA)
+    runs = {run: (run_title(DATA.catalog.runs[run]), "") for run, _word in cells.runs}
+    fields = [{**field, "first": len(field["values"]) - 1} for field in fields_of([question.model], axes)]
+    form = first_answer(fields, shared_data([""], cells), answers_of(cells, runs))
     options = [f"--response={question.response}", f"--lora={question.lora}"][: 2 if question.lora else 1]
     planned = printed("plan", question.model, f"--gpus={question.gpus}x{question.gpu}", *options)
-    assert form["verdicts"][cell["verdict"]] == title(planned["verdict"])
-    for name in ("low", "high"):
-        # GPUs that share a cell offer as much to a tenth.
-        assert cell[name] / 10 == pytest.approx(planned[f"{name}_gib"], abs=0.101)
-    assert form["layouts"][cell["layout"]] == planned["strategy"]
-    assert cell["host"] == pytest.approx(planned["host_ram_gib_per_node"], abs=0.501)
-    runs = planned["measured_runs_of_this_kind"]
-    assert {0: "no", 1: "one"}.get(runs, str(runs)) in form["trusts"][cell["trust"]].lower()
-    shared = form["shared"]  # of choices of which there is one each
-    lines = [
-        form["lines"][i] if i >= 0 else form["lines"][shared[i][1][0]]
-        for i in form["commands"][cell["command"]]
-    ]
-    assert SEPARATOR.join(lines) == planned["command"]
+    assert form.badge == (planned["verdict"], title(planned["verdict"]))
+    low, high = (
+        float(size.replace(",", "")) for size in re.findall(r"[\d,.]+\d", form.lines["estimated"])[:2]
+    )
+    # GPUs that share a cell offer as much to a tenth.
+    assert low == pytest.approx(planned["low_gib"], abs=0.101)
+    assert high == pytest.approx(planned["high_gib"], abs=0.101)
+    assert f"with {planned['strategy']};" in form.lines["estimated"]
+    host = float(form.lines["host"].split()[0].replace(",", ""))
+    assert host == pytest.approx(planned["host_ram_gib_per_node"], abs=0.501)
+    measured = planned["measured_runs_of_this_kind"]
+    assert {0: "no", 1: "one"}.get(measured, str(measured)) in form.lines["trust"].lower()
+    assert form.command == planned["command"]
+    assert (
+        form.plan
+        == f"verl-resources plan {question.model} --gpus {question.gpus}x{question.gpu} "
+        + " ".join(option.replace("=", " ") for option in options)
+    )
 
 
 @given(questions)
@@ -201,7 +231,7 @@ def test_a_cell_says_what_the_answer_does(question):
     found = answered(question)
     cell, best = fit_cell(found, question.gpus, DATA.registries), found.best.estimate
     if cell.kind in ("ran", "reported"):
-        assert found.evidence[0].run.id == cell.run
+        assert found.evidence[0].id == cell.run
         assert found.evidence[0].word == cell.kind
     else:
         words = {"no": "does-not-fit", "fits": "fits", "unknown": "unknown"}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.answer.answer import answer
-from sphinx_verl_resources.answer.evidence import Bearing
-from sphinx_verl_resources.answer.fewest import size_models
-from sphinx_verl_resources.answer.grid import fit_cell, fit_table
+from sphinx_verl_resources.answer.evidence import figures_of
 from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.answer.sizes import fit_cell, fit_table, size_models, used_models
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
 
@@ -16,6 +15,7 @@ DATA = read_data([])
 RUNS = DATA.catalog.runs
 ORDER = ["fits", "borderline", "no"]
 MODEL = "Qwen/Qwen2.5-7B"
+KINDS = {"ran": "tested", "reported": "measured", "claimed": "stated"}
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def table():
 def cell_of(count, *evidence, gpu="H100", model=MODEL):
     """The cell of an answer with this evidence."""
     found = answer(Question(model, count, gpu), DATA)
-    bearing = tuple(Bearing(RUNS[run], word) for run, word in evidence)
-    object.__setattr__(found, "evidence", bearing)
+    runs = (RUNS[run].model_copy(update={"kind": KINDS[word], "evidence": ()}) for run, word in evidence)
+    object.__setattr__(found, "evidence", tuple(runs))
     return fit_cell(found, count, DATA.registries)
 
 
@@ -80,6 +80,20 @@ def test_every_size_class_with_a_model_is_shown(table):
     models = size_models(DATA)
     assert [size for size, _ in table(counts=(8,))] == list(models)
     assert {"7B", "32B"} <= set(models)
+
+
+def test_models_that_are_used_come_once_each_and_the_smallest_first():
+    def figures(model):
+        return figures_of(DATA.catalog, DATA.registries, model)
+
+    found = used_models(DATA)
+    sizes = [DATA.registries.known_shape(model).parameters for model in found]
+    assert sizes == sorted(sizes)
+    assert len(set(map(figures, found))) == len(found) > 30
+    assert {figures(run.model) for run in RUNS.values()} <= set(map(figures, found))
+    # Qwen2 has the figures of Qwen2.5, and fewer runs; no script of verl loads Llama 2.
+    assert "Qwen/Qwen2.5-7B" in found
+    assert not {"Qwen/Qwen2-7B", "meta-llama/Llama-2-70b-hf"} & set(found)
 
 
 def test_a_number_of_gpus_without_an_estimate_is_unknown(table):

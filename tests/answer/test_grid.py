@@ -12,24 +12,22 @@ from sphinx_verl_resources.answer.grid import CHOSEN, Axes, compute_grid
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.catalog.names import VERDICTS
 from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.units import gib_number
 
 DATA = read_data([])
-AXES = Axes(
-    ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"), (1, 2, 8), ("RTX-4090", "H100", "H800", "B200"), (512, 16384)
-)
+SMALL, MODEL = "Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"
+AXES = Axes((1, 2, 8), ("RTX-4090", "H100", "H800", "B200"), (512, 16384))
 TP = {"actor_rollout_ref.rollout.tensor_model_parallel_size": 4}
 
 
 @pytest.fixture(scope="module")
 def cells():
-    return compute_grid(AXES, {}, DATA)
+    return compute_grid(MODEL, AXES, {}, DATA)
 
 
-def asked(run, gpu):
+def asked(run, gpu, model=MODEL):
     """The question of a combination, asked by itself."""
-    model, count, lora, response = run
+    count, lora, response = run
     return Question(model, count, gpu, lora=lora, response=response)
 
 
@@ -65,7 +63,7 @@ def test_each_cell_is_what_the_answer_says(cells):
                 found.trust.undercuts,
             )
             runs = [cells.runs[index] for index in cells.nearest[cells.evidence[place][number]]]
-            bearing = [(item.run.id, item.word) for item in found.evidence if item.word != "claimed"]
+            bearing = [(run.id, run.word) for run in found.evidence if run.was_seen_to_run]
             assert runs == bearing[:2]
             verdicts.add(found.verdict)
     assert verdicts >= {"fits", "does-not-fit"}
@@ -76,37 +74,39 @@ def test_gpus_that_offer_the_same_memory_share_their_cells(cells):
     assert cells.gpus == (2, 1, 1, 0)
     assert len(cells.columns["verdict"]) == AXES.size * 3 // 4
     assert cells.offered[1] == cells.offered[2] == 791
-    other = replace(AXES, models=AXES.models[:1], counts=(8,), gpus=("L20", "RTX-A6000", "A40"))
-    assert compute_grid(other, {}, DATA).gpus == (1, 0, 1)
+    other = replace(AXES, counts=(8,), gpus=("L20", "RTX-A6000", "A40"))
+    assert compute_grid(SMALL, other, {}, DATA).gpus == (1, 0, 1)
 
 
 def test_a_cell_without_an_estimate_says_why():
-    axes = replace(AXES, counts=(8,), gpus=("H100",), responses=(1024,))
-    found = compute_grid(axes, TP, DATA)
+    axes = replace(AXES, counts=(2, 8), gpus=("H100",), responses=(1024,))
+    found = compute_grid(MODEL, axes, TP, DATA)
     assert [verdict >= len(VERDICTS) for verdict in found.columns["verdict"]] == [True, True, False, False]
     (reason,) = found.reasons
-    assert "which does not divide the model's 14 attention heads" in reason
+    assert reason.endswith("tensor_model_parallel_size: it is 4, which does not divide the 2 GPUs")
     assert found.columns["high"][0] == 0
+    assert found.errors == ()
 
 
-def test_no_cell_with_an_estimate_is_an_error():
-    with pytest.raises(NoAnswerError, match="14 attention heads"):
-        compute_grid(replace(AXES, models=AXES.models[:1], counts=(8,)), TP, DATA)
+def test_without_any_estimate_there_are_errors():
+    found = compute_grid(SMALL, replace(AXES, counts=(8,)), TP, DATA)
+    (error,) = found.errors
+    assert "which does not divide the model's 14 attention heads" in error.message
 
 
 def test_a_number_of_gpus_of_which_some_are_of_no_use_says_how_many_it_takes():
-    axes = Axes(("Qwen/Qwen2.5-72B-Instruct",), (9,), ("H200",), (1024,))
-    found = compute_grid(axes, {}, DATA)
-    assert [answer(asked(run, "H200"), DATA).gpus for run in axes.runs] == [
+    large, axes = "Qwen/Qwen2.5-72B-Instruct", Axes((9,), ("H200",), (1024,))
+    found = compute_grid(large, axes, {}, DATA)
+    assert [answer(asked(run, "H200", large), DATA).gpus for run in axes.runs] == [
         used or 9 for used in found.columns["used"]
     ]
     assert 8 in found.columns["used"]
 
 
-@pytest.mark.parametrize("axis", ["models", "counts", "loras", "responses"])
+@pytest.mark.parametrize("axis", ["counts", "loras", "responses"])
 def test_each_choice_makes_a_difference(cells, axis):
     by_rest: dict[tuple[object, ...], set[tuple[int, ...]]] = {}
-    place = ["models", "counts", "loras", "responses"].index(axis)
+    place = ["counts", "loras", "responses"].index(axis)
     for number, run in enumerate(AXES.runs):
         cell = cell_of(cells, number, "H100")
         by_rest.setdefault(run[:place] + run[place + 1 :], set()).add((cell["high"], cell["command"]))

@@ -78,7 +78,7 @@ def every_layout(question, budgets):
                 settings[f"{A}.megatron.pipeline_model_parallel_size"] = pipeline
                 settings[f"{A}.megatron.tensor_model_parallel_size"] = tensor
             try:
-                yield from answer(replace(question, overrides=settings), DATA).tried
+                yield from answer(replace(question, overrides=settings), DATA).layouts.all
             except NoAnswerError:
                 continue
 
@@ -103,7 +103,7 @@ def rank(layout):
     ids=lambda question: f"{question.model}-{question.gpus}-{question.gpu}-{question.task}",
 )
 def test_the_best_is_the_best_of_all_layouts(question):
-    found = best_of(answer(question, DATA).tried)
+    found = best_of(answer(question, DATA).layouts.all)
     least = (question.prompt or 512) + (question.response or 512)
     budgets = [budget for budget in (16384, 8192, 4096, 2048, 1024) if budget > least] + [least]
     on_all = [
@@ -121,7 +121,7 @@ def test_a_backend_with_which_it_ran_is_better_though_it_offloads_more():
     assert found.fsdp.fits
     assert found.megatron.fits
     assert found.fsdp.offloads > found.megatron.offloads
-    assert [item.run.train for item in found.evidence if item.word == "ran"] == ["fsdp"]
+    assert [run.train for run in found.evidence if run.word == "ran"] == ["fsdp"]
     assert found.best is found.fsdp
 
 
@@ -171,7 +171,7 @@ GIVEN = {
 @given(st.sets(st.sampled_from(sorted(GIVEN)), min_size=1), st.sampled_from((4, 8)))
 def test_what_is_given_is_kept(keys, gpus):
     overrides = {key: GIVEN[key] for key in keys}
-    for layout in ask(gpus=gpus, overrides=overrides).tried:
+    for layout in ask(gpus=gpus, overrides=overrides).layouts.all:
         kept = {
             key: value
             for key, value in overrides.items()
@@ -182,20 +182,20 @@ def test_what_is_given_is_kept(keys, gpus):
 
 @pytest.mark.parametrize(("task", "critics"), [("GRPO", False), ("PPO", True)])
 def test_settings_of_a_critic_are_chosen_where_there_is_one(task, critics):
-    for layout in ask(task=task).tried:
+    for layout in ask(task=task).layouts.all:
         assert any(key.startswith("critic.") for key in layout.request.config) is critics
 
 
 def test_layouts_have_no_settings_that_their_backend_ignores():
     for model, lora in (("Qwen/Qwen2.5-7B", 0), ("Qwen/Qwen2.5-7B", 32), ("Qwen/Qwen3-30B-A3B", 0)):
-        for layout in ask(model, 16, "H200", lora=lora).tried:
+        for layout in ask(model, 16, "H200", lora=lora).layouts.all:
             assert not layout.estimate.unsupported
             assert bool(layout.estimate.settings.actor.lora_rank) is bool(lora)
 
 
 @given(st.sampled_from((4, 8, 16, 24)))
 def test_experts_are_spread_over_what_the_pipeline_leaves(gpus):
-    for layout in ask("Qwen/Qwen3-30B-A3B", gpus).tried:
+    for layout in ask("Qwen/Qwen3-30B-A3B", gpus).layouts.all:
         megatron = layout.estimate.settings.actor.megatron
         assert 128 % megatron.expert == gpus % (megatron.expert * megatron.pipeline) == 0
 
@@ -218,13 +218,13 @@ def test_settings_of_one_backend_choose_it():
         found = ask(overrides={key: True})
         assert found.best.is_megatron is megatron
         assert key in found.best.request.config
-        assert {layout.is_megatron for layout in found.tried} == {megatron}
+        assert {layout.is_megatron for layout in found.layouts.all} == {megatron}
 
 
 def test_the_engine_is_spread_further_where_its_weights_do_not_fit_beside_others():
     """More memory alone would have given each GPU more of the engine's weights, too much to take new ones."""
     asked = {"model": "Qwen/Qwen3-VL-2B-Instruct", "prompt": 4096, "response": 2048, "task": "DAPO"}
-    tensors = {layout.estimate.settings.rollout.tensor for layout in ask(gpu="T4", **asked).tried}
+    tensors = {layout.estimate.settings.rollout.tensor for layout in ask(gpu="T4", **asked).layouts.all}
     assert tensors == {1, 2, 4}
     assert ask(gpu="T4", **asked).verdict == "fits"
 
@@ -262,7 +262,7 @@ def test_the_engine_gets_what_its_cache_needs_to_start(asked, tensor, share):
 def test_a_token_budget_can_hold_a_whole_mini_batch():
     """FSDP of verl v0.9 keeps undivided gradients from the second micro-batch on."""
     found = ask("Qwen/Qwen2.5-72B", 32, task="PPO", overrides={"critic.enable": False})
-    of_last, *_ = [layout for layout in found.tried if not layout.is_megatron and layout.fits]
+    of_last, *_ = [layout for layout in found.layouts.all if not layout.is_megatron and layout.fits]
     assert of_last.token_budget * 2 > 256 * 1024 / 32
 
 

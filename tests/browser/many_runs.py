@@ -22,6 +22,7 @@ train: {train}
 infer: {{engine: vllm, version: "0.8.3"}}
 max_batch: {batch}
 script: {{ref: abc, path: examples/tuning/qwen2-7b_grpo_{number}_vllm.sh}}
+kind: {kind}
 """
 CONF = """\
 extensions = ["sphinx_verl_resources"]
@@ -42,6 +43,7 @@ def write_project(folder: Path, runs: int, theme: str) -> Path:
                 {"gpu": GPUS, "size": SIZES, "task": TASKS, "train": BACKENDS}.items(), 1
             )
         }
+        fields["kind"] = "stated" if number % 2 else "tested"
         text = RUN.format(number=number, count=1 + number % 64, batch=1 + number * 7 % 1000, **fields)
         (data / f"r{number}.yaml").write_text(text, "utf-8")
     (source / "conf.py").write_text(CONF.format(theme=theme), "utf-8")

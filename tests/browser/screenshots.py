@@ -1,6 +1,7 @@
 """Pictures of the pages that people look at, to be looked at: ``make screenshots``.
 
-Writes ``docs/_build/screenshots/<theme>-<scheme>-<width>-<page>.png``, and each page as it prints.
+Writes ``docs/_build/screenshots/<theme>-<scheme>-<width>-<page>-first.png`` (the first screen) and ``-whole.png``, of the
+hardware page also ``-details.png`` and ``-filtered.png``, and each page as it prints.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from themes import ROOT, SCHEMES, build_once
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-PAGES = ("hardware", "estimator", "memory")
-WIDTHS = (360, 800, 1440)
+PAGES = ("hardware", "estimator", "memory", "out-of-memory")
+#: Windows that people have: a screen, a half of it, a phone.
+WINDOWS = {1400: 900, 1024: 900, 390: 844}
 #: Pictures that are higher are hard to look at.
 HEIGHT = 16_000
 OUT = ROOT / "docs" / "_build" / "screenshots"
@@ -31,24 +33,34 @@ def main() -> None:
         for theme, schemes in SCHEMES.items():
             with served(folders[theme], {}) as address:
                 for scheme in schemes:
-                    for width in WIDTHS:
-                        take(browser, address, f"{theme}-{scheme}-{width}", width, scheme)
+                    for width, height in WINDOWS.items():
+                        take(browser, address, f"{theme}-{scheme}", width, height)
     print(f"The pictures are in {OUT.relative_to(ROOT)}")
 
 
-def take(browser: Browser, address: str, name: str, width: int, scheme: str) -> None:
-    """Take each page at one width; at the largest, print it too."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+def take(browser: Browser, address: str, look: str, width: int, height: int) -> None:
+    """Take each page in one window; in the largest, print it too."""
+    window = {"width": width, "height": height}
+    context = browser.new_context(viewport=window, color_scheme=look.rpartition("-")[2])
     page = context.new_page()
     for title in PAGES:
+        path = f"{look}-{width}-{title}"
         page.goto(f"{address}/{title}.html")
         page.wait_for_load_state("networkidle")
-        height = min(page.evaluate("document.documentElement.scrollHeight"), HEIGHT)
-        page.set_viewport_size({"width": width, "height": height})
-        page.screenshot(path=OUT / f"{name}-{title}.png")
-        if width == max(WIDTHS):
-            page.pdf(path=OUT / f"{name}-{title}.pdf", format="A4")
-        page.set_viewport_size({"width": width, "height": 900})
+        page.screenshot(path=OUT / f"{path}-first.png")
+        whole = min(page.evaluate("document.documentElement.scrollHeight"), HEIGHT)
+        page.set_viewport_size({"width": width, "height": whole})
+        page.screenshot(path=OUT / f"{path}-whole.png")
+        page.set_viewport_size(window)
+        if width == max(WINDOWS):
+            page.pdf(path=OUT / f"{path}.pdf", format="A4")
+    path = f"{look}-{width}-{PAGES[0]}"
+    page.goto(f"{address}/{PAGES[0]}.html")
+    details = page.locator(".verl-details[id]:visible").first
+    details.evaluate("(block) => { block.open = true; }")
+    details.screenshot(path=OUT / f"{path}-details.png")
+    page.goto(f"{address}/{PAGES[0]}.html?size=7B")
+    page.screenshot(path=OUT / f"{path}-filtered.png")
     context.close()
 
 

@@ -110,12 +110,11 @@ VERL = {
 }  # fmt: skip
 
 
-def test_verl_settings(project, root):
-    source = (root / "docs" / "hardware.rst").read_text("utf-8")
-    (project.path / "index.rst").write_text(source, "utf-8")
+def test_verl_settings(project, hardware_page):
+    (project.path / "index.rst").write_text(hardware_page, "utf-8")
     project.page("Text.\n", "contributing-a-run.rst")
     project.page("Text.\n", "out-of-memory.rst")
-    project.page(".. _what-if:\n.. _what-it-does-not-know:\n\nBelow\n-----\n\nText.\n", "estimator.rst")
+    project.page(".. _verl-estimator:\n\nBelow\n-----\n\nText.\n", "estimator.rst")
     build = project.build(**VERL)
     assert build.warnings == []
     assert len(build.soup().select("table.verl-runs")) == 10
@@ -126,7 +125,8 @@ def test_verl_settings_with_the_memory_page(project, root):
     (project.path / "index.rst").write_text(re.sub(":doc:`[^`]*`", "x", source), "utf-8")
     build = project.build(**VERL)
     assert build.warnings == []
-    assert len(build.soup().select("svg")) == 3
+    assert len(build.soup().select("svg")) == 1
+    assert len(build.soup().select("table.verl-memory")) == 4
 
 
 @pytest.mark.parametrize("theme", ["alabaster", "furo", "sphinx_rtd_theme"])

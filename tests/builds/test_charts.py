@@ -69,10 +69,13 @@ def test_the_drawing_of_savings_has_the_numbers_of_the_table(runs, data, setting
     labels, values = texts(soup.svg)
     first, *steps, last = table_rows(soup, "verl-memory")[1:]
     assert [value.split(",")[0] for value in (values[0], values[-1])] == [f"{first[2]} GiB", f"{last[2]} GiB"]
-    assert values[0].endswith(" GiB over") is bool(soup.svg.select_one('[stroke^="url"]')) is True
-    for row, label, value in zip(steps, labels[1:], values[1:-1], strict=False):
-        assert value.lstrip("−+") == f"{row[1].lstrip('−')} GiB"
-        assert row[0].replace("actor_rollout_ref.", "").startswith(label.rstrip("…"))
+    assert [value.lstrip("−+") for value in values[1:-1]] == [f"{row[1].lstrip('−')} GiB" for row in steps]
+    settings_shown = "".join(row[0].replace("actor_rollout_ref.", "").replace(" ", "") for row in steps)
+    assert "".join(labels[1 : labels.index("All of these")]).replace(" ", "") == settings_shown
+    (excess,) = (label.split()[-2] for label in labels if label.startswith("More than that, by up to "))
+    (capacity,) = (label.split()[-2] for label in labels if label.startswith("The GPU offers "))
+    assert float(excess) + float(capacity) == pytest.approx(float(first[2]), abs=0.11)
+    assert {"Peak", "Saved"} <= set(labels)
     saved = [float(row[1].replace("−", "-").replace(",", "")) for row in steps]
     assert sum(saved) == pytest.approx(float(last[1]), abs=0.06 * len(steps))
     assert soup.svg.title.get_text().endswith("what each setting saves")
@@ -82,8 +85,9 @@ def test_the_waterfall_of_an_analysis_has_the_numbers_of_the_table(project, tabl
     soup = project.page(".. verl-memory:: 8B\n   :show: chart\n").build().soup()
     rows = table_rows(soup, "verl-memory")[1:]
     labels, values = texts(soup.svg)
-    assert len(labels) == len(values) == len(rows) == 12
-    for label, value, row in zip(labels, values, rows, strict=True):
+    assert len(values) == len(rows) == 12
+    assert labels[12:] == ["Saved"]
+    for label, value, row in zip(labels, values, rows, strict=False):
         assert row[0].startswith(label)
         number = row[2] if label in {"Total", "Per GPU"} else row[1].removeprefix("+")
         assert value == f"{number} GB"
@@ -94,8 +98,8 @@ def test_the_plot_has_a_table_of_its_cases(project, table_rows):
     soup = project.page(PLOT.format("plot", "easyr1")).build().soup()
     assert ["verl-accuracy" in name for name in tables_behind(soup)] == [True]
     rows = table_rows(soup, "verl-accuracy")[1:]
-    points = [path for path in soup.select("svg > path") if path["d"].endswith("h-14z")]
-    assert sum(path["d"].count("M") for path in points) == len(rows) > 1
+    points = [path for path in soup.select("svg > path") if path["d"].endswith("h-12z")]
+    assert sum(path["d"].count("M") for path in points) == len(rows) + 1 > 2  # and the legend
     assert f"{len(rows)} cases" in soup.svg.desc.get_text()
     assert not any(re.search("not scored|contested|not estimated", row[-1]) for row in rows)
     soup = project.page(PLOT.format("plot, cases", "easyr1")).build().soup()

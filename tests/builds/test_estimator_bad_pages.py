@@ -125,6 +125,14 @@ OTHERS = [
     (("verl-fit", ":gpu: H100", ":count: 8"), 0, ":count: unknown option"),
     (("verl-fit", ":gpu: H100", "", "trainer.nnodes: [1"), 3, "the bracket that opens here is not closed"),
     (("verl-fit", ":gpu: H100", "", "actor_rollout_ref.rollout.n: five"), 3, "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"),
+    (("verl-fewest 7B",), 0, "the directive takes no argument; name the size classes under :sizes:"),
+    (("verl-fewest", ":memory: 70 80"), 0, "no recorded GPU has 70 GB; name another memory: 16, 24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 288 [verl.unknown_gpu]"),
+    (("verl-fewest", ":memory: 80GB"), 0, ":memory: must be a whole number from 1 to 10,000, got '80GB'"),
+    (("verl-fewest", ":task: GRPOO"), 0, "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"),
+    (("verl-fewest", ":task: grpo-lora"), 0, "LoRA has columns of its own; name GRPO instead of grpo-lora"),
+    (("verl-fewest", ":sizes: 8B"), 0, ":sizes: there is no size class '8B'; the nearest is 7B"),
+    (("verl-fewest", "", "actor_rollout_ref.model.lora_rank: 8"), 2, "actor_rollout_ref.model.lora_rank: rows and columns of the table set it; leave it out"),
+    (("verl-fewest", ":sizes: 7B", "", "actor_rollout_ref.rollout.n: five"), 3, "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"),
     (("verl-accuracy", ":group: logs"), 0, ":group: unknown value 'logs'; allowed: training, fsdp, fsdp-today, megatron, easyr1, other"),
     (("verl-accuracy", ":group: traning"), 0, ":group: unknown value 'traning'; did you mean 'training'?"),
     (("verl-accuracy", ":show: all"), 0, ":show: unknown value 'all'; allowed: summary, plot, cases"),
@@ -178,6 +186,7 @@ def test_no_text_stops_the_build(project, suffix, written):
     both = (
         ("verl-memory", ":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", ":show: answer, table, components, host"),
         ("verl-fit", ":gpu: H100", ":sizes: 7B", ":gpus: 8"),
+        ("verl-fewest", ":memory: 80", ":sizes: 7B"),
     )
     texts = [written((*lines, "", *odd.split("\n")), suffix) for lines in both for odd in ODD]
     build = project.page("\n\n".join([*texts, "The end."]), f"index.{suffix}").build()

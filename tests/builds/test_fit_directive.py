@@ -15,7 +15,7 @@ def test_a_cell_that_ran_links_the_row_of_the_run(project):
     build = project.build()
     assert build.warnings == []
     cells = [cell.a for cell in build.soup().select(CELLS) if cell.a]
-    assert [link.get_text() for link in cells] == ["ran", "ran on 1*H100"]
+    assert [link.get_text() for link in cells] == ["ran", "ran on 1×H100"]
     assert {link["href"] for link in cells} == {f"rows.html#{RUN}"}
     assert build.soup("rows.html").find(id=RUN)
 
@@ -36,12 +36,13 @@ def test_a_row_that_appears_or_goes_changes_the_links_to_it(project):
 
 SIZE = r"[\d,.]+ GiB"
 LAYOUT = r"(, (Megatron( (TP|PP|CP|EP) \d+)*|FSDP2))?"
+RUN_ON = r"( on \d+×[\w-]+)?( \(.+\))?"
 WORDS = {
-    "ran": r"( on \d+\*[\w-]+)?( \(.+\))?",
-    "reported": r"( on \d+\*[\w-]+)?( \(.+\))?",
-    "fits": rf"( on \d+\*H100)?: {SIZE} left{LAYOUT}",
-    "borderline": rf": ({SIZE} short|up to [\d,]+ tokens){LAYOUT}",
-    "no": rf": {SIZE} short",
+    "ran": RUN_ON,
+    "reported": RUN_ON,
+    "fits": rf"( on \d+×H100,)? {SIZE} left{LAYOUT}( †)?",
+    "borderline": rf" ({SIZE} short|up to [\d,]+ tokens){LAYOUT}",
+    "no": rf" {SIZE} short",
     "unknown": "",
 }
 
@@ -61,7 +62,10 @@ def test_each_cell_says_in_words_what_it_is(project, table_rows):
             used.add(word)
     assert {"ran", "fits", "no"} <= used
     legend = [item.get_text().split(":")[0] for item in soup.select("ul.verl-legend li")]
-    assert set(legend) == {word.capitalize() for word in used}
+    assert set(legend) == {"†", *(word.capitalize() for word in used)}
+    marks = {mark.get_text(): mark["class"][1] for mark in soup.select(f"{CELLS} .verl-verdict")}
+    assert marks["no"] == "verl-verdict-does-not-fit"
+    assert marks["fits"] == "verl-verdict-fits"
     assert "algorithm.adv_estimator: grpo" in soup.select_one("pre").get_text()
 
 

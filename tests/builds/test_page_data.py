@@ -23,27 +23,25 @@ def page_data(build, name: str = "index.html") -> dict:
 @pytest.fixture
 def three(own, data):
     data.run("a", gpus={"count": 16, "type": "H100"}, task="PPO", added="2026-01-01")
-    data.run("b", gpus={"count": 2, "type": None}, kind="stated", size="0.5B", train="megatron")
-    data.run("c", gpus={"count": 4, "type": "H20"}, label="Named", added="2026-01-02")
+    data.run(
+        "b", gpus={"count": 2, "type": None}, kind="stated", size="0.5B", train="megatron", task="GRPO-LoRA"
+    )
+    data.run("c", gpus={"count": 4, "type": "H20"}, label="Named", added="2026-01-02", task="GRPO (async)")
     return own.page(".. verl-runs::")
 
 
 def test_facets_in_order_with_the_values_of_this_page(three):
     found = page_data(three.build())
     assert [(facet["name"], facet["heading"], facet["values"]) for facet in found["facets"]] == [
-        ("gpu", "GPU", [["H20", "H20"], ["H100-80GB", "H100-80GB", "H100"], ["GPU", "not stated"]]),
+        ("gpu", "GPU", [["H20", "H20"], ["H100", "H100", "H100-80GB"], ["GPU", "not stated"]]),
         ("size", "Size", [["0.5B", "0.5B"], ["7B", "7B"]]),
-        ("task", "Task", [["GRPO", "GRPO"], ["PPO", "PPO"]]),
+        ("task", "Task", [["GRPO", "GRPO", "GRPO (async)", "GRPO-LoRA"], ["PPO", "PPO"]]),
+        ("trained", "Trained", [["all", "all parameters"], ["lora", "LoRA"]]),
         ("train", "Backend", [["fsdp", "fsdp"], ["megatron", "megatron"]]),
         ("kind", "Status", [["ran", "Ran"], ["claimed", "Claimed"]]),
     ]
-    assert found["runs"] == {
-        "b": {"title": "Qwen2.5-7B-Instruct, GRPO on 2*GPU", "values": [2, 0, 0, 1, 1]},
-        "a": {"title": "Qwen2.5-7B-Instruct, PPO on 16*H100", "values": [1, 1, 1, 0, 0]},
-        "c": {"title": "Named, GRPO on 4*H20", "values": [0, 1, 0, 0, 0]},
-    }
-    assert found["words"]["some"] == "{shown} of {total} runs"
-    assert found["words"]["absent"] == ["not recorded", "not computed"]
+    assert found["runs"] == {"b": [2, 0, 0, 1, 1, 1], "a": [1, 1, 1, 0, 0, 0], "c": [0, 1, 0, 0, 0, 0]}
+    assert found["words"]["some"] == "Showing {shown} of {total} runs"
 
 
 def test_rows_and_columns_have_names_that_do_not_depend_on_the_language(three):
@@ -95,20 +93,57 @@ def test_nothing_in_the_data_ends_the_element(three, data):
     nasty = "</script><!--<script>&amp;\u2028"
     assert json.loads(as_script({"text": nasty})) == {"text": nasty}
     assert not set("<>&\u2028\u2029") & set(as_script({"text": nasty + "\u2029"}))
-    data.run("d", task="</script><b>&amp;", label="<!--")
-    found = page_data(three.build())
-    assert found["runs"]["d"]["title"].startswith("<!--, </script><b>&amp; on")
+    data.run("d", task="</script><b>&amp;")
+    assert ["</script><b>&amp;"] * 2 in page_data(three.build())["facets"][2]["values"]
+
+
+def test_the_bar_and_what_is_folded_are_in_the_page(three):
+    soup = three.build().soup()
+    bar = soup.select_one(".verl-filter")
+    assert bar.find_next("section")["id"] == "size-0-5b"
+    assert [label.text for label in bar.select("label")] == [
+        "GPU",
+        "Size",
+        "Task",
+        "Trained",
+        "Backend",
+        "Status",
+    ]
+    assert bar.select_one(".verl-status").text == "2 of 3 runs: those that ran"
+    assert [tag["class"] for tag in soup.select(".verl-more")] == [
+        ["verl-scroll", "verl-more"], ["verl-run-b", "verl-more", "row-even"],
+    ]  # fmt: skip
+    assert [tag.text for tag in soup.select("#size-0-5b .verl-unfold")] == ["1 more run"]
+
+
+def test_regions_of_one_name_are_numbered(three):
+    table = ".. verl-runs:: 7B\n   :caption: Seven\n\n"
+    soup = three.page(table * 2).build().soup()
+    assert [region["aria-label"] for region in soup.select(".verl-scroll")] == ["Seven", "Seven (2)"]
 
 
 def test_a_gpu_that_takes_another_name_is_written_again(three, data):
     card = "gpus:\n  - {{name: {name}, aliases: [Own], vendor: nvidia, memory_gb: 40, memory_mib: 40960, kind: reading}}\n"
     data.write("gpus.yaml", card.format(name="OWN-1"))
     data.run("d", gpus={"count": 1, "type": "Own"})
-    assert ["OWN-1", "OWN-1", "Own"] in page_data(three.build())["facets"][0]["values"]
+    assert ["Own", "Own", "OWN-1"] in page_data(three.build())["facets"][0]["values"]
     data.write("gpus.yaml", card.format(name="OWN-2"))
     build = three.build()
     assert build.read == {"index"}
-    assert ["OWN-2", "OWN-2", "Own"] in page_data(build)["facets"][0]["values"]
+    assert ["Own", "Own", "OWN-2"] in page_data(build)["facets"][0]["values"]
+
+
+def test_one_gpu_by_two_names_is_one_value(own, data):
+    data.run("a", gpus={"count": 1, "type": "H100"}, added="2026-01-01")
+    data.run("b", gpus={"count": 1, "type": "NVIDIA H100 80GB HBM3"}, added="2026-01-02")
+    facet = page_data(own.page(".. verl-runs:: 7B").build())["facets"][0]
+    assert facet["values"] == [["H100", "H100", "H100-80GB", "NVIDIA H100 80GB HBM3"]]
+
+
+def test_a_rank_of_adapters_tells_lora_whatever_the_task_is_called(own, data):
+    data.run("a", settings={"actor_rollout_ref.model.lora_rank": 32})
+    facets = page_data(own.page(".. verl-runs:: 7B").build())["facets"]
+    assert [facet["values"] for facet in facets if facet["name"] == "trained"] == [[["lora", "LoRA"]]]
 
 
 def test_values_that_differ_in_case_come_in_one_order(own, data):

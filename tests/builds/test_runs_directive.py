@@ -35,13 +35,13 @@ def test_a_section_per_size_class_in_ascending_order_empty_ones_included(own, da
             "",
             "fsdp",
             "vllm0.8.3",
-            "not recorded",
-            "not recorded",
+            "",
+            "",
         ],
     ]
     empty = soup.find(id="size-405b")
     assert empty.find("table") is None
-    assert "No run is recorded for 405B yet. Add the first one." in empty.get_text()
+    assert "No run is recorded for 405B yet. Add one." in empty.get_text()
 
 
 def test_a_size_without_a_section_of_its_own_gets_one_with_its_first_run(own, data):
@@ -85,8 +85,8 @@ def test_filters_and_columns_and_sort(own, data):
     assert build.warnings == []
     assert build.rows("size-7b") == [
         ["Run", "Resource", "Peak (GiB)", "data.max_response_length", "Link"],
-        ["c", "8*H20", "not recorded", "not recorded", "y.sh"],
-        ["a", "2*H100", "71.25", "1024", "not recorded"],
+        ["c", "8*H20", "", "", "y.sh"],
+        ["a", "2*H100", "71.25", "1024", ""],
     ]
 
 
@@ -113,12 +113,13 @@ def test_any_recorded_field_can_be_a_column(own, data):
 def test_caption_makes_one_table(own, data):
     data.run("a")
     data.run("b", size="3B")
+    data.run("c", size="0.5B", kind="stated")
     build = own.page(".. verl-runs::\n   :caption: All of *them*\n").build()
     assert build.warnings == []
     soup = build.soup()
     assert soup.select("section[id^=size-]") == []
     assert soup.select_one("table.verl-runs caption .caption-text").get_text() == "All of *them*"
-    assert [target["id"] for target in soup.select("tbody span[id^=run-]")] == ["run-b", "run-a"]
+    assert [target["id"] for target in soup.select("tbody span[id^=run-]")] == ["run-b", "run-a", "run-c"]
 
 
 @pytest.mark.parametrize(
@@ -155,16 +156,33 @@ def test_sections_stay_below_the_section_that_they_are_in(own, data, name):
     assert build.soup().find(id="next").parent["id"] == "index"
 
 
-def test_hide_empty(own, data):
+def test_hidden_sizes_are_named_where_references_to_them_lead(own, data):
     data.run("a")
-    soup = own.page(".. verl-runs::\n   :hide-empty:\n").build().soup()
-    assert [section["id"] for section in soup.select("section[id^=size-]")] == ["size-7b"]
+    data.run("b", size="3B")
+    own.page("See :verl:size:`405B`.\n\n.. verl-runs:: 0.5B 3B 405B 7B\n   :hide-empty:\n")
+    build = own.build()
+    assert build.warnings == []
+    soup = build.soup()
+    assert [section["id"] for section in soup.select("section[id^=size-]")] == ["size-3b", "size-7b"]
+    (last,) = soup.select(".verl-empty")
+    assert last.get_text() == "No run is recorded for 0.5B, 405B yet. Add one."
+    assert last.find_parent("section")["id"] == "size-7b"
+    assert {place["id"] for place in last.select("[id]")} == {"size-0-5b", "size-405b"}
+    assert soup.select_one("p a.verl, a:has(.verl)")["href"] == "#size-405b"
+    assert own.build("latex").warnings == own.build("text").warnings == []
+
+
+def test_sizes_that_are_hidden_by_a_filter_are_named_too(own, data):
+    data.run("a")
+    own.page(".. verl-runs:: 7B 3B\n   :hide-empty:\n   :tag: MIN\n")
+    assert own.build().soup().select_one(".verl-empty").get_text() == "No recorded run for 3B matches."
 
 
 def test_hiding_everything_leaves_a_sentence(own):
-    assert (
-        "No run is recorded yet." in own.page(".. verl-runs::\n   :hide-empty:\n").build().soup().get_text()
-    )
+    soup = own.page(".. verl-runs::\n   :hide-empty:\n").build().soup()
+    sentence = soup.select_one(".verl-empty")
+    assert sentence.get_text() == "No run is recorded yet. Add one."
+    assert {place["id"] for place in sentence.select("[id]")} == {*PAGE_SECTIONS}
 
 
 def test_nothing_matches(own, data):
@@ -306,7 +324,7 @@ def test_resources_that_a_source_does_not_name(own, data):
     data.run("b", kind="stated", gpus={"count": 1, "type": None, "memory_gb": 24})
     rows = own.page(".. verl-runs:: 7B").build().rows("size-7b")
     assert [row[3] for row in rows[1:]] == ["1*GPU 24 GB", "128*GPU"]
-    assert rows[2][6] == "not recorded"
+    assert rows[2][6] == ""
 
 
 def test_links_are_made_from_ref_and_path(own, data):

@@ -1,4 +1,4 @@
-"""``.. verl-what-if::`` in real builds: the sentence, the file with the grid, and who loads it."""
+"""``.. verl-what-if::`` in real builds: the form and its first answer, and the files with all answers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sphinx_verl_resources.sphinx_ext.assets import write_files
 SMALL = ".. verl-what-if::\n   :models: Qwen/Qwen2.5-7B\n   :gpus: H100\n   :counts: 8\n   :responses: 1024 8192\n"
 
 
-def grids(build):
-    """The files with grids in an output, by name."""
+def files(build):
+    """The files with answers in an output, by name."""
     return {path.name: path.read_text("utf-8") for path in (build.out / "_static").glob("verl-what-if-*.js")}
 
 
@@ -27,96 +27,132 @@ def data_of(text):
 
 
 def scripts(build, page="index.html"):
-    """The scripts of ours that a page loads."""
+    """The scripts of the form that a page loads by itself."""
     found = [script["src"].partition("?")[0] for script in build.soup(page).select("script[src]")]
-    return [name.rpartition("/")[2] for name in found if "verl-" in name]
+    return [name.rpartition("/")[2] for name in found if "verl-what-if" in name]
+
+
+def shared(build, page="index.html"):
+    """What the form on a page tells its script."""
+    return json.loads(build.soup(page).select_one("form.verl-what-if script").string)
+
+
+def lines(build):
+    """The lines of the first answer that are shown."""
+    found = build.soup().select("form.verl-what-if .verl-if-answer > p:not([hidden])")
+    return [" ".join(line.get_text().split()) for line in found]
 
 
 @pytest.mark.parametrize("builder", ["html", "dirhtml", "singlehtml"])
-def test_a_page_with_a_form_loads_its_grid_and_then_the_script(project, builder):
-    project.page(SMALL)
+def test_a_page_has_the_form_with_an_answer_and_a_file_for_each_model(project, builder):
+    project.page(SMALL.replace("Qwen2.5-7B", "Qwen2.5-7B, Qwen/Qwen2.5-0.5B"))
     build = project.page("Text.", "plain.rst").build(builder)
     assert build.warnings == []
-    ((name, text),) = grids(build).items()
-    digest, data = data_of(text)
-    assert name == f"verl-what-if-{digest}.js"
-    assert scripts(build) == [name, "verl-what-if.js"]
-    assert f"verl-grid-{digest}" in build.soup().select_one("div.verl-what-if")["class"]
-    assert {len(column) for column in data["cells"].values()} == {4}
-    assert (build.out / "_static" / "verl-what-if.js").is_file()
+    assert scripts(build) == ["verl-what-if.js"]
+    names = [f"verl-what-if-{name}.js" for name in shared(build)["files"]]
+    found = files(build)
+    assert sorted(names) == sorted(found)
+    for name, text in found.items():
+        digest, data = data_of(text)
+        assert name == f"verl-what-if-{digest}.js"
+        assert {len(column) for column in data["cells"].values()} == {4}
+    form = build.soup().select_one("form.verl-what-if")
+    chosen = {field["name"]: field.select_one("[selected]")["value"] for field in form.select("select")}
+    assert chosen == {
+        "model": "Qwen/Qwen2.5-7B", "count": "8", "gpu": "H100", "lora": "0", "response": "1024",
+    }  # fmt: skip
+    asked, verdict, *_ = lines(build)
+    assert asked == "Qwen2.5-7B on 8 × H100, all parameters, responses of up to 1,024 tokens"
+    assert verdict.startswith("Fits. ")
     if builder != "singlehtml":
         plain = "plain/index.html" if builder == "dirhtml" else "plain.html"
         assert scripts(build, plain) == []
 
 
 def test_the_runs_that_it_names_are_links_to_their_rows(project):
+    """Of most rows the script needs only what their addresses begin with."""
     project.page(".. verl-runs:: 7B\n", "rows.rst")
-    build = project.page(SMALL.replace("counts: 8", "counts: 2 8").replace("8192", "512")).build()
+    build = project.page(SMALL).build()
     assert build.warnings == []
-    links = build.soup().select("div.verl-what-if div.verl-what-if-runs a")
-    data = data_of(next(iter(grids(build).values())))[1]
-    assert len(links) == len(data["runs"]) > 1
-    assert "rows.html#run-qwen2-7b-grpo-2xh800" in [link["href"] for link in links]
+    links = build.soup().select("form.verl-what-if .verl-if-ran a")
+    assert [link["href"] for link in links] == ["rows.html#run-qwen2-7b-grpo-2xh800"]
+    assert shared(build)["rows"] == {"start": "rows.html#run-", "others": {}}
+    alone = project.page("Text.", "rows.rst").build()
+    named = [run for run, *_ in data_of(next(iter(files(alone).values())))[1]["runs"]]
+    assert shared(alone)["rows"] == {"start": "", "others": dict.fromkeys(named, "")}
 
 
 @pytest.mark.parametrize("builder", ["text", "latex", "man", "epub", "xml", "pseudoxml", "gettext"])
-def test_elsewhere_stands_the_sentence_alone(project, builder):
+def test_elsewhere_are_the_first_answer_and_what_to_do(project, builder):
     build = project.page(SMALL).build(builder, version="1", copyright="me")
     assert build.warnings == []
-    assert grids(build) == {}
+    assert files(build) == {}
     pages = [
         path
         for path in build.out.rglob("*.*")
         if path.suffix in {".txt", ".tex", ".1", ".xhtml", ".xml", ".pseudoxml", ".pot"}
     ]
     text = " ".join(path.read_text("utf-8") for path in pages)
-    assert "With JavaScript, a form" in text
-    assert "<script" not in text
-    assert "qwen2" not in text.replace("Qwen", ""), "a link to a run"
+    text = " ".join(re.sub(r"<[^>]*>", "", text).split())
+    assert "With JavaScript, this page answers" in text
+    assert "Settings that help" not in text, "a line that is not used"
+    assert "Copy the command" not in text
+    if builder != "gettext":  # which leaves out what is computed
+        assert "all parameters, responses of up to 1,024 tokens" in text
+        assert re.search(r"Fits\W", text)
+        assert "The whole range of the estimate is within" in text
 
 
-def test_the_sentence_says_what_to_do_without_a_script(project):
-    soup = project.page(SMALL).build().soup()
-    form = soup.select_one("div.verl-what-if")
-    commands = [code.get_text() for code in form.select("code")]
-    assert commands == [
-        "verl-resources plan Qwen/Qwen2.5-7B --gpus 8xH100",
-        "verl-resources plan --help",
-    ]
-    assert form.select("select, input, button, form") == []
+def test_the_table_of_fewest_gpus_is_named_where_there_is_one(project):
+    words = "The table of the fewest GPUs is on this page."
+    alone = project.page(SMALL).build().soup().select_one(".verl-if-elsewhere").get_text()
+    assert alone.endswith("run verl-resources plan Qwen/Qwen2.5-7B --gpus 8xH100 --response 1024.")
+    project.page(f"{SMALL}\n.. table::\n   :class: verl-fewest\n\n   == ==\n   a  b\n   == ==\n")
+    assert project.build().soup().select_one(".verl-if-elsewhere").get_text().endswith(words)
+
+
+def test_answers_lead_to_how_figures_are_made_and_to_the_script(project):
+    project.page(".. _verl-estimator:\n\nThe estimator\n=============\n\nText.\n", "more.rst")
+    project.conf |= {"verl_resources_script_url": "https://scripts.example/{ref}/{path}"}
+    form = project.page(SMALL).build().soup().select_one("form.verl-what-if")
+    assert form.select_one(".verl-if-script")["href"].startswith("https://scripts.example/2239fd0f")
+    assert [link["href"] for link in form.select(".verl-if-why a")] == ["more.html#verl-estimator"]
 
 
 @pytest.mark.slow
-def test_the_grid_of_the_default_form_is_small(project):
-    build = project.page(".. verl-what-if::\n").build()
-    ((_, text),) = grids(build).items()
-    assert len(gzip.compress(text.encode(), mtime=0)) < 20_000
+def test_the_answers_for_a_model_are_small(project):
+    """One with experts, whose settings differ most, and with all that the form offers by default."""
+    build = project.page(".. verl-what-if::\n   :models: Qwen/Qwen3-30B-A3B\n").build()
+    ((_, text),) = files(build).items()
+    assert len(gzip.compress(text.encode(), mtime=0)) < 12_000
+    form = build.soup().select_one("form.verl-what-if")
+    assert len(gzip.compress(str(form).encode(), mtime=0)) < 5_000
 
 
 def test_builds_write_the_same_and_rewrite_nothing(project):
     project.page(SMALL)
-    first = grids(project.build())
+    first = files(project.build())
     (path,) = (project.path / "_build" / "html" / "_static").glob("verl-what-if-*.js")
     before = path.stat().st_mtime_ns
     assert project.build().read == set()
     assert path.stat().st_mtime_ns == before
     build = project.build(parallel=2, fresh=True)
-    assert grids(build) == first
+    assert files(build) == first
 
 
 def test_a_file_that_vanished_comes_back_and_one_that_nobody_needs_goes(project):
     build = project.page(SMALL).build()
-    ((name, text),) = grids(build).items()
+    ((name, text),) = files(build).items()
     (build.out / "_static" / name).unlink()
     build = project.build()
     assert build.read == set()
-    assert grids(build) == {name: text}
+    assert files(build) == {name: text}
     project.page(SMALL.replace("counts: 8", "counts: 4"))
-    other = grids(project.build())
+    other = files(project.build())
     assert len(other) == 1
     assert name not in other
     project.page("Text.")
-    assert grids(project.build()) == {}
+    assert files(project.build()) == {}
 
 
 def test_pages_that_are_read_and_written_in_parallel(project):
@@ -126,11 +162,11 @@ def test_pages_that_are_read_and_written_in_parallel(project):
     project.page(".. toctree::\n   :glob:\n\n   page-*\n")
     build = project.build(parallel=3)
     assert build.warnings == []
-    assert len(grids(build)) == 2
+    assert len(files(build)) == 2
     for page in pages:
-        name, script = scripts(build, f"{page}.html")
-        assert name in grids(build)
-        assert script == "verl-what-if.js"
+        assert scripts(build, f"{page}.html") == ["verl-what-if.js"]
+        (name,) = shared(build, f"{page}.html")["files"]
+        assert f"verl-what-if-{name}.js" in files(build)
 
 
 def test_another_builder_on_the_same_environment_writes_its_own(project):
@@ -138,16 +174,16 @@ def test_another_builder_on_the_same_environment_writes_its_own(project):
     assert project.build("text").warnings == []
     build = project.build("html")
     assert build.read == set()
-    assert len(grids(build)) == 1
+    assert len(files(build)) == 1
 
 
 def test_the_settings_of_the_page_count(project):
     text = SMALL + "\n   actor_rollout_ref.rollout.gpu_memory_utilization: 0.9\n"
     build = project.page(text).build()
-    ((_, content),) = grids(build).items()
+    ((_, content),) = files(build).items()
     data = data_of(content)[1]
     assert "actor_rollout_ref.rollout.gpu_memory_utilization=0.9" in data["lines"]
-    plain = data_of(next(iter(grids(project.page(SMALL).build()).values())))[1]
+    plain = data_of(next(iter(files(project.page(SMALL).build()).values())))[1]
     assert plain["cells"]["high"][2] < data["cells"]["high"][2], "the rollout"
 
 
@@ -160,9 +196,9 @@ def test_words_are_those_of_the_language(project):
         "utf-8",
     )
     build = project.page(SMALL).build(language="de", locale_dirs=["locale"])
-    data = data_of(next(iter(grids(build).values())))[1]
-    assert data["verdicts"][0] == "Passt"
-    assert "Ausrollen" in data["phases"]
+    assert lines(build)[1].startswith("Passt. ")
+    assert shared(build)["words"]["states"][0][1] == "Passt"
+    assert "Ausrollen" in data_of(next(iter(files(build).values())))[1]["phases"]
 
 
 BAD = [
@@ -172,9 +208,9 @@ BAD = [
     (":gpus: H1000", 3, ":gpus: there is no GPU 'H1000'; did you mean 'H100'?"),
     (":counts: 0", 3, ":counts: must be a whole number from 1 to 100,000, got '0'"),
     (":count: 8", 3, ":count: unknown option; did you mean 'counts'?"),
-    (f":counts: {' '.join(map(str, range(1, 30)))}", 3, "the choices have 19,488 combinations, and a form at most 10,000; name fewer"),
+    (f":models: Qwen/Qwen2.5-7B\n   :counts: {' '.join(map(str, range(1, 600)))}", 3, "the choices have 117,404 combinations, and a form at most 100,000; name fewer"),
     ("\n   trainer.nnodes: 2", 5, "trainer.nnodes: the choices of the form set it; leave it out"),
-    ("\n   actor_rollout_ref.rollout.n: 0", 5, "actor_rollout_ref.rollout.n: expected a whole number of at least 1, got 0"),
+    (":models: Qwen/Qwen2.5-7B\n\n   actor_rollout_ref.rollout.n: 0", 6, "actor_rollout_ref.rollout.n: expected a whole number of at least 1, got 0"),
 ]  # fmt: skip
 
 
@@ -195,8 +231,8 @@ def test_what_is_wrong_is_said_at_its_line(together, number):
     assert scripts(together.build, f"case-{number}.html") == []
 
 
-def test_where_something_is_wrong_no_grid_is_written(together):
-    assert grids(together.build) == {}
+def test_where_something_is_wrong_no_answers_are_written(together):
+    assert files(together.build) == {}
 
 
 def test_an_argument_is_refused(project):
@@ -210,4 +246,4 @@ def test_no_file_is_written_twice(project, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", lambda *args: pytest.fail("written"))
     write_files(build.app, build.app.env)
-    assert len(grids(build)) == 1
+    assert len(files(build)) == 1

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.fields import (
-    NOT_RECORDED,
     every_field,
     field_at,
     field_named,
@@ -16,7 +15,6 @@ from sphinx_verl_resources.catalog.fields import (
 )
 from sphinx_verl_resources.catalog.names import PAGE_COLUMNS
 from sphinx_verl_resources.catalog.run_text import run_text
-from sphinx_verl_resources.catalog.selection import RunSelection, select_runs
 from sphinx_verl_resources.diagnostics import NoAnswerError
 
 
@@ -25,7 +23,7 @@ def test_every_named_field_has_a_text(data):
     run = data.load().runs["a"]
     assert {name: every_field()[name].text(run) for name in PAGE_COLUMNS} == {
         "tag": "MIN", "model": "Qwen2.5-7B-Instruct", "task": "GRPO", "gpus": "2*H100", "max_batch": "",
-        "train": "fsdp", "infer": "vllm0.8.3", "script": "not recorded", "contributor": "not recorded",
+        "train": "fsdp", "infer": "vllm0.8.3", "script": "", "contributor": "",
     }  # fmt: skip
     for field in every_field().values():
         assert isinstance(field.text(run), str)
@@ -63,16 +61,10 @@ def test_columns_of_the_spreadsheet_are_told_apart():
     assert len(columns) == len(set(columns)) > 20
 
 
-def test_what_is_not_recorded_is_no_text(data):
-    data.run("a", task=NOT_RECORDED)
-    data.run("b", label=NOT_RECORDED)
-    runs = data.load().runs
-    task, batch = find_field("task"), find_field("max_batch")
-    assert task.value(runs["a"]) == NOT_RECORDED
-    assert task.sort_key(runs["a"]) is not None
-    assert batch.value(runs["a"]) is batch.sort_key(runs["a"]) is None
-    query = RunSelection(sort=(("model", True),))
-    assert {run.id for run in select_runs(data.load(), query)} == {"a", "b"}
+def test_what_is_not_recorded_is_no_value(data):
+    data.run("a")
+    run, batch = data.load().runs["a"], find_field("max_batch")
+    assert batch.value(run) is batch.sort_key(run) is None
 
 
 @pytest.mark.parametrize(

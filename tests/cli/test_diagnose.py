@@ -102,6 +102,15 @@ def test_another_gpu_than_that_of_the_message(diagnose):
     assert "Name the" not in diagnose(OUT, *words, "8xH100")[1]
 
 
+def test_settings_are_written_as_verl_takes_them(diagnose):
+    """Hydra requires a plus before a key that verl's configuration does not have."""
+    frame = '  File "megatron/core/optimizer/optimizer.py", line 500, in step_with_ready_grads\n    step()\n'
+    log = f"Traceback (most recent call last):\n{frame}{OUT}"
+    out = diagnose(log, "qwen2.5-7b", "--gpus", "8xH100", "actor_rollout_ref.actor.strategy=megatron")[1]
+    assert " +actor_rollout_ref.actor.optim.override_optimizer_config.optimizer_cpu_offload=True" in out
+    assert ". actor_rollout_ref.rollout.enforce_eager=True" in out
+
+
 def test_verbose(diagnose):
     short, long = diagnose(NO_ROOM)[1], diagnose(NO_ROOM, "--verbose")[1]
     assert long.startswith(short.rstrip("\n"))

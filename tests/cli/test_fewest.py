@@ -68,7 +68,14 @@ def test_the_text_of_the_fewest(plan):
     assert lines[0].startswith("Fewest GPUs for Qwen/Qwen2.5-32B, GRPO: ")
     assert "8×H20: qwen2-5-32b-grpo-8xh20" in " ".join(lines[1:4])
     assert "prompts up to 512 tokens" in " ".join(lines[:5])
-    assert "first GPU" in lines[-1], "64 RTX-4090 would do, and the line of L4 says that none does"
+    of_gpu = {
+        line.split()[1].rstrip(","): line.split()
+        for line in lines
+        if " GB " not in line and line[:3].strip().isdigit()
+    }
+    assert "none" in of_gpu["L4"], "of GPUs of 24 GB, these offer less"
+    assert "64" in of_gpu["RTX-4090"]
+    assert "first GPU" in lines[-1]
     assert max(map(len, lines)) <= 100
 
 

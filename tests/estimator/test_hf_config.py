@@ -152,7 +152,7 @@ CONFIGS = {
 #: What a config cannot say, and what an entry of the registry says of itself.
 ABOUT = {
     "name", "hf_id", "aliases", "aliases_unverified", "max_position_embeddings_of_aliases",
-    "parameters_breakdown", "published", "config_source", "verified", "notes",
+    "parameters_breakdown", "published", "config_source", "script", "verified", "notes",
 }  # fmt: skip
 
 

@@ -9,15 +9,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from sphinx_verl_resources.answer.layouts import Layout
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Location, NoAnswerError
 from sphinx_verl_resources.estimator.allocations import size_of
 from sphinx_verl_resources.estimator.estimate import estimate, host_memory
 from sphinx_verl_resources.estimator.export import result_of
 from sphinx_verl_resources.estimator.phases import phases_of, roles_of
+from sphinx_verl_resources.estimator.registries import capacity_of
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.settings import micro_batches
-from sphinx_verl_resources.estimator.versions import RELEASES
+from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES
 from sphinx_verl_resources.settings.overrides import read_overrides
 
 REGISTRIES = read_data([]).registries
@@ -308,3 +310,37 @@ def test_an_estimate_keeps_nothing_back(request):
     found = asked(request)
     assert phases_of(found.shape, found.settings) == found.phases
     assert host_memory(found.shape, found.settings) == found.host
+
+
+#: Whose training process is the same on any GPU.
+apart = requests(config={f"{R}.name": "vllm", "trainer.v1.trainer_mode": "sync"}).map(
+    lambda request: replace(request, gpu="H100", version=CURRENT)
+)
+
+
+@given(
+    apart,
+    st.sampled_from(["RTX-4090", "H100", "B200", "Ascend-A2"]),
+    st.sampled_from([1, 2, 4]),
+    st.floats(0.05, 1),
+)
+def test_on_another_gpu_an_estimate_is_what_its_request_gives(request, gpu, tensor, share):
+    first = asked(request)
+    assert first.trains_apart
+    keys = {f"{R}.tensor_model_parallel_size": tensor, f"{R}.gpu_memory_utilization": share}
+    there = replace(first.request.having(keys), gpu=gpu)
+    expected = asked(there)
+    found = first.on_gpu(there, REGISTRIES.gpus.get(gpu), tensor=tensor, utilization=share)
+    assert found == expected
+    assert found.phases == expected.phases
+    assert (found.low, found.high, found.host) == (expected.low, expected.high, expected.host)
+    assert (found.fits, set(found.warnings)) == (expected.fits, set(expected.warnings))
+
+
+@given(apart, st.lists(st.sampled_from(sorted(REGISTRIES.gpus.names)), min_size=2, max_size=2))
+def test_what_fits_on_a_gpu_fits_on_one_with_more_memory(request, gpus):
+    first = asked(request)
+    assert first.trains_apart
+    less, more = sorted(map(REGISTRIES.known_gpu, gpus), key=capacity_of)
+    on = [Layout(request, first.on_gpu(replace(first.request, gpu=gpu.name), gpu)) for gpu in (less, more)]
+    assert on[0].fits <= on[1].fits

@@ -55,7 +55,7 @@ def test_settings_of_ones_own_name_the_nearest_runs():
 def test_a_run_that_ran_names_no_other():
     run = "qwen2-5-0-5b-ppo-8xl20-vllm"
     found = answer_run(RUNS[run], DATA)
-    assert [item.word for item in found.evidence] == ["ran", "ran", "claimed"]
+    assert [run.word for run in found.evidence] == ["ran", "ran", "claimed"]
     assert named(found, run) == []
     ran, claimed = named(found)
     assert ran.startswith("Ran: Qwen2.5-0.5B, PPO on 8*L20, Qwen2.5-0.5B, PPO on 8*L20")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from docutils import nodes
 
+from sphinx_verl_resources.answer.answer import answer_settings
 from sphinx_verl_resources.answer.changes import Change
 from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.suggestions import FILLS_HOST, ROUNDS
 from sphinx_verl_resources.estimator.tasks import fitted, task_settings
@@ -15,7 +15,8 @@ from sphinx_verl_resources.estimator.versions import CURRENT
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.changes import change_text, changes_item, heading
 
-REGISTRIES = read_data([]).registries
+DATA = read_data([])
+REGISTRIES = DATA.registries
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def change():
 def found():
     def of(model, gpus, gpu, version=CURRENT, **more):
         request = Request(model, {**task_settings("GRPO"), **more}, gpus, gpu, version=version)
-        return estimate(fitted(request, REGISTRIES), REGISTRIES)
+        return answer_settings(fitted(request, REGISTRIES), DATA)
 
     return of
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sphinx_verl_resources.answer.answer import Answer
-from sphinx_verl_resources.answer.grid import FitCell
 from sphinx_verl_resources.answer.layouts import Layout
+from sphinx_verl_resources.answer.search import Tried
+from sphinx_verl_resources.answer.sizes import FitCell
 from sphinx_verl_resources.catalog.names import VERDICTS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import Estimate, estimate
@@ -27,7 +28,7 @@ DATA = read_data([])
 
 
 def about(found: Estimate) -> Answer:
-    return Answer(found.request, DATA, (Layout(found.request, found),), (), ())
+    return Answer(found.request, DATA, Tried((Layout(found.request, found),)), (), None)
 
 
 RUNS = [run for run in DATA.catalog.runs.values() if run.settings]
@@ -60,7 +61,7 @@ def test_lengths_stand_wherever_a_verdict_does(monkeypatch, found):
     assert short(small.verdict, small.fits_up_to_tokens) == "depends on the lengths: up to 1,900 tokens"
     cell = FitCell("borderline", 8, spare=-GIB, layout="FSDP", tokens=1937.6)
     table = fit_rows([("7B", (cell,))], {}, lambda run, text: None)
-    assert "borderline: up to 1,900 tokens" in table.astext()
+    assert "borderline up to 1,900 tokens" in table.astext()
     assert result_of("a", small)["fits_up_to_tokens"] == 1937.6
 
 
@@ -73,7 +74,7 @@ def test_a_setting_that_was_not_read_leaves_no_figure(found):
         assert "unknown" in text.lower()
         assert gib(found.peak).split()[0] not in text
     assert result_of("a", unread)["undecided"] == [told]
-    assert run_texts(unread)["estimate.peak"] == "not computed"
+    assert run_texts(unread) == {}
 
 
 def test_what_a_gpu_has_must_be_recorded(found):
@@ -88,7 +89,7 @@ def test_what_ran_outweighs_an_estimate_that_is_too_high(found):
     assert ran.verdict == "borderline"
     assert reason(ran).endswith("the estimate is too high.")
     assert credible(ran) is None
-    assert run_texts(ran)["estimate.peak"] == "not computed"
+    assert run_texts(ran) == {}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.id)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from .base import GitRef, NamedRecord, Prose, Record, Text, optional, problem
+from .run import Script
 
 
 def _size(description: str) -> int:
@@ -131,6 +132,7 @@ class Architecture(NamedRecord):
     mtp_parameters: int | None = optional("Multi-token-prediction layers.", ge=1)
     published: Published | None = optional("The count that others publish.")
     config_source: tuple[ConfigSource, ...] = Field((), description="Where the facts were read.")
+    script: Script | None = optional("A script of verl that loads such a checkpoint, or a test or page.")
     verified: bool = Field(description="Shape read at the source; count within 0.1 % of the published one.")
     notes: tuple[Prose, ...] = Field((), description="What a reader should know about these facts.")
 

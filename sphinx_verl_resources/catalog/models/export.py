@@ -11,7 +11,10 @@ from .run import Run
 
 
 class Computed(Record):
-    """The estimate of a run. Memory is per GPU, on the GPU with the highest peak."""
+    """The estimate of a run, as pages show it. Memory is per GPU, on the GPU with the highest peak.
+
+    A run that ran took at most what its GPU has.
+    """
 
     verdict: Verdict = Field(
         description="fits: the upper end of the range is within the GPU's memory. borderline: the GPU's "
@@ -23,11 +26,17 @@ class Computed(Record):
         description="Mean length of a sequence, prompt and response, in tokens, up to which the run fits; "
         "null where the lengths do not decide."
     )
-    peak_gib: float = Field(ge=0, description="Computed peak in GiB (2^30 bytes).")
+    peak_gib: float = Field(
+        ge=0,
+        description="Computed peak in GiB (2^30 bytes); where lengths are unknown, with sequences at their "
+        "limits.",
+    )
     low_gib: float = Field(ge=0, description="Lower end of its range in GiB.")
     high_gib: float = Field(ge=0, description="Upper end of its range in GiB.")
     capacity_gib: float | None = Field(description="What the GPU offers to programs, in GiB.")
-    binding_phase: str = Field(description="The phase that sets the peak.")
+    binding_phase: str | None = Field(
+        description="The phase that sets the peak; null where no phase can be told."
+    )
     measured_runs_of_this_kind: int = Field(
         ge=0,
         description="Measured runs of the same training backend, time of verl, full or LoRA, dense or with "
@@ -47,8 +56,8 @@ class ExportedRun(Record):
     )
     record: Run = Field(description="The run as its file records it; what the file leaves out is left out.")
     gpu: str | None = Field(description="Name in the list of GPUs; null where the source names none.")
-    computed: Computed | None = Field(description="null where it cannot be computed.")
-    not_computed: str | None = Field(description="Why it cannot; null where it is.")
+    computed: Computed | None = Field(description="null where pages show no estimate.")
+    not_computed: str | None = Field(description="Why they show none; null where they do.")
 
 
 class Export(Record):

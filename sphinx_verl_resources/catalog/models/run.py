@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..names import MOST_GPUS, SIZES, Engine, Kind, PageColumn, Tag, Train, Word, sizes_hint
+from ..names import ADAPTER_RANKS, MOST_GPUS, SIZES, Engine, Kind, PageColumn, Tag, Train, Word, sizes_hint
 from .base import (
     SLUG,
     Checkpoint,
@@ -207,7 +207,7 @@ class Evidence(Record):
 
 
 class Note(Record):
-    """A remark under the table, with a mark in the row."""
+    """A remark, with a mark in the row that leads to it."""
 
     code: NoteCode = Field(description="Short name of the kind of remark, for example max-batch-contested.")
     about: PageColumn = Field("tag", description="The field whose cell carries the mark.")
@@ -283,12 +283,17 @@ class Run(Record):
     )
     measured: Measured | None = optional("What the run reported.")
     evidence: tuple[Evidence, ...] = Field((), description="Where the claim can be checked.")
-    notes: tuple[Note, ...] = Field((), description="Remarks that the page shows under the table.")
+    notes: tuple[Note, ...] = Field((), description="Remarks, each with a mark in the row that leads to it.")
 
     @property
     def short_name(self) -> str:
         """The name in the Model column: the label, or the checkpoint without its owner."""
         return self.label or self.model.rsplit("/", 1)[-1]
+
+    @property
+    def trains_adapters(self) -> bool:
+        """True where it trains LoRA adapters, and not all parameters."""
+        return "lora" in self.task.lower() or any(self.settings.get(key) for key in ADAPTER_RANKS)
 
     @property
     def word(self) -> Word:
@@ -302,3 +307,8 @@ class Run(Record):
             published = any(item.kind in ("log", "metrics") for item in self.evidence)
             return "ran" if published else "reported"
         return "claimed"
+
+    @property
+    def was_seen_to_run(self) -> bool:
+        """True where it ran or its results are reported; False where it is only claimed to run."""
+        return self.word != "claimed"

@@ -10,12 +10,12 @@ from docutils import nodes
 from sphinx import addnodes
 
 from ...catalog import selection
-from ...catalog.names import PAGE_COLUMNS, row_id, run_class, size_slug
+from ...catalog.names import PAGE_COLUMNS, WORDS, row_id, run_class, size_slug
 from ...catalog.selection import RunSelection
 from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
 from ...i18n import N_, _
 from ...views.blocks import fill, listed
-from ...views.runs import COMPUTED, run_about, run_title, templates_used, uncomputed_texts
+from ...views.runs import COMPUTED, run_about, run_title, templates_used
 from ...views.table import one_cell
 from ..domain import VerlDomain
 from ..objects import RUN, SIZE, Target
@@ -25,7 +25,7 @@ from .base import ABOUT_TABLE, VerlDirective
 from .options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ...catalog.catalog import BrokenRun
     from ...catalog.models.run import Run
@@ -40,12 +40,13 @@ class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names no
         runs: ids of the rows, in order.
         columns: field names.
         computed: by id, the texts of the columns that are computed.
-        details: by id, the id of the block on the page that says more; absent without such blocks.
     """
 
 
 #: The attribute that marks a section of ours until ``SectionsToCaptions`` has seen it.
 SECTION_SIZE = "verl_size"
+#: The attribute of a block below a table with the id of its run.
+OF_RUN = "verl_run"
 NONE_YET = N_("No run is recorded yet. {link}")
 
 #: The options about the table, where there is one table.
@@ -80,10 +81,10 @@ OPTIONS = (
     ),
     Option(
         "details",
-        "Below each table a block for each run with peak and capacity, status and evidence. Folded in HTML: "
-        "the estimate with its chart, the settings to copy, links to the script and to the run's file.",
+        "Below each table a block for each run of which more is known, with status and peak. Folded in HTML: "
+        "evidence and measured figures, remarks, the estimate with its chart, and the settings to copy.",
     ),
-    Option("hide-empty", "Leave out size classes without a row."),
+    Option("hide-empty", "Name size classes without a row in one sentence, instead of a section for each."),
     *(replace(option, help=_WITH_CAPTION[option.name]) for option in ABOUT_TABLE),
 )
 
@@ -112,7 +113,7 @@ class VerlRuns(VerlDirective):
         if "caption" in self.given:
             order = {size: index for index, size in enumerate(selection.sizes_to_show(runs, chosen))}
             if not chosen.sort:
-                runs.sort(key=lambda run: order[run.size])
+                runs.sort(key=lambda run: (WORDS.index(run.word), order[run.size]))
             return self._content(runs, columns, broken, chosen)
         return self._sections(runs, columns, broken, chosen)
 
@@ -145,7 +146,8 @@ class VerlRuns(VerlDirective):
     def _sections(
         self, runs: Sequence[Run], columns: Sequence[str], broken: Sequence[BrokenRun], chosen: RunSelection
     ) -> list[nodes.Node]:
-        sections: list[nodes.Node] = []
+        sections: list[nodes.section] = []
+        empty: list[str] = []
         shown = selection.sizes_to_show([*runs, *broken], chosen)
         homeless = [file for file in broken if file.size not in shown]
         for size in shown:
@@ -154,6 +156,7 @@ class VerlRuns(VerlDirective):
             if size == shown[0]:
                 own_broken += homeless
             if not own and not own_broken and "hide-empty" in self.given:
+                empty.append(size)
                 continue
             section = nodes.section()
             section[SECTION_SIZE] = size
@@ -161,12 +164,26 @@ class VerlRuns(VerlDirective):
             title = nodes.title("", size, translatable=0)
             section += title
             section["names"].append(nodes.fully_normalize_name(size))
-            section["ids"].append(self.free_id(size_slug(size), section))
-            VerlDomain.of(self.env).note_object(SIZE, size, Target(section["ids"][0], size))
+            self._note_size(size, section)
             self.state.document.note_implicit_target(section, section)
             section += self._content(own, columns, own_broken, chosen, size)
             sections.append(section)
-        return sections or [self._empty("", filtered=bool(chosen.filters))]
+        if not empty:
+            return [*sections]
+        sentence = self._empty(listed(empty) if sections else "", filtered=bool(chosen.filters))
+        for size in empty:
+            target = nodes.target()
+            self._note_size(size, target)
+            sentence.insert(0, target)
+        if not sections:
+            return [sentence]
+        sections[-1] += [sentence]
+        return [*sections]
+
+    def _note_size(self, size: str, place: nodes.Element) -> None:
+        """Give the place of a size class its id, to which references lead."""
+        place["ids"].append(self.free_id(size_slug(size), place))
+        VerlDomain.of(self.env).note_object(SIZE, size, Target(place["ids"][0], size))
 
     def _content(
         self,
@@ -186,9 +203,7 @@ class VerlRuns(VerlDirective):
             rows = verl_runs("", runs=ids, columns=list(columns), computed=computed)
             content.append(self._runs_table(rows))
             if "details" in self.given:
-                blocks = [self._details(run) for run in runs]
-                rows["details"] = {run.id: block["ids"][0] for run, block in zip(runs, blocks, strict=True)}
-                content += blocks
+                content += self._all_details(runs)
         elif not broken or "caption" in self.given:
             empty = self._empty(size or listed(chosen.sizes), filtered=bool(chosen.filters))
             # What refers to a caption must not lose its target with the last row.
@@ -221,10 +236,21 @@ class VerlRuns(VerlDirective):
         from ...views.estimate import run_texts
 
         estimate = self._estimate(run)
-        return uncomputed_texts(run) if estimate is None else run_texts(estimate)
+        return {} if estimate is None else run_texts(estimate)
+
+    def _all_details(self, runs: Sequence[Run]) -> Iterator[verl_details]:
+        """Yield the block of each run that has one."""
+        from ...views.run_details import says_more
+
+        for run in filter(says_more, runs):
+            block = self._details(run)
+            block["classes"].append(run_class(run.id))
+            block["ids"].append(self.free_id(f"{row_id(run.id)}-details", block))
+            block[OF_RUN] = run.id
+            yield block
 
     def _details(self, run: Run) -> verl_details:
-        """Return peak and capacity, status and evidence; folded: estimate, settings, and sources."""
+        """Return status and peak; folded: what ran, the estimate, and the settings."""
         from ...answer.queries import SettingsAnswer
         from ...estimator.queries import Capacity, RunEstimate
         from ...estimator.recorded import credible
@@ -240,7 +266,10 @@ class VerlRuns(VerlDirective):
             estimate = None
         capacity = self.ask(Capacity(run.gpus.type)) if run.gpus.type else None
         found = None if estimate is None else self.ask(SettingsAnswer(RunEstimate(run.id)))
-        content = render.verdict(run, found, partial(row_link, self.env))
+        content: list[nodes.Node] = [
+            render.facts(run, settings.links),
+            *render.verdict(run, found, partial(row_link, self.env)),
+        ]
         if shown := estimate and credible(estimate):
             drawn = phase_chart(shown, run_title(run), run.measured)
             content.append(self.chart(drawn, run.id))
@@ -248,11 +277,8 @@ class VerlRuns(VerlDirective):
             rows = phase_rows(shown)
             content.append(self.table(rows, with_options=False, table_class=MEMORY_CLASS))
         edit = settings.edit_address(f"runs/{run.id}.yaml")
-        content += [*render.flags(run), render.facts(run, settings.links, edit)]
-        block = details(render.summary(run, capacity, estimate), content)
-        block["classes"].append(run_class(run.id))
-        block["ids"].append(self.free_id(f"{row_id(run.id)}-details", block))
-        return block
+        content += [*render.flags(run), *render.edit_link(edit)]
+        return details(render.summary(run, capacity, estimate), content)
 
     def _runs_table(self, inside: nodes.Element) -> nodes.table:
         return self.table(inside, with_options="caption" in self.given)

@@ -216,11 +216,14 @@ def test_older_files_in_the_place_of_newer_ones(asked):
 
 #: By value of conf.py, what it is set to and which pages use it.
 VALUES = {
-    "script_url": ("https://example.org/{ref}/{path}", {*REMARKS, "runs", "runs-7b", "runs-details"}),
+    "script_url": (
+        "https://example.org/{ref}/{path}",
+        {*REMARKS, "runs", "runs-7b", "runs-details", "what-if"},
+    ),
     "commit_url": ("https://example.org/{ref}", RUN_C3 - {"downloads"}),
     "edit_url": ("https://example.org/edit/{path}", {"runs-details"}),
     "add_run": ("own-label", {"runs", "runs-empty"}),
-    "estimator_page": ("own-label", REMARKS),
+    "estimator_page": ("own-label", {*REMARKS, "what-if"}),
     "data": (["../more", "../data"], {"gpus"}),
 }
 

@@ -22,16 +22,18 @@ from sphinx_verl_resources.sphinx_ext.objects import Target
 MODULES = {analysis_queries.__name__, answer_queries.__name__, estimator_queries.__name__, queries.__name__}
 
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
-DATA_VERSION = 13
+DATA_VERSION = 15
 DATA = {
     "": "files objects problems state uses written",
     "analysis.queries.AnalysisQuery": "function arguments",
-    "answer.grid.Axes": "models counts gpus responses loras",
+    "answer.grid.Axes": "counts gpus responses loras",
     "answer.queries.Exported": "extension_version",
+    "answer.queries.FewestGpus": "memories task sizes config",
     "answer.queries.Fit": "gpu task sizes counts config",
-    "answer.queries.Grid": "axes config",
+    "answer.queries.Grid": "model axes config",
     "answer.queries.SettingsAnswer": "asked",
     "answer.queries.SizeModels": "sizes",
+    "answer.queries.UsedModels": "",
     "catalog.selection.RunSelection": "sizes filters sort",
     "diagnostics.Diagnostic": "place code message remedy severity",
     "diagnostics.Location": "path line column key",
@@ -50,6 +52,7 @@ DATA = {
     "sphinx_ext.queries.FilesWithErrors": "parts",
     "sphinx_ext.queries.KnownValue": "name value",
     "sphinx_ext.queries.ObjectName": "kind name target",
+    "sphinx_ext.queries.PageOrLabel": "page label",
     "sphinx_ext.queries.RegistryEntries": "kind names",
     "sphinx_ext.queries.RegistryNames": "kind names",
     "sphinx_ext.queries.Runs": "selection",
@@ -70,14 +73,19 @@ FUNCTIONS = {
     "analysis.values.value_text": "text",
 }
 
-ENV_VERSION = 6
+ENV_VERSION = 7
 #: By class: the attributes of ours, and those that say what a reference is to.
 NODES = {
     "pending_xref": "std:ref verl:gpu verl:model verl:run verl:size verl_contribute verl_name verl_optional verl_row",
     "verl_chart": "drawing format xml:space",
     "verl_marks": "remarks",
     "verl_remarks": "remarks",
-    "verl_runs": "columns computed details runs",
+    "verl_details": "verl_run",
+    "verl_runs": "columns computed runs",
+    "verl_seealso": "entries refdoc",
+    "verl_what_if": "data fields runs",
+    "verl_if_line": "is_used translatable",
+    "verl_if_actions": "command script",
 }
 
 

@@ -1,0 +1,368 @@
+"""Candidates: the layouts that can be tried for a question, which GPUs share as far as they are the same.
+
+Offloading goes from nothing on, token budgets from verl's default down to one sequence, and Megatron has its
+parallel sizes. What costs no or little time is always on: no padding, recomputed activations, batches counted
+in tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..estimator.estimate import Estimate, attempt
+from ..estimator.registries import capacity_of
+from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT, changed
+from ..estimator.settings import ranks_of, sequence_divisor
+from ..estimator.tasks import BUDGETS, ENGINE_SHARE, ENGINE_TP, MEGATRON_SAVING, SAVING, engine_size, fitted
+from .layouts import USUAL_BUDGET, Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..estimator.registries import Registries
+    from ..estimator.request import Request
+    from ..estimator.settings import Settings
+    from ..estimator.shape import Shape
+
+_OF_FSDP = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
+#: Fields of ``Rollout`` by the settings that are chosen for each GPU.
+_ENGINE = {ENGINE_TP: "tensor", ENGINE_SHARE: "utilization"}
+
+
+def backend_of(asked: Request) -> str | None:
+    """Return the training backend that a request names, or sets keys of; None if it leaves it open."""
+    config = asked.config
+    if named := asked.backend or config.get(f"{ACTOR}.strategy") or config.get("model_engine"):
+        return str(named)
+    fsdp = any(key.startswith(_OF_FSDP) for key in config)
+    megatron = any(key.startswith(f"{ACTOR}.megatron.") for key in config)
+    return None if fsdp == megatron else "fsdp" if fsdp else "megatron"
+
+
+# -- what can be chosen
+
+
+@dataclass(frozen=True)
+class _Base:
+    """The settings of a layout but for offloading and token budget.
+
+    Attributes:
+        request: the settings.
+        pipeline, tensor: Megatron's sizes.
+        share: parameters on one GPU, which replicas do not share.
+    """
+
+    request: Request
+    pipeline: int = 1
+    tensor: int = 1
+    share: float = 0.0
+
+
+def _offloads(section: str, level: int) -> Mapping[str, Any]:
+    """Return the switches of offloading: the optimizer from level 1 on, the parameters from level 2 on."""
+    return {f"{section}.optimizer_offload": level >= 1, f"{section}.param_offload": level >= 2}
+
+
+#: What adapters need with FSDP alone.
+_ADAPTERS_OF_FSDP = (f"{MODEL}.target_modules", f"{ROLLOUT}.load_format", f"{ROLLOUT}.layered_summon")
+#: Pipeline sizes that are tried; with 12 stages on 96 GPUs verl trained DeepSeek-V3.
+_STAGES = (1, 2, 3, 4, 6, 8, 12, 16)
+_LAST_STAGE = "override_transformer_config.num_layers_in_last_pipeline_stage"
+#: From the least offloading on; what concerns a critic is left out where there is none.
+_FSDP_LEVELS = tuple(
+    {**_offloads(f"{ACTOR}.fsdp_config", level), **_offloads("critic.fsdp", level)} for level in range(3)
+)
+_HOST_OPTIMIZER = {key: value for key, value in MEGATRON_SAVING.items() if ".optim." in key}
+_MEGATRON_LEVELS = tuple(
+    {
+        **_offloads(f"{ACTOR}.megatron", level),
+        **_offloads("critic.megatron", level),
+        **(_HOST_OPTIMIZER if level >= 3 else {}),
+    }
+    for level in range(4)
+)
+_SEARCHED = {key for level in (*_FSDP_LEVELS, *_MEGATRON_LEVELS) for key in level}
+#: What costs no or little time, and is on in every layout.
+ALWAYS = {key: value for key, value in SAVING.items() if key not in _SEARCHED}
+_ALWAYS_WITH_MEGATRON = {key: value for key, value in MEGATRON_SAVING.items() if key not in _SEARCHED}
+
+
+def with_fsdp(asked: Request, registries: Registries) -> Candidates:
+    """Return the candidates with FSDP; settings that the request names are not changed."""
+    request = fitted(replace(asked, config={**ALWAYS, **asked.config}), registries)
+    return Candidates(asked, [_Base(request)], _FSDP_LEVELS, registries)
+
+
+def with_megatron(asked: Request, registries: Registries) -> Candidates:
+    """Return the candidates with Megatron; settings that the request names are not changed."""
+    return Candidates(asked, _megatron_bases(asked, registries), _MEGATRON_LEVELS, registries)
+
+
+def _megatron_bases(asked: Request, registries: Registries) -> list[_Base]:
+    """Return the run with Megatron's parallel sizes: by pipeline stages, then by tensor parallelism.
+
+    Sizes that do not divide the GPUs or the heads are left out, and those with more stages than layers.
+    """
+    shape, gpus = registries.shape(asked.model), asked.gpus or 8
+    if shape is None:
+        return []
+    config = {key: value for key, value in asked.config.items() if not key.startswith(_OF_FSDP)}
+    if rank := config.pop(f"{MODEL}.lora_rank", None):  # Megatron reads other keys
+        config = {key: value for key, value in config.items() if key not in _ADAPTERS_OF_FSDP}
+        config[f"{MODEL}.lora.rank"] = rank
+    of_all = replace(asked, backend="megatron", config={**ALWAYS, **_ALWAYS_WITH_MEGATRON, **config})
+    of_all = fitted(of_all, registries)
+    bases = []
+    for sizes in _parallel_sizes(asked.config, shape, gpus):
+        chosen = {
+            f"{role}.megatron.{name}": size for role in (ACTOR, "critic") for name, size in sizes.items()
+        }
+        request = changed(of_all, config={**of_all.config, **chosen, **config})
+        pipeline, tensor = sizes["pipeline_model_parallel_size"], sizes["tensor_model_parallel_size"]
+        dense, experts = shape.parameters - shape.expert_parameters, shape.expert_parameters
+        share = dense / tensor + experts / sizes.get("expert_model_parallel_size", 1)
+        bases.append(_Base(request, pipeline, tensor, share / pipeline))
+    return bases
+
+
+def _parallel_sizes(config: Mapping[str, Any], shape: Shape, gpus: int) -> Iterator[dict[str, int]]:
+    """Yield Megatron's sizes; those that the settings name are kept.
+
+    Tensor parallelism divides the heads and the key-value heads. Experts are spread as far as the pipeline
+    leaves room.
+    """
+    moe = shape.architecture.moe
+    groups = math.gcd(shape.heads, shape.architecture.num_key_value_heads)
+
+    def choices(name: str, *usual: int) -> tuple[int, ...]:
+        given = config.get(f"{ACTOR}.megatron.{name}_model_parallel_size")
+        return (given,) if type(given) is int and given > 0 else usual
+
+    for pipeline, tensor in product(choices("pipeline", *_STAGES), choices("tensor", 1, 2, 4, 8)):
+        stages = _stages(shape.layers, pipeline)
+        if gpus % (tensor * pipeline) or groups % tensor or stages is None:
+            continue
+        sizes = {
+            "tensor_model_parallel_size": tensor,
+            "pipeline_model_parallel_size": pipeline,
+            **stages,
+        }
+        if moe:
+            expert = 1
+            while not moe.num_experts % (2 * expert) and not gpus % (2 * expert * pipeline):
+                expert *= 2
+            (expert,) = choices("expert", expert)
+            sizes |= {"expert_model_parallel_size": expert, "expert_tensor_parallel_size": 1}
+        yield sizes
+
+
+def _stages(layers: int, pipeline: int) -> dict[str, int] | None:
+    """Return what Megatron is told where stages cannot be alike; None where there are too few layers.
+
+    >>> _stages(64, 8), _stages(61, 12), _stages(61, 8)
+    ({}, {'override_transformer_config.num_layers_in_last_pipeline_stage': 6}, \
+{'override_transformer_config.num_layers_in_last_pipeline_stage': 5})
+    """
+    if not layers % pipeline:
+        return {}
+    each = layers // pipeline
+    lasts = [layers - stage * (pipeline - 1) for stage in (each, each + 1)]
+    fewest = [(max(last, stage), last) for last, stage in zip(lasts, (each, each + 1), strict=True)]
+    fitting = [last for _most, last in sorted(fewest) if 0 < last < layers]
+    return {_LAST_STAGE: fitting[0]} if fitting else None
+
+
+# -- the candidates
+
+
+class Place(NamedTuple):
+    """The place of a candidate: of its base, of its level of offloading, and its token budget."""
+
+    base: int
+    level: int
+    budget: int | None
+
+
+class Candidates:
+    """The layouts of one training backend on a number of GPUs; each is estimated when a search comes to it.
+
+    It is estimated once for all GPUs: only the rollout engine's memory differs from GPU to GPU.
+
+    Attributes:
+        asked: the question, on the first GPU that it is asked for.
+        bases: a candidate is named by its place in them, ``heads`` the last of the same pipeline size, which
+            has the largest TP, and takes least memory of them.
+        levels: of offloading; the last takes least memory.
+        budgets: of tokens, the largest first, ``cheapest`` those that take least memory.
+        settings: as read, with the first base.
+    """
+
+    def __init__(
+        self,
+        asked: Request,
+        bases: list[_Base],
+        levels: tuple[Mapping[str, Any], ...],
+        registries: Registries,
+    ) -> None:
+        self.asked, self.bases, self._registries = asked, bases, registries
+        self._engine = engine_size(asked, registries)
+        self._estimates: dict[Place, Estimate | None] = {}
+        self._configs: dict[Any, Mapping[str, Any]] = {}
+        #: By candidate, the least memory of a GPU that fits, and the most that does not.
+        self._fits: dict[Any, tuple[float, float]] = {}
+        estimates = (_attempt(base.request, registries) for base in bases)
+        first = next(filter(None, estimates), None)
+        if first is None:
+            self.bases = []
+        else:
+            self._read(first, levels)
+
+    def _read(self, first: Estimate, levels: tuple[Mapping[str, Any], ...]) -> None:
+        """Keep what can be chosen: the keys that the request leaves open, and those that have an effect."""
+        settings, given = first.settings, self.asked.config
+        role, unused = settings.actor, () if settings.critic else ("critic.",)
+        self.settings, self._parameters = settings, first.shape.parameters
+        self._levels: list[dict[str, Any]] = []
+        for level in levels:
+            chosen = {key: level[key] for key in level if key not in given and not key.startswith(unused)}
+            if chosen not in self._levels:
+                self._levels.append(chosen)
+        self.levels = range(len(self._levels))
+        by_pipeline = {base.pipeline: place for place, base in enumerate(self.bases)}
+        self.heads = [by_pipeline[base.pipeline] for base in self.bases]
+        self._unused = unused
+        self._budget_keys = [key for key in BUDGETS if not key.startswith(unused)]
+        self.budgets: list[int | None] = [None]
+        self.cheapest: list[int | None] = [None]
+        if role.micro_batch.dynamic and not any(given.get(key) for key in BUDGETS):
+            least = math.ceil(settings.lengths.limit / sequence_divisor(role))
+            self.budgets = [*_budgets(least)]
+            self.cheapest = [least, *_of_whole_mini_batch(settings, least)]
+
+    def in_order(self, level: int) -> Sequence[int]:
+        """Return the bases so that the first that fits takes least of the host, and else is the fastest."""
+        places = range(len(self.bases))
+        if self._is_on(level, "param_offload"):  # replicas offload the same parameters
+            return sorted(places, key=lambda place: self.bases[place].share)
+        return places
+
+    def _is_on(self, level: int, name: str) -> bool:
+        """Tell whether Megatron's switch is on at a level, chosen or given."""
+        key = f"{ACTOR}.megatron.{name}"
+        return bool({**self._levels[level], **self.asked.config}.get(key))
+
+    def capacity_on(self, gpu: str | None) -> float:
+        """Return the bytes that a GPU offers."""
+        return (
+            self.settings.capacity
+            if gpu == self.asked.gpu
+            else capacity_of(self._registries.known_gpu(gpu or ""))
+        )
+
+    def least_bytes(self, base: int, level: int, capacity: float) -> float:
+        """Return bytes that a layout of Megatron takes at least, in an update or while vLLM generates.
+
+        With it most layouts that do not fit need no estimate.
+        """
+        settings, share = self.settings, self.bases[base].share
+        role, rollout = settings.actor, settings.rollout
+        if role.backend != "megatron":
+            return 0.0
+        weights, optimizer = 2 * share, 0.0
+        if not role.lora_rank:
+            weights += role.megatron.gradient_bytes * share
+            on_host = role.megatron.muon or role.megatron.cpu_optimizer
+            if not on_host and not any(key in self._levels[level] for key in _HOST_OPTIMIZER):
+                optimizer = role.megatron.moment_bytes * self._parameters / settings.gpus
+        idle = 0.0 if self._is_on(level, "param_offload") else weights
+        idle += 0.0 if self._is_on(level, "optimizer_offload") else optimizer
+        if rollout.engine == "vllm" and not rollout.separate:
+            idle += capacity * rollout.utilization
+        return max(weights + optimizer, idle)
+
+    def engine_on(self, gpu: str | None) -> Mapping[str, Any]:
+        """Return the settings of the rollout engine that are chosen for a GPU."""
+        return engine_size(changed(self.asked, gpu=gpu), self._registries)
+
+    def layout(self, place: Place, gpu: str | None, engine: Mapping[str, Any]) -> Layout | None:
+        """Return a layout on a GPU with settings of the rollout engine; None where it leaves no estimate."""
+        first = self._first(place)
+        key = (place, *engine.items())
+        if key not in self._configs:
+            self._configs[key] = {**self._request(place).config, **engine}
+        request = changed(self.bases[place.base].request, config=self._configs[key], gpu=gpu)
+        there = self._registries.gpus.get(gpu or "")
+        if engine == self._engine and (gpu == self.asked.gpu or not first):
+            found = first
+        elif first and first.trains_apart and there:
+            found = first.on_gpu(request, there, **{_ENGINE[key]: value for key, value in engine.items()})
+            return self._known(key, Layout(request, found))
+        else:
+            found = _attempt(request, self._registries)
+        return Layout(request, found) if found else None
+
+    def _known(self, key: Any, layout: Layout) -> Layout:
+        """Return a layout that knows whether it fits: a GPU with more memory fits what one with less does.
+
+        Of what it has more, vLLM takes a share.
+        """
+        capacity = layout.estimate.settings.capacity
+        least, most = self._fits.setdefault(key, (math.inf, 0.0))
+        if not most < capacity < least:
+            return changed(layout, known=capacity >= least)
+        self._fits[key] = (capacity, most) if layout.fits else (least, capacity)
+        return layout
+
+    def _first(self, place: Place) -> Estimate | None:
+        """Return the estimate on the first GPU."""
+        if place not in self._estimates:
+            request = self._request(place)
+            key = (place, *self._engine.items())
+            self._configs[key] = request.config
+            self._estimates[place] = _attempt(request, self._registries)
+        return self._estimates[place]
+
+    def _request(self, place: Place) -> Request:
+        base, budgets = self.bases[place.base].request, {}
+        if place.budget is not None:
+            budgets = dict.fromkeys(self._budget_keys, place.budget)
+        used = _without(base.config, self._unused, self.asked.config)
+        return changed(base, config={**used, **self._levels[place.level], **budgets})
+
+
+def _attempt(request: Request, registries: Registries) -> Estimate | None:
+    found = attempt(request, registries)
+    return found if isinstance(found, Estimate) else None
+
+
+def _without(config: Mapping[str, Any], unused: tuple[str, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without sections that have no effect, unless the request names them."""
+    return {key: value for key, value in config.items() if key in given or not key.startswith(unused)}
+
+
+def _of_whole_mini_batch(settings: Settings, least: int) -> Iterator[int]:
+    """Yield the token budget that holds a whole mini-batch, if it can take less memory than one sequence.
+
+    With one micro-batch per mini-batch, FSDP keeps no undivided gradients in verl v0.9.
+    """
+    role = settings.actor
+    sequences = min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus)
+    tokens = math.ceil(sequences * settings.lengths.limit / sequence_divisor(role))
+    if role.backend != "megatron" and tokens > least:
+        yield max(tokens, USUAL_BUDGET)
+
+
+def _budgets(least: int) -> Iterator[int]:
+    """Yield token budgets from verl's default down to one sequence.
+
+    >>> list(_budgets(3000)), list(_budgets(20000))
+    ([16384, 8192, 4096, 3000], [20000])
+    """
+    budget = max(USUAL_BUDGET, least)
+    while budget > least:
+        yield budget
+        budget //= 2
+    yield least

@@ -1,0 +1,273 @@
+"""Tables of answers for size classes: what fits on how many GPUs, and how few GPUs it takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..catalog.names import SIZES
+from ..diagnostics import Code, NoAnswerError, did_you_mean
+from .answer import answer
+from .evidence import figures_of
+from .fewest import fewest_by_memory
+from .question import OWN_KEYS, USUAL_RANK, Question, task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from ..catalog.models.architecture import Architecture
+    from ..catalog.names import Verdict, Word
+    from ..estimator.context import EstimatorContext
+    from ..estimator.registries import Registries
+    from .answer import Answer
+    from .fewest import Fewest
+
+
+def size_models(data: EstimatorContext) -> dict[str, str]:
+    """Return the model that represents each size class, in ascending order; some have none.
+
+    It is the model of the analysis, unless the tested runs of the size class load other ones; then it is the
+    one that most of them load.
+    """
+
+    def parameters(model: str) -> float | None:
+        shape = data.registries.shape(model)
+        return shape.parameters if shape else None
+
+    models: dict[str, str] = {}
+    for size in SIZES:
+        tested = (run for run in data.catalog.runs.values() if run.size == size and run.kind == "tested")
+        loaded = Counter(run.model for run in tested)
+        entry = data.analysis.specifications.get(size)
+        stated = entry.model if entry else None
+        if stated and (not loaded or parameters(stated) in map(parameters, loaded)):
+            models[size] = stated
+        elif loaded:
+            models[size] = loaded.most_common(1)[0][0]
+    return models
+
+
+def used_models(data: EstimatorContext) -> tuple[str, ...]:
+    """Return the models that scripts of verl or recorded runs load, the smallest first.
+
+    Of models with the same figures it is the one that most runs load, or else the last on record.
+    """
+    loaded = Counter(run.model for run in data.catalog.runs.values())
+
+    def runs(model: Architecture) -> int:
+        return sum(loaded[name] for name in {model.hf_id, *model.aliases, *model.aliases_unverified})
+
+    models: dict[str, Architecture] = {}
+    for model in data.registries.architectures:
+        figures = figures_of(data.catalog, data.registries, model.hf_id)
+        other = models.get(figures)
+        if (model.script or runs(model)) and (other is None or runs(model) >= runs(other)):
+            models[figures] = model
+    return tuple(model.hf_id for model in sorted(models.values(), key=lambda model: model.parameters))
+
+
+def _models_of(sizes: Collection[str], data: EstimatorContext) -> dict[str, str]:
+    """Return the model of each size class that is asked for; all of them if none is named.
+
+    Raises:
+        NoAnswerError: a size class has no model.
+    """
+    models = size_models(data)
+    for size in sizes:
+        if size not in models:
+            hint = did_you_mean(size, models)
+            raise NoAnswerError.because(f"no model represents {size!r}", hint, code=Code.unknown_size)
+    return {size: models[size] for size in sizes or models}
+
+
+# -- size classes by numbers of GPUs
+
+FitKind = Literal["ran", "reported", "fits", "borderline", "no", "unknown"]
+_KINDS: Mapping[Verdict, FitKind] = {
+    "fits": "fits",
+    "borderline": "borderline",
+    "depends-on-lengths": "borderline",
+    "does-not-fit": "no",
+    "unknown": "unknown",
+}
+
+
+@dataclass(frozen=True)
+class FitCell:
+    """One size class on one number of GPUs. Sizes are bytes per GPU.
+
+    Attributes:
+        kind: ``ran`` where a run that ran bears on it, ``reported`` where it is not computed to fit and a run
+            is reported; else what is computed.
+        gpus: their number.
+        run: the id of the nearest run that ran or was reported.
+        on: the GPUs of this run, or of the layout, such as ``8*H800``, where they are others.
+        spare: what the GPU has beyond the upper end of the range, or lacks if it is negative; with ``no``,
+            beyond the lower end.
+        layout: the training backend of the computed figures.
+        tokens: the mean length of a sequence up to which it fits, see ``AnyEstimate.fits_up_to_tokens``.
+        undercuts: see ``Trust``.
+    """
+
+    kind: FitKind
+    gpus: int
+    run: str | None = None
+    on: str = ""
+    spare: float | None = None
+    layout: str = ""
+    tokens: float | None = None
+    undercuts: bool = False
+
+
+def fit_table(
+    data: EstimatorContext,
+    *,
+    gpu: str,
+    task: str,
+    sizes: tuple[str, ...],
+    counts: tuple[int, ...],
+    config: Mapping[str, Any],
+) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
+    """Return size classes and their cells, one for each number of GPUs.
+
+    A size class is answered for its model, see ``size_models``.
+
+    Raises:
+        NoAnswerError: the GPU, the task or a size class is not known.
+    """
+    models = _models_of(sizes, data)
+    data.registries.known_gpu(gpu)
+    name, rank = task_of(task)
+
+    def cell(model: str, count: int) -> FitCell:
+        question = Question(model, count, gpu, name, rank, overrides=config)
+        try:
+            return fit_cell(answer(question, data), count, data.registries)
+        except NoAnswerError:
+            return FitCell("unknown", count)
+
+    return tuple((size, tuple(cell(model, count) for count in counts)) for size, model in models.items())
+
+
+def fit_cell(found: Answer, count: int, registries: Registries) -> FitCell:
+    """Return an answer in brief, for a number of GPUs."""
+    best, kind, used = found.best.estimate, _KINDS[found.verdict], found.best.estimate.settings.gpus
+    end = best.low if kind == "no" else best.high
+    cell = FitCell(
+        kind,
+        count,
+        on=f"{used}*{found.asked.gpu}" if used < count else "",
+        spare=None if best.capacity is None else best.capacity - end,
+        layout=found.best.name,
+        tokens=best.fits_up_to_tokens,
+        undercuts=found.trust.undercuts,
+    )
+    run = next(iter(found.evidence), None)
+    if run is None or run.word == "claimed" or (run.word == "reported" and kind == "fits"):
+        return cell
+    gpus = registries.gpus
+    same = run.gpus.count == count and gpus.get(run.gpus.type or "") is gpus.get(found.asked.gpu or "")
+    return replace(cell, kind=run.word, run=run.id, on="" if same else str(run.gpus))
+
+
+# -- the fewest GPUs by size class
+
+
+@dataclass(frozen=True)
+class FewestCell:
+    """The fewest GPUs of one memory size for a size class, trained in one way.
+
+    Attributes:
+        count: of those on which the estimate fits, the smallest number; 0 if it fits on none of ``COUNTS``,
+            None if the settings leave no estimate.
+        undercuts: see ``Trust``.
+        run: the id of the run on the fewest GPUs that ran or was reported.
+        word: how it is known.
+        on: its GPUs, such as ``8*H800``.
+    """
+
+    count: int | None
+    undercuts: bool = False
+    run: str = ""
+    word: Word | None = None
+    on: str = ""
+
+
+@dataclass(frozen=True)
+class FewestTable:
+    """The fewest GPUs of one memory size.
+
+    Attributes:
+        memory_gb: of a GPU, as it is sold.
+        gpus: the names of the GPUs; the estimates are for the first, which offers the least memory.
+        rows: size classes, each with the cells for all parameters and for LoRA.
+    """
+
+    memory_gb: float
+    gpus: tuple[str, ...]
+    rows: tuple[tuple[str, FewestCell, FewestCell], ...]
+
+
+def fewest_tables(
+    data: EstimatorContext,
+    *,
+    memories: tuple[int, ...],
+    task: str,
+    sizes: tuple[str, ...],
+    config: Mapping[str, Any],
+) -> tuple[FewestTable, ...]:
+    """Return a table for each memory size in GB.
+
+    A size class is answered for its model, see ``size_models``.
+
+    Raises:
+        NoAnswerError: no GPU has such a memory, a size class or the task is not known, or the settings leave
+            no estimate for any model.
+    """
+    recorded = sorted({gpu.memory_gb for gpu in data.registries.gpus})
+    for memory in memories:
+        if memory not in recorded:
+            remedy = f"name another memory: {', '.join(f'{each:g}' for each in recorded)}"
+            raise NoAnswerError.because(f"no recorded GPU has {memory} GB", remedy, code=Code.unknown_gpu)
+    models = _models_of(sizes, data)
+    name, rank = task_of(task)
+    if rank:
+        raise NoAnswerError.because("LoRA has columns of its own", f"name {name} instead of {task}")
+    for key in sorted(OWN_KEYS & config.keys()):
+        raise NoAnswerError.because("rows and columns of the table set it", "leave it out", key=key)
+    refused: list[NoAnswerError] = []
+
+    def fewest(model: str, lora: int) -> tuple[Fewest, ...] | None:
+        question = Question(model, task=name, lora=lora, overrides=config)
+        try:
+            return fewest_by_memory(question, data, memories)
+        except NoAnswerError as error:
+            refused.append(error)
+            return None
+
+    found = [(size, fewest(model, 0), fewest(model, USUAL_RANK)) for size, model in models.items()]
+    groups = next((each for _, *both in found for each in both if each), None)
+    if groups is None:
+        raise refused[0]
+    # Of GPUs of one size and vendor those that offer most: the others are made for inference.
+    places = {(group.memory_gb, group.gpus[0].vendor): place for place, group in enumerate(groups)}
+    return tuple(
+        FewestTable(
+            groups[place].memory_gb,
+            tuple(gpu.name for gpu in groups[place].gpus),
+            tuple((size, _cell(full, place), _cell(lora, place)) for size, full, lora in found),
+        )
+        for place in places.values()
+    )
+
+
+def _cell(found: tuple[Fewest, ...] | None, place: int) -> FewestCell:
+    return fewest_cell(found[place]) if found else FewestCell(None)
+
+
+def fewest_cell(found: Fewest) -> FewestCell:
+    """Return the fewest GPUs of one memory size in brief."""
+    best, run = found.found, found.ran
+    cell = FewestCell(best.gpus, best.trust.undercuts) if best else FewestCell(0)
+    return replace(cell, run=run.id, word=run.word, on=str(run.gpus)) if run else cell

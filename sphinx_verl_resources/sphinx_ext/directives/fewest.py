@@ -1,0 +1,100 @@
+"""The fewest GPUs for each size class, by the memory of a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ...i18n import _
+from ..references import row_link
+from .base import ABOUT_TABLE
+from .computed import SettingsDirective
+from .fit import DEFAULT_TASK, NO_LEGEND, SIZES
+from .options import Option, numbers
+
+if TYPE_CHECKING:
+    from ...answer.sizes import FewestTable
+
+#: Of NVIDIA's GPUs that people train on, in GB; a B200 has 180.
+DEFAULT_MEMORIES = (24, 40, 80, 96, 141, 180)
+#: Of the table that is shown first.
+FIRST_MEMORY = 80
+MOST_MEMORY = 10_000
+_ABOUT = {
+    "caption": "The beginning of each caption, before the memory and the GPUs.",
+    "name": "A label, so that other pages can link the table that is shown first.",
+    "class": "Further classes of each table.",
+}
+OPTIONS = (
+    Option(
+        "memory",
+        "The memory of a GPU in GB, as it is sold: a table for each size.",
+        "numbers, separated by spaces or commas",
+        f"``{' '.join(map(str, DEFAULT_MEMORIES))}``",
+        numbers(MOST_MEMORY),
+        DEFAULT_MEMORIES,
+    ),
+    Option(
+        "task",
+        "The algorithm.",
+        "``GRPO``, ``PPO`` or ``DAPO``",
+        f"``{DEFAULT_TASK}``",
+        value=DEFAULT_TASK,
+    ),
+    SIZES,
+    NO_LEGEND,
+    *(replace(option, help=_ABOUT[option.name]) for option in ABOUT_TABLE),
+)
+
+
+class VerlFewest(SettingsDirective):
+    """The fewest GPUs for each size class: a table for each memory size, behind tabs."""
+
+    directive = "verl-fewest"
+    takes = OPTIONS
+    instead_of_argument = "name the size classes under :sizes:"
+
+    def show(self) -> list[nodes.Node]:
+        """Return the tables, what their columns mean, and what was assumed."""
+        from ...answer.queries import FewestGpus, SizeModels
+        from ...answer.question import Question, request_of
+        from ...estimator.queries import Defaults
+        from ...estimator.tasks import LIMITS, known_task
+        from ...estimator.versions import CURRENT, version_text
+        from ...views import fewest as render
+        from ...views.fit import fit_settings
+
+        task, classes = self.values["task"], self.values["sizes"]
+        settings = self.settings()
+        if self.problems:
+            return []
+        tables = self.ask_about_settings(FewestGpus(self.values["memory"], task, classes, settings))
+        if tables is None:
+            return []
+        asked = request_of(Question("", task=task, overrides=dict(settings)))
+        every = {**dict(self.ask(Defaults(LIMITS))), **asked.config}
+        title = self.values["caption"] or _("Fewest GPUs for {task}").format(task=known_task(task))
+        models = dict(self.ask(SizeModels(classes)))
+        words = [] if "no-legend" in self.given else render.fewest_legend(tables, version_text(CURRENT))
+        return [self._panels(tables, models, title), *words, fit_settings(every)]
+
+    def _panels(self, tables: tuple[FewestTable, ...], models: dict[str, str], title: str) -> nodes.container:
+        """Return the tables, that for ``FIRST_MEMORY`` or else the first as the one that is shown first."""
+        from ...views import fewest as render
+
+        memories = [table.memory_gb for table in tables]
+        first = memories.index(FIRST_MEMORY) if FIRST_MEMORY in memories else 0
+        panels = []
+        for place, found in enumerate(tables):
+            rows = render.fewest_rows(found, models, partial(row_link, self.env))
+            table = self.table(rows, render.caption(title, found), with_options=False)
+            table["classes"] += (self.values["class"] or "").split()
+            if place == first:
+                self.add_name(table)
+            panel = render.panel(table, is_first=place == first)
+            panel["ids"].append(self.free_id(nodes.make_id(f"fewest-{found.memory_gb:g}-gb"), panel))
+            panels.append(panel)
+        return render.behind_tabs(tables, panels)

@@ -1,0 +1,70 @@
+"""``.. verl-lengths::``: one run with longer and longer responses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...i18n import _
+from ...views.blocks import legend
+from .base import ABOUT_TABLE
+from .computed import SettingsDirective
+from .options import Option, numbers, resource
+
+if TYPE_CHECKING:
+    from docutils import nodes
+
+
+DEFAULT_RESPONSES = (1024, 2048, 4096, 8192, 16384, 32768)
+MOST_TOKENS = 10_000_000
+LENGTHS_OPTIONS = (
+    Option(
+        "model",
+        "The checkpoint. Required. Write verl's settings below the options.",
+        "Hugging Face name",
+        needed="name a checkpoint, as in :model: Qwen/Qwen2.5-7B-Instruct",
+    ),
+    Option("gpus", "How many GPUs and which. Required.", "count and name, such as ``8*H100``", read=resource),
+    Option(
+        "responses",
+        "Limits of the responses, in tokens.",
+        "numbers, separated by spaces or commas",
+        f"``{' '.join(map(str, DEFAULT_RESPONSES))}``",
+        numbers(MOST_TOKENS),
+        DEFAULT_RESPONSES,
+    ),
+    *ABOUT_TABLE,
+)
+
+
+class VerlLengths(SettingsDirective):
+    """One run with longer and longer responses."""
+
+    directive = "verl-lengths"
+    takes = LENGTHS_OPTIONS
+    instead_of_argument = "name the checkpoint under :model:"
+
+    def show(self) -> list[nodes.Node]:
+        """Return the table, and what was computed."""
+        from ...estimator.queries import Lengths, ModelEstimate
+        from ...estimator.sweeps import RESPONSE
+        from ...views.estimate import length_rows
+
+        count, gpu = self.named_gpus()
+        settings = self.settings()
+        if RESPONSE in dict(settings):
+            self.refuse(f"{RESPONSE} is what the rows differ in", "name the lengths under :responses:")
+        if self.problems:
+            return []
+        model = self.values["model"]
+        rows = self.ask(Lengths(ModelEstimate(model, count, gpu, settings), self.values["responses"]))
+        if all(row.estimate is None for row in rows):
+            self.note_all(rows[0].diagnostics)
+            return []
+        caption = _("{model} on {gpus}: longer responses").format(model=model, gpus=f"{count}*{gpu}")
+        table = self.table(length_rows(rows), caption)
+        text = _(
+            "Per GPU, on the fullest. Token budgets that are not set are the smallest that hold one "
+            "sequence. The KV cache is that of one rollout engine, with sequences of full length; fewer "
+            "sequences at a time make the rollout slower and take no more memory."
+        )
+        return [table, legend(text)]

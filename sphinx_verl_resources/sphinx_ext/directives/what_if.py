@@ -1,0 +1,156 @@
+"""A form that answers whether a model fits."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...catalog.names import FORM_COUNTS, FORM_GPUS, FORM_RESPONSES, MOST_GPUS
+from ...catalog.selection import names, phrases
+from ...diagnostics import Code, Diagnostic
+from ...i18n import N_, _
+from ..domain import VerlDomain
+from ..objects import GPU, MODEL
+from ..queries import ConfigValue
+from ..references import link_if_any, row_link
+from .computed import SettingsDirective
+from .lengths import MOST_TOKENS
+from .options import Option, numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from docutils import nodes
+
+    from ...answer.grid import Axes
+    from .computed import Settings
+
+#: The link to the page about the estimator.
+_MORE = N_("How figures are made.")
+#: Each is an answer, and about a thousand take a second.
+MOST_CELLS = 100_000
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return names(phrases(text), "name at least one, or leave the option out")
+
+
+WHAT_IF_OPTIONS = (
+    Option(
+        "models",
+        "The models to choose from.",
+        "Hugging Face names, separated by commas",
+        "those that verl's scripts or recorded runs load, one of those that are alike",
+        _names,
+        (),
+    ),
+    Option(
+        "gpus",
+        "The GPUs to choose from, by any of their names, which the form shows as they are written.",
+        "names of GPUs, separated by commas",
+        f"``{', '.join(FORM_GPUS)}``",
+        _names,
+        FORM_GPUS,
+    ),
+    Option(
+        "counts",
+        "Numbers of GPUs to choose from.",
+        "numbers, separated by spaces or commas",
+        f"``{' '.join(map(str, FORM_COUNTS))}``",
+        numbers(MOST_GPUS),
+        FORM_COUNTS,
+    ),
+    Option(
+        "responses",
+        "Limits of the responses to choose from, in tokens.",
+        "numbers, separated by spaces or commas",
+        f"``{' '.join(map(str, FORM_RESPONSES))}``",
+        numbers(MOST_TOKENS),
+        FORM_RESPONSES,
+    ),
+)
+
+
+class VerlWhatIf(SettingsDirective):
+    """A form for models, GPUs and lengths, with an answer."""
+
+    directive = "verl-what-if"
+    takes = WHAT_IF_OPTIONS
+    instead_of_argument = "name the models under :models:"
+
+    def show(self) -> list[nodes.Node]:
+        """Return the form with its first answer; the files with all answers are noted."""
+        from ...answer.queries import Grid
+        from ...views.what_if import form
+        from ...views.what_if_answers import answers_file, answers_of, fields_of, first_answer, shared_data
+
+        models, axes = self._choices()
+        settings = self.settings()
+        self._check_settings(settings)
+        if self.problems:
+            return []
+        grids = {model: self.ask(Grid(model, axes, settings)) for model in models}
+        if all(cells.errors for cells in grids.values()):
+            self.note_all(grids[models[0]].errors)
+            return []
+        told = (set(cells.warnings) for cells in grids.values() if not cells.errors)
+        self.note_all(set.intersection(*told))
+        runs = self._runs(dict.fromkeys(run for cells in grids.values() for run, _word in cells.runs))
+        answers = [answers_of(cells, runs) for cells in grids.values()]
+        files = []
+        for of_model in answers:
+            name, path, text = answers_file(of_model)
+            files.append(name)
+            VerlDomain.of(self.env).note_file(path, text)
+        fields, shared = fields_of(models, axes), shared_data(files, grids[models[0]])
+        page = self.ask(ConfigValue("estimator_page"))
+        more = link_if_any(page, _(_MORE), self.env.docname)
+        return [
+            form(
+                fields,
+                shared,
+                first_answer(fields, shared, answers[fields[0]["first"]]),
+                {run: title for run, (title, _script) in runs.items()},
+                partial(row_link, self.env),
+                more,
+            )
+        ]
+
+    def _runs(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Return the titles of recorded runs, and the addresses of their scripts or nothing."""
+        from ...estimator.queries import RecordedRun
+        from ...views.runs import run_title
+
+        self.ask(ConfigValue("script_url"))
+        links = VerlDomain.of(self.env).settings.links
+        runs = {run: self.ask(RecordedRun(run)) for run in ids}
+        return {
+            id_: (run_title(run), links.file(run.script.ref, run.script.path) if run.script else "")
+            for id_, run in runs.items()
+        }
+
+    def _choices(self) -> tuple[tuple[str, ...], Axes]:
+        """Return the models and what else can be chosen, and note what is wrong with it."""
+        from ...answer.grid import Axes
+        from ...answer.queries import UsedModels
+
+        models, gpus, counts, responses = map(
+            self.values.__getitem__, ("models", "gpus", "counts", "responses")
+        )
+        self.check_recorded(MODEL, models, "models")
+        self.check_recorded(GPU, gpus, "gpus")
+        models, axes = models or self.ask(UsedModels()), Axes(counts, gpus, responses)
+        size = len(models) * axes.size
+        if size > MOST_CELLS:
+            message = f"the choices have {size:,} combinations, and a form at most {MOST_CELLS:,}"
+            self.refuse(message, "name fewer under :models:, :gpus:, :counts: or :responses:")
+        return models, axes
+
+    def _check_settings(self, settings: Settings) -> None:
+        """Note settings that the form sets."""
+        from ...answer.grid import CHOSEN
+
+        for key, _value in settings:
+            if key in CHOSEN:
+                message = f"{key}: the choices of the form set it"
+                self.note(Diagnostic(self.place_of(key), Code.directive, message, "leave it out"))

@@ -1,0 +1,209 @@
+/*
+ * Tables that scroll or are behind tabs, long names, and folded blocks: their buttons that copy, and print.
+ *
+ * The page is complete without this script. The words of the buttons come from the JSON of a page with runs; see
+ * page_data.py.
+ */
+(() => {
+  'use strict';
+
+  /** Names up to this long stay in one piece. */
+  const SHORT = 10;
+  /** How long a button says that it has copied, in milliseconds. */
+  const SAID = 2000;
+
+  // ---------------------------------------------------------------- names, regions, paper
+
+  /** Let the long names of tables go on in the next line where they are divided, and not within a word. */
+  function breakNames() {
+    for (const cell of document.querySelectorAll('.verl-scroll td.verl-path')) {
+      const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+      const texts = [];
+      while (walker.nextNode()) texts.push(walker.currentNode);
+      texts.forEach(breakName);
+    }
+  }
+
+  function breakName(text) {
+    const pieces = text.data.split(/(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])/);
+    if (pieces.length < 2 || text.data.length <= SHORT) return;
+    text.replaceWith(...pieces.flatMap((piece, index) => (index ? [document.createElement('wbr'), piece] : [piece])));
+  }
+
+  /** Only what scrolls is a stop for the keyboard, and shows at its edges that there is more. */
+  function watchScrolling() {
+    const boxes = [...document.querySelectorAll('.verl-scroll[tabindex]')];
+    const observer = new ResizeObserver((entries) => {
+      new Set(entries.map((entry) => entry.target.closest('.verl-scroll'))).forEach(setScrolling);
+    });
+    for (const box of boxes) {
+      [box, ...box.children].forEach((element) => observer.observe(element));
+      box.addEventListener('scroll', () => setScrolling(box), { passive: true });
+    }
+  }
+
+  function setScrolling(box) {
+    const room = box.scrollWidth - box.clientWidth;
+    const gone = Math.abs(box.scrollLeft); // Negative where text runs from right to left.
+    box.classList.toggle('verl-more-before', gone > 1);
+    box.classList.toggle('verl-more-after', room - gone > 1);
+    if (room > 1) box.tabIndex = 0;
+    else box.removeAttribute('tabindex');
+  }
+
+  let unfolded = [];
+
+  /** On paper nothing can be opened. */
+  function unfold() {
+    unfolded = [...document.querySelectorAll('details.verl-details:not([open], [hidden], [hidden] *, .verl-more)')];
+    for (const details of unfolded) details.open = true;
+  }
+
+  function foldAgain() {
+    for (const details of unfolded) details.open = false;
+    unfolded = [];
+  }
+
+  // ---------------------------------------------------------------- tabs, which are links to panels
+
+  function panelOf(tab) {
+    return document.getElementById(tab.hash.slice(1));
+  }
+
+  function isShown(tab) {
+    return panelOf(tab).getClientRects().length > 0;
+  }
+
+  function tabsOf(group) {
+    return [...group.querySelectorAll('a')];
+  }
+
+  /** Say whose panel is shown; where a browser shows all of them, no one's. */
+  function markTabs() {
+    for (const group of document.querySelectorAll('.verl-tabs')) {
+      const shown = tabsOf(group).filter(isShown);
+      for (const tab of tabsOf(group)) {
+        if (shown.length === 1 && tab === shown[0]) tab.setAttribute('aria-current', 'true');
+        else tab.removeAttribute('aria-current');
+      }
+    }
+  }
+
+  /** The browser will scroll to the panel; let it find it where the one is that is shown now. */
+  function keepPlace(event) {
+    const tab = event.target.closest('.verl-tabs a');
+    const shown = tab && tabsOf(tab.parentElement).find(isShown);
+    if (!shown) return;
+    const padding = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) || 0;
+    panelOf(tab).style.scrollMarginTop = `${panelOf(shown).getBoundingClientRect().top - padding}px`;
+  }
+
+  /** The browser takes the focus from the tab, and themes then begin at the top of the page. */
+  function showChosen() {
+    markTabs();
+    const tab = [...document.querySelectorAll('.verl-tabs a')].find(({ hash }) => hash === location.hash);
+    tab?.focus({ preventScroll: true });
+  }
+
+  // ---------------------------------------------------------------- copy
+
+  /** In each folded block a button for its settings, and for a run one for the address of its row. */
+  function addCopyButtons(words) {
+    // The documentation may have buttons for code everywhere.
+    const hasOthers = document.querySelector('button.copybtn');
+    for (const block of document.querySelectorAll('.verl-details')) {
+      const texts = [...block.querySelectorAll('pre')];
+      const run = [...block.classList].find((name) => name.startsWith('verl-run-'));
+      for (const text of hasOthers ? [] : texts) {
+        addCopies(codeBox(text), copyButton(words, words.copy, () => text.textContent));
+      }
+      if (run) addCopies(codeBox(texts[0]) ?? block.lastElementChild, copyButton(words, words.copyLink, () => linkTo(run)));
+    }
+  }
+
+  function codeBox(text) {
+    return text?.closest('div[class*="highlight-"]') ?? text;
+  }
+
+  /** Put a button before an element, beside another one that is there. */
+  function addCopies(element, button) {
+    let place = element.previousElementSibling;
+    if (!place?.matches('.verl-copies')) {
+      place = make('p', 'verl-copies');
+      element.before(place);
+    }
+    place.append(button);
+  }
+
+  function copyButton(words, title, getText) {
+    const button = make('button', 'verl-copy', title);
+    button.type = 'button';
+    button.addEventListener('click', async () => {
+      const isCopied = await copyText(getText());
+      say(isCopied ? words.copied : words.notCopied);
+      if (!isCopied) return;
+      button.dataset.verlCopied = '';
+      setTimeout(() => delete button.dataset.verlCopied, SAID);
+    });
+    return button;
+  }
+
+  function linkTo(run) {
+    const url = new URL(location.href);
+    url.search = '';
+    url.hash = run.replace('verl-', '');
+    return url.href;
+  }
+
+  async function copyText(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      return copySelected(text); // No clipboard without a secure connection, or without leave.
+    }
+  }
+
+  function copySelected(text) {
+    const focused = document.activeElement;
+    const area = make('textarea', 'verl-unseen', text);
+    area.readOnly = true;
+    document.body.append(area);
+    area.select();
+    const isCopied = document.execCommand('copy');
+    area.remove();
+    focused?.focus();
+    return isCopied;
+  }
+
+  /** Say something to those who do not see the page. */
+  function say(text) {
+    voice.textContent = '';
+    // A text that does not change is not said again.
+    setTimeout(() => (voice.textContent = text), 50);
+  }
+
+  function make(name, classes, text = '') {
+    const element = document.createElement(name);
+    element.className = classes;
+    element.textContent = text;
+    return element;
+  }
+
+  // ---------------------------------------------------------------- start
+
+  const page = document.getElementById('verl-resources-page');
+  const voice = make('p', 'verl-unseen');
+  voice.setAttribute('role', 'status');
+  page?.before(voice);
+  breakNames();
+  watchScrolling();
+  markTabs();
+  addEventListener('load', markTabs); // Only then has the browser found what the address names.
+  addEventListener('hashchange', showChosen);
+  document.addEventListener('click', keepPlace);
+  addEventListener('beforeprint', unfold);
+  addEventListener('afterprint', foldAgain);
+  // Only then has an extension that adds such buttons itself done so.
+  if (page) document.addEventListener('DOMContentLoaded', () => addCopyButtons(JSON.parse(page.textContent).words));
+})();

@@ -1,0 +1,130 @@
+"""The tables of the fewest GPUs, one for each memory size, with tabs and a legend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+from ..i18n import _
+from ..units import short_number
+from .blocks import LEGEND_CLASS, legend, titled_item, verl_tabs
+from .fit import UNDERCUTS, UNDERCUTS_MEANING, crossed, how_estimated, marked, size_cell, size_heading
+from .table import Cell, table_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ..answer.sizes import FewestCell, FewestTable
+
+TABLE_CLASS = "verl-fewest"
+PANELS_CLASS, PANEL_CLASS = "verl-panels", "verl-panel"
+#: Of the panel that is shown while no tab is chosen.
+FIRST_CLASS = "verl-panel-first"
+
+
+def _memory(table: FewestTable) -> str:
+    """Return the memory of a GPU, as it is sold."""
+    return _("{number} GB").format(number=short_number(table.memory_gb))
+
+
+def caption(title: str, table: FewestTable) -> str:
+    """Return the caption of a table: the title, the memory, and the GPUs that have it."""
+    ending = f"-{short_number(table.memory_gb)}GB"
+    names = _(", ").join(name.removesuffix(ending) for name in table.gpus)
+    return _("{title}, {memory} each: {names}").format(title=title, memory=_memory(table), names=names)
+
+
+def fewest_rows(
+    table: FewestTable, models: Mapping[str, str], link: Callable[[str, str], nodes.Element]
+) -> nodes.tgroup:
+    """Return a row for each size class.
+
+    Args:
+        table: of one memory size.
+        models: the model of each size class.
+        link: makes a link to the row of a run, from the id of the run and a text.
+    """
+    headings = [
+        size_heading(),
+        _("Full: ran"),
+        _("Full: estimated"),
+        _("LoRA: ran"),
+        _("LoRA: estimated"),
+    ]
+    body = [
+        [size_cell(size, models), *(make(cell) for cell in cells for make in (_ran(link), _estimated))]
+        for size, *cells in table.rows
+    ]
+    return table_group(headings, body)
+
+
+def _ran(link: Callable[[str, str], nodes.Element]) -> Callable[[FewestCell], Cell]:
+    def make(cell: FewestCell) -> Cell:
+        if not cell.run:
+            return Cell.of("")
+        gpus = crossed(cell.on)
+        text = _("{gpus} (reported)").format(gpus=gpus) if cell.word == "reported" else gpus
+        return Cell([], links=[link(cell.run, text)])
+
+    return make
+
+
+def _estimated(cell: FewestCell) -> Cell:
+    if cell.count is None:
+        return Cell.of(_("unknown"))
+    if not cell.count:
+        from ..answer.layouts import COUNTS
+
+        return Cell.of(_("none up to {count}").format(count=f"{COUNTS[-1]:,}"))
+    return Cell.of(marked(f"{cell.count:,}", cell.undercuts))
+
+
+def panel(table: nodes.table, *, is_first: bool) -> nodes.container:
+    """Return a table as it is behind a tab; the first is shown while no tab is chosen."""
+    return nodes.container("", table, classes=[PANEL_CLASS, *([FIRST_CLASS] if is_first else [])])
+
+
+def behind_tabs(tables: Sequence[FewestTable], panels: Sequence[nodes.container]) -> nodes.container:
+    """Return the panels of tables, which have ids, behind tabs; without tabs, they follow one another."""
+    links = [
+        nodes.reference("", _tab(table, tables), refid=panel["ids"][0], internal=True)
+        for table, panel in zip(tables, panels, strict=True)
+    ]
+    tabs = verl_tabs("", "", *links, format="html", label=_("Memory of a GPU"))
+    return nodes.container("", tabs, *panels, classes=[PANELS_CLASS])
+
+
+def _tab(table: FewestTable, tables: Sequence[FewestTable]) -> str:
+    """Return the text of a tab: the memory, and a GPU where two vendors have the same."""
+    alike = [each for each in tables if each.memory_gb == table.memory_gb]
+    memory = _memory(table)
+    return memory if len(alike) == 1 else _("{memory} ({gpu})").format(memory=memory, gpu=table.gpus[0])
+
+
+def fewest_legend(tables: Iterable[FewestTable], version: str) -> list[nodes.Node]:
+    """Return the meaning of the columns, and how the estimates were made."""
+    from ..answer.question import USUAL_RANK
+
+    cells = [cell for table in tables for _size, *both in table.rows for cell in both]
+    words = nodes.bullet_list(classes=[LEGEND_CLASS])
+    words += titled_item(
+        _("Full, LoRA"), _("all parameters are trained, or adapters of rank {rank}.").format(rank=USUAL_RANK)
+    )
+    ran = _("No run of these models is recorded yet.")
+    if any(cell.run for cell in cells):
+        ran = _(
+            "the recorded run on the fewest GPUs with as much memory or less. A reported one is described in "
+            "documentation or commit messages."
+        )
+    words += titled_item(_("Ran"), ran)
+    words += titled_item(
+        _("Estimated"),
+        _(
+            "the fewest GPUs on which the whole range of the estimate fits. It is for the first GPU of the "
+            "caption, which offers the least memory."
+        ),
+    )
+    if any(cell.undercuts for cell in cells):
+        words += titled_item(UNDERCUTS, _(UNDERCUTS_MEANING))
+    return [words, legend(how_estimated(version))]

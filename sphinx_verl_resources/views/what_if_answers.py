@@ -1,0 +1,279 @@
+"""The choices and answers of the what-if form: its fields, a file for each model, and an answer in words.
+
+The script of the form reads the same files and fills in the same words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from ..answer.command import SEPARATOR
+from ..catalog.names import VERDICTS
+from ..estimator.phases import LABELS
+from ..estimator.versions import CURRENT, version_text
+from ..i18n import N_, _
+from ..units import two_digits
+from .answer import trust_text
+from .file_names import answers_path
+from .verdicts import FITS_UP_TO, title
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..answer.grid import Axes, GridCells
+    from ..catalog.names import Verdict
+
+    Fields = Sequence[Mapping[str, Any]]
+    Answers = Mapping[str, Any]
+
+#: The choices of the form when it opens, where it offers them; elsewhere the first of each field.
+_FIRST = {"model": "Qwen/Qwen2.5-7B", "gpu": "H100", "count": 8, "lora": 0, "response": 1024}
+#: What an answer says first: a verdict and why. Behind these come the reasons why there is no estimate.
+STATES: tuple[tuple[Verdict, str], ...] = (
+    ("fits", N_("The whole range of the estimate is within the GPU's memory.")),
+    ("borderline", N_("The GPU's memory is inside the range of the estimate.")),
+    ("borderline", N_("The rollout engine may not start: too little memory is left for its KV cache.")),
+    ("borderline", N_("It ran, although even the low end of the estimate exceeds the GPU's memory.")),
+    ("depends-on-lengths", FITS_UP_TO),
+    ("depends-on-lengths", N_("It fits with short sequences, not with sequences at their limits.")),
+    ("does-not-fit", N_("Even the low end of the estimate exceeds the GPU's memory.")),
+)
+#: The global variable under which the script finds the answers for a model.
+_REGISTRY = "(globalThis.verlWhatIf ??= {})"
+#: The fields of which another choice may fit, and in which direction it is looked for.
+_WAYS = (("response", -1), ("lora", 1), ("count", 1))
+
+#: The lines about an estimate.
+_FIGURES = ("estimated", "host", "phase", "trust")
+_TEXTS = ("labels", "values")
+
+
+def fields_of(models: Sequence[str], axes: Axes) -> Fields:
+    """Return the fields of the form, each with its values, their labels, and the index of the first choice.
+
+    ``values`` are in the address of the page, ``labels`` in the form.
+    """
+    short = [model.rpartition("/")[2] for model in models]
+    loras = [_("LoRA, rank {rank}").format(rank=rank) if rank else _("all parameters") for rank in axes.loras]
+    return [
+        _field("model", _("Model"), models, short if len(set(short)) == len(short) else models),
+        _field("count", _("GPUs"), axes.counts, axes.counts),
+        _field("gpu", _("GPU type"), axes.gpus, axes.gpus),
+        _field("lora", _("Trained"), axes.loras, loras),
+        _field("response", _("Longest response"), axes.responses, [f"{n:,}" for n in axes.responses]),
+    ]
+
+
+def _field(name: str, label: str, values: Sequence[Any], labels: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": label,
+        "values": [str(value) for value in values],
+        "labels": [str(text) for text in labels],
+        "first": values.index(_FIRST[name]) if _FIRST[name] in values else 0,
+    }
+
+
+def shared_data(files: Sequence[str], cells: GridCells) -> dict[str, Any]:
+    """Return what the answers of all models share.
+
+    Args:
+        files: the names of their files, in the order of the models.
+        cells: of any of them.
+    """
+    return {"files": list(files), "offered": cells.offered, "gpus": cells.gpus, "words": _words()}
+
+
+def _words() -> dict[str, Any]:
+    """Return the texts of the answers; braces are filled in."""
+    return {
+        "states": [[verdict, title(verdict), _(sentence)] for verdict, sentence in STATES],
+        "noEstimate": ["unknown", _("No estimate"), _("{reason}.")],
+        "between": _(", "),
+        "or": _(" or "),
+        "estimated": _("{low} to {high} GiB per GPU with {layout}; the GPU has {capacity}."),
+        "next": _("{sentence} {next}"),
+        "used": _("It takes only {count} of these GPUs."),
+        "host": _("{size} GiB per node."),
+        "response": _("responses of up to {label} tokens"),
+        "lora": "{label}",
+        "count": _("{label} GPUs"),
+        "asked": _("{model} on {count} × {gpu}, {lora}, responses of up to {response} tokens"),
+        "plan": "verl-resources plan {model} --gpus {count}x{gpu} --response {response}",
+        "planLora": " --lora {lora}",
+        "strange": _("The address asks for what the form does not offer: {asked}."),
+        "loading": _("Loading …"),
+        "failed": _("The answers for {model} could not be loaded. Run {command} instead."),
+        "copied": _("Copied"),
+        "notCopied": _("This browser does not let the page copy."),
+    }
+
+
+# -- the answers for a model
+
+
+def answers_of(cells: GridCells, runs: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """Return the answers for a model.
+
+    Args:
+        cells: of the model.
+        runs: by the id of a recorded run, its title and the address of its script.
+    """
+    lines = {line: place for place, line in enumerate(dict.fromkeys(chain.from_iterable(cells.commands)))}
+    columns = {name: list(column) for name, column in cells.columns.items() if name != "verdict"}
+    columns["tokens"] = [int(two_digits(count).replace(",", "")) for count in columns["tokens"]]
+    return {
+        "phases": [_(LABELS[name]) for name in cells.phases],
+        "layouts": cells.layouts,
+        "reasons": cells.reasons,
+        "trusts": list(map(trust_text, cells.trusts)),
+        "runs": [[run, runs[run][0], word, runs[run][1]] for run, word in cells.runs],
+        "nearest": cells.nearest,
+        "evidence": cells.evidence,
+        "lines": list(lines),
+        "commands": [[lines[line] for line in command] for command in cells.commands],
+        "cells": {"state": _states(cells), **columns},
+    }
+
+
+def _states(cells: GridCells) -> list[int]:
+    """Return of each cell the index into ``STATES``, and from there on into the reasons."""
+    capacities = {place: cells.offered[gpu] for gpu, place in enumerate(cells.gpus)}
+
+    def state(number: int, verdict: int) -> int:
+        if verdict >= len(VERDICTS):
+            return len(STATES) + verdict - len(VERDICTS)
+        low, high, tokens = (cells.columns[name][number] for name in ("low", "high", "tokens"))
+        capacity = capacities[number % len(capacities)]
+        by_name: dict[str, int] = {
+            "fits": 0,
+            "borderline": 3 if low > capacity else 1 if high > capacity else 2,
+            "depends-on-lengths": 4 if tokens else 5,
+        }
+        return by_name.get(VERDICTS[verdict], 6)
+
+    return [state(number, verdict) for number, verdict in enumerate(cells.columns["verdict"])]
+
+
+def answers_file(answers: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the name of a model's answers, and path and text of their file; all follow from the content."""
+    text = json.dumps(answers, ensure_ascii=True, separators=(",", ":"))
+    name = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return name, answers_path(name), f'{_REGISTRY}["{name}"]={text};\n'
+
+
+# -- an answer in words
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The words and figures of one choice.
+
+    Attributes:
+        badge: a verdict and its text.
+        lines: by name, the texts of the lines; one without a text is not shown.
+        runs: of recorded runs the id, the title, how it is known, and the address of its script.
+        plan: the command of this program that answers the same question.
+        command: runs verl with the settings of the estimate; empty without one.
+    """
+
+    badge: tuple[Verdict, str]
+    lines: Mapping[str, str]
+    runs: Sequence[tuple[str, str, str, str]]
+    plan: str
+    command: str
+
+    @property
+    def rests_on(self) -> str:
+        """The basis of all answers."""
+        return _(
+            "For GRPO with verl {version}. Of FSDP and Megatron, the answer takes the layout that fits with "
+            "the least offloading, then the one with the largest token budget. Settings that are not in the "
+            "command have verl's defaults."
+        ).format(version=version_text(CURRENT))
+
+    @property
+    def script(self) -> str:
+        """The address of the script of the nearest run that ran and has one; empty without such a run."""
+        return next((script for _run, _title, word, script in self.runs if script and word == "ran"), "")
+
+
+def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) -> Shown:
+    """Return the answer to the first choice; ``answers`` are those for its model."""
+    words, chosen = shared["words"], {field["name"]: field["first"] for field in fields}
+    labels, values = ({field["name"]: field[kind][field["first"]] for field in fields} for kind in _TEXTS)
+    cell = _cell(fields, shared["gpus"], answers, chosen)
+    figures = dict.fromkeys(_FIGURES, "")
+    if cell["state"] < len(STATES):
+        verdict, text, why = words["states"][cell["state"]]
+        why = why.format(tokens=f"{cell['tokens']:,}")
+        figures = _figures(cell, answers, words, shared["offered"][chosen["gpu"]])
+    else:
+        verdict, text, why = words["noEstimate"]
+        why = why.format(reason=answers["reasons"][cell["state"] - len(STATES)])
+    ways = [] if verdict == "fits" else _ways(fields, shared, answers, chosen)
+    nearest = answers["nearest"][answers["evidence"][chosen["gpu"]][_place(fields, chosen)]]
+    lines = (
+        (answers["lines"][line] for line in answers["commands"][cell["command"]]) if figures["host"] else ()
+    )
+    return Shown(
+        (verdict, text),
+        {
+            "asked": words["asked"].format(**labels),
+            "verdict": why,
+            "change": words["or"].join(ways),
+            **figures,
+        },
+        [answers["runs"][run] for run in nearest],
+        (words["plan"] + (words["planLora"] if values["lora"] != "0" else "")).format(**values),
+        SEPARATOR.join(lines),
+    )
+
+
+def _place(fields: Fields, chosen: Mapping[str, int]) -> int:
+    """Return the index of a choice among those for its model and GPU."""
+    place = 0
+    for field in fields:
+        if field["name"] not in ("model", "gpu"):
+            place = place * len(field["values"]) + chosen[field["name"]]
+    return place
+
+
+def _cell(fields: Fields, gpus: Sequence[int], answers: Answers, chosen: Mapping[str, int]) -> dict[str, int]:
+    number = _place(fields, chosen) * (max(gpus) + 1) + gpus[chosen["gpu"]]
+    return {name: column[number] for name, column in answers["cells"].items()}
+
+
+def _ways(
+    fields: Fields, shared: Mapping[str, Any], answers: Answers, chosen: Mapping[str, int]
+) -> list[str]:
+    """Return the nearest choices of each field that fit, in words."""
+    ways = []
+    for name, step in _WAYS:
+        labels = next(field["labels"] for field in fields if field["name"] == name)
+        for other in range(chosen[name] + step, len(labels) if step > 0 else -1, step):
+            if _cell(fields, shared["gpus"], answers, {**chosen, name: other})["state"] == 0:
+                ways.append(shared["words"][name].format(label=labels[other]))
+                break
+    return ways
+
+
+def _figures(
+    cell: Mapping[str, int], answers: Answers, words: Mapping[str, Any], capacity: int
+) -> dict[str, str]:
+    """Return the lines about an estimate; sizes come in tenths of a GiB."""
+    low, high, offered = (f"{size / 10:,.1f}" for size in (cell["low"], cell["high"], capacity))
+    layout = answers["layouts"][cell["layout"]]
+    estimated = words["estimated"].format(low=low, high=high, capacity=offered, layout=layout)
+    if cell["used"]:
+        estimated = words["next"].format(sentence=estimated, next=words["used"].format(count=cell["used"]))
+    return {
+        "estimated": estimated,
+        "host": words["host"].format(size=f"{cell['host']:,}"),
+        "phase": answers["phases"][cell["phase"]],
+        "trust": answers["trusts"][cell["trust"]],
+    }

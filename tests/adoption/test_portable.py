@@ -1,0 +1,53 @@
+"""docs/hardware.rst alone in another documentation, with the theme and the extensions of verl's."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+LABEL = re.compile(
+    r"^\.\. _(\S+):$|^   (?:.*<)?([a-z]+(?:-[a-z]+)+)>?$|:(?:doc|ref):`(?:.*<)?([\w-]+)>?`", re.MULTILINE
+)
+
+
+@pytest.fixture
+def alone(hardware_page, project):
+    """A project with this page and none of those that it names."""
+    project.page("Text.\n\n.. toctree::\n\n   hardware\n")
+    project.page(hardware_page, "hardware.rst")
+    project.conf.update(
+        extensions=["sphinx.ext.autosectionlabel"], html_theme="sphinx_rtd_theme", nitpicky=True
+    )
+    return project
+
+
+def labels(root) -> set[str]:
+    """Every label and page that the source of the page names."""
+    source = (root / "docs" / "hardware.rst").read_text("utf-8")
+    return {name for found in LABEL.findall(source) for name in found if name}
+
+
+def test_it_builds_without_a_warning_or_a_raw_label(root, alone):
+    build = alone.build()
+    assert build.warnings == []
+    soup = build.soup("hardware.html")
+    assert [mark.get_text() for mark in soup.select(".xref") if not mark.find_parent("a")] == []
+    assert {"out-of-memory", "contributing-a-run"} <= labels(root)
+    shown = {text.strip() for text in soup.select_one("[itemprop=articleBody]").find_all(string=True)}
+    assert shown & labels(root) == set()
+    places = {element["id"] for element in soup.select("[id]")}
+    for link in soup.select("[itemprop=articleBody] a[href^='#']"):
+        assert link["href"][1:] in places, link
+
+
+def test_with_two_runs_it_has_no_empty_section(alone, data):
+    data.run("a")
+    data.run("b", kind="stated", size="3B", gpus={"count": 8, "type": None}, tag=None)
+    build = alone.build(verl_resources_data=["../data"])
+    assert build.warnings == []
+    sections = build.soup("hardware.html").select("section[id^=size-]")
+    assert [section["id"] for section in sections] == ["size-3b", "size-7b"]
+    assert all(section.select("table.verl-runs tbody tr") for section in sections)

@@ -1,0 +1,111 @@
+"""The tabs of ``.. verl-fewest::``: links that work without a script, and stay where they are with it."""
+
+from __future__ import annotations
+
+import pytest
+
+PAGE = f"""\
+{"Text. " * 900}
+
+.. toctree::
+
+   rows
+
+.. verl-fewest::
+   :sizes: 7B 70B
+
+{"Text. " * 3000}
+"""
+THEMES = ("sphinx_rtd_theme", "furo", "pydata_sphinx_theme", "alabaster")
+SHOWN = """() => [...document.querySelectorAll(".verl-panel")].filter(
+  panel => panel.getClientRects().length).map(panel => panel.id)"""
+TOP = "document.querySelector('.verl-tabs').getBoundingClientRect().top"
+CURRENT = """() => [...document.querySelectorAll(".verl-tabs [aria-current=true]")].map(
+  link => link.textContent)"""
+
+
+@pytest.fixture(scope="module", params=THEMES)
+def folder(request, new_project, needs):
+    """The page in a theme."""
+    needs(request.param)
+    project = new_project(f"fewest-{request.param}").page(PAGE)
+    project.page(".. verl-runs::\n", "rows.rst")
+    project.conf["project"] = "verl"
+    return project.build(html_theme=request.param).out
+
+
+def test_another_table_is_shown_in_the_same_place(site, folder):
+    page = site(folder).open()
+    assert (page.evaluate(SHOWN), page.evaluate(CURRENT)) == (["fewest-80-gb"], ["80 GB"])
+    page.evaluate(
+        "document.querySelector('.verl-tabs').scrollIntoView({block: 'center', behavior: 'instant'})"
+    )
+    for memory in (24, 141):
+        before = page.evaluate(TOP)
+        page.get_by_role("link", name=f"{memory} GB", exact=True).click()
+        page.wait_for_function(
+            f"() => document.querySelector('[aria-current]')?.textContent === '{memory} GB'"
+        )
+        page.wait_for_timeout(600)  # a theme may scroll smoothly
+        assert page.evaluate(SHOWN) == [f"fewest-{memory}-gb"]
+        assert page.evaluate(TOP) == pytest.approx(before, abs=2)
+    page.go_back()
+    page.wait_for_function("() => document.querySelector('[aria-current]')?.textContent === '24 GB'")
+    assert page.evaluate(SHOWN) == ["fewest-24-gb"]
+
+
+def test_the_keyboard_goes_on_from_the_tab(site, folder):
+    page = site(folder).open()
+    page.get_by_role("link", name="141 GB", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('[aria-current]')?.textContent === '141 GB'")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "180 GB"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.verl-panel')?.id") == "fewest-141-gb"
+
+
+def test_without_a_script_the_tabs_work_and_stay_in_view(site, folder):
+    opened = site(folder)
+    page = opened.open(java_script_enabled=False)
+    assert page.locator(".verl-panel:visible").get_attribute("id") == "fewest-80-gb"
+    page.get_by_role("link", name="40 GB", exact=True).click()
+    assert page.locator(".verl-panel:visible").get_attribute("id") == "fewest-40-gb"
+    page.wait_for_timeout(1000)  # a theme may scroll smoothly
+    assert 0 <= page.locator(".verl-tabs").bounding_box()["y"] < 300
+
+
+@pytest.mark.parametrize(
+    ("fragment", "shown"),
+    [("#fewest-96-gb", "fewest-96-gb"), ("#fewest-70-gb", "fewest-80-gb"), ("#other", "fewest-80-gb")],
+)
+def test_an_address_names_the_table(site, folder, fragment, shown):
+    page = site(folder).open(f"index.html{fragment}")
+    page.wait_for_load_state("load")
+    assert page.evaluate(SHOWN) == [shown]
+    assert page.evaluate(CURRENT) == [shown.replace("fewest-", "").replace("-gb", " GB")]
+
+
+def test_on_paper_every_table_is_there(site, folder):
+    page = site(folder).open()
+    page.emulate_media(media="print")
+    assert len(page.evaluate(SHOWN)) == 6
+    assert not page.locator(".verl-tabs").is_visible()
+
+
+def test_a_link_to_a_place_in_a_hidden_table_shows_it(site, folder):
+    page = site(folder).open()
+    table = page.locator("#fewest-96-gb table[id]").get_attribute("id")
+    page.evaluate(f"location.hash = '{table}'")
+    page.wait_for_function("() => document.querySelector('[aria-current]')?.textContent === '96 GB'")
+    assert page.evaluate(SHOWN) == ["fewest-96-gb"]
+
+
+def test_the_table_fits_on_a_phone(site, folder):
+    page = site(folder).open(viewport={"width": 390, "height": 844})
+    region = page.locator(".verl-panel-first .verl-scroll")
+    sizes = region.locator("p").evaluate_all("all => all.map(each => getComputedStyle(each).fontSize)")
+    assert set(sizes) == {"12px"}
+    # Other themes have the font of the machine, whose letters may be as wide as they like.
+    if page.locator(".wy-nav-content").count():
+        assert region.evaluate("each => each.scrollWidth - each.clientWidth") <= 0

@@ -1,0 +1,102 @@
+"""``.. verl-fewest::`` in real builds."""
+
+from __future__ import annotations
+
+import pytest
+
+from sphinx_verl_resources.answer.queries import FewestGpus
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.sphinx_ext.directives.fewest import DEFAULT_MEMORIES
+
+PAGE = ".. verl-fewest::\n   :memory: 40 80 96\n   :sizes: 7B 32B\n"
+TABLES = {
+    table.memory_gb: {size: cells for size, *cells in table.rows}
+    for table in FewestGpus((40, 80, 96), "GRPO", ("7B", "32B")).answer(read_data([]))
+}
+
+
+def test_a_cell_has_the_run_that_ran_or_the_estimate(project, table_rows):
+    project.page(".. verl-runs:: 7B 32B\n", "rows.rst").page(PAGE)
+    build = project.build()
+    assert build.warnings == []
+    shown = build.soup().select_one("#fewest-80-gb")
+    headings, *rows = table_rows(shown, "verl-fewest")
+    assert headings == [
+        "Size class (answered for)", "Full: ran", "Full: estimated", "LoRA: ran", "LoRA: estimated",
+    ]  # fmt: skip
+    assert [row[0] for row in rows] == ["7B (Qwen2.5-7B)", "32B (Qwen2.5-32B)"]
+    for size, row in zip(("7B", "32B"), rows, strict=True):
+        for cell, ran, estimated in zip(TABLES[80][size], row[1::2], row[2::2], strict=True):
+            on = cell.on.replace("*", "×")
+            assert ran == (f"{on} (reported)" if cell.word == "reported" else on)
+            assert estimated == f"{cell.count}{' †' if cell.undercuts else ''}"
+    links = [link["href"].partition("#") for link in shown.select("tbody a")]
+    rows = build.soup("rows.html")
+    assert all(page == "rows.html" and rows.find(id=id_) for page, _, id_ in links)
+    runs = [cell.run for cells in TABLES[80].values() for cell in cells]
+    assert [f"run-{run}" for run in runs] == [id_ for *_, id_ in links]
+    assert {"ran", "reported"} <= {cell.word for cells in TABLES[80].values() for cell in cells}
+
+
+def test_each_memory_has_its_panel_and_80_gb_is_shown_first(project):
+    soup = project.page(".. verl-fewest::\n   :sizes: 7B\n").build().soup()
+    tabs = {tab.get_text(): tab["href"] for tab in soup.select(".verl-tabs a")}
+    assert tabs == {f"{size} GB": f"#fewest-{size}-gb" for size in DEFAULT_MEMORIES}
+    panels = soup.select(".verl-panel")
+    assert [f"#{panel['id']}" for panel in panels] == list(tabs.values())
+    assert [panel["id"] for panel in soup.select(".verl-panel-first")] == ["fewest-80-gb"]
+    caption = panels[2].select_one("caption").get_text()
+    assert "80 GB each: H100, H800, A100, A800" in caption
+    assert {cell["scope"] for cell in panels[2].select("tbody th")} == {"row"}
+    assert any(script["src"].startswith("_static/verl-tables.js") for script in soup.select("script[src]"))
+
+
+def test_the_legend_explains_what_the_tables_show(project):
+    legend = project.page(PAGE).build().soup().select_one("ul.verl-legend").get_text()
+    assert "the recorded run on the fewest GPUs" in legend
+    assert "†: less GPU memory" in legend
+
+
+def test_data_without_a_run_leave_estimates(own, data):
+    data.write("gpus.yaml", "gpus: []\n")
+    build = own.page(PAGE.replace("32B", "70B")).build()
+    soup = build.soup()
+    assert build.warnings == []
+    assert soup.select("table.verl-fewest")
+    legend = soup.select_one("ul.verl-legend").get_text()
+    assert "No run of these models is recorded yet." in legend
+    assert "†" not in legend
+
+
+def test_a_size_class_that_only_recorded_runs_give_a_model_is_an_error_without_them(own, data, problems):
+    data.write("gpus.yaml", "gpus: []\n")
+    found = problems(own.page(PAGE).build())
+    assert found[4].startswith("ERROR: verl-fewest: no model represents '32B'; allowed: 0.5B, 1.5B, 7B, ")
+
+
+def test_settings_count_and_some_models_may_leave_no_estimate(project, table_rows):
+    tp = "   actor_rollout_ref.rollout.tensor_model_parallel_size: 4\n"
+    build = project.page(f".. verl-fewest::\n   :memory: 80\n   :sizes: 0.5B 7B\n\n{tp}").build()
+    assert build.warnings == []
+    without, with_tp = table_rows(build.soup(), "verl-fewest")[1:]
+    assert without[2] == without[4] == "unknown"  # its 14 heads cannot be divided
+    assert with_tp[2].removesuffix(" †") == "4"
+    assert tp.strip() in build.soup().select_one("pre").get_text()
+
+
+@pytest.mark.parametrize("builder", ["text", "epub"])
+def test_formats_without_tabs_show_one_table_after_the_other(project, builder):
+    build = project.page(PAGE).build(builder)
+    text = build.text("index.txt") if builder == "text" else build.text("index.xhtml")
+    captions = [text.index(f"Fewest GPUs for GRPO, {size} GB each") for size in (40, 80, 96)]
+    assert captions == sorted(captions)
+    assert "verl-tabs" not in text
+    assert text.count("40 GB") == (1 if builder == "text" else 2), "the caption, and the name of its region"
+
+
+def test_tabs_lead_to_the_panels_of_their_own_page_where_pages_are_joined(project):
+    project.page(f"{PAGE}\n.. toctree::\n\n   other\n").page(PAGE, "other.rst")
+    soup = project.build("singlehtml").soup()
+    ids = [panel["id"] for panel in soup.select(".verl-panel")]
+    assert len(set(ids)) == 6
+    assert [tab["href"] for tab in soup.select(".verl-tabs a")] == [f"#{id_}" for id_ in ids]
