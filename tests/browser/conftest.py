@@ -15,6 +15,7 @@ import pytest
 # As tests/conftest.py does with its own folder.
 sys.path.insert(0, str(Path(__file__).parent))
 from chromium import NoBrowserError, launched, served
+from runs_pages import build_project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -106,3 +107,24 @@ def site(browser: Browser) -> Iterator[Callable[..., Site]]:
         for context in browser.contexts:
             context.close()
     assert [problem for one in sites for problem in one.problems] == []
+
+
+@pytest.fixture(scope="session")
+def built() -> dict[str, Path]:
+    """Where the project of ``runs_pages`` has been built, once for all tests of a process."""
+    return {}
+
+
+@pytest.fixture
+def runs_folder(built: dict[str, Path], own: Any, data: Any) -> Path:
+    """The project of ``runs_pages``, built."""
+    if "out" not in built:
+        built["out"] = build_project(own, data)
+    return built["out"]
+
+
+@pytest.fixture
+def opened(site: Callable[..., Site], runs_folder: Path) -> Callable[..., Page]:
+    """A function: opens a page of the project of ``runs_pages``."""
+    served = site(runs_folder)
+    return lambda path="runs.html", **context: served.open(path, **context)

@@ -1,0 +1,73 @@
+"""The address of a page of runs: what it asks, what goes back, and links to what is hidden."""
+
+from __future__ import annotations
+
+import pytest
+from runs_pages import TESTED, choose, every_row, query, status
+
+
+def test_nonsense_in_the_address_is_left_out_and_said(opened):
+    note = "A part of this link is not known here and was left out."
+    for address in ("gpu=%00%ff<b>", "sort=-nope", "size=7B&size=3B", "kind=ran&train=__proto__"):
+        page = opened(f"runs.html?{address}#%E0%A4%A")
+        assert status(page).endswith(note), address
+        assert page.locator("b").count() == 0
+        choose(page, "Task", "1")
+        assert note not in status(page)
+    assert not status(opened("runs.html?gpu=&highlight=x")).endswith(note)
+
+
+def test_a_shared_link_leads_to_what_it_leaves(opened):
+    page = opened("long.html?size=7B", viewport={"width": 800, "height": 300})
+    assert status(page) == "Showing 3 of 6 runs"
+    assert 0 <= page.locator(".verl-filter").bounding_box()["y"] < 150
+    assert opened("long.html", viewport={"width": 800, "height": 300}).evaluate("scrollY") == 0
+
+
+def test_back_undoes_a_filter(opened):
+    page = opened()
+    choose(page, "GPU", "H20 (1)")
+    choose(page, "GPU", "H100 (3)")  # Of the same control: no step of its own.
+    choose(page, "Size", "7B (1)")
+    assert (every_row(page), query(page)) == (["a"], "?gpu=H100&size=7B")
+    page.get_by_role("button", name="Clear the filters").click()
+    for shown, address in (["a"], "?gpu=H100&size=7B"), (["e", "f", "a"], "?gpu=H100"), ([], ""):
+        page.go_back()
+        assert (every_row(page), query(page)) == (shown or ["d", "e", "f", "a", "b"], address)
+    assert page.url.endswith("runs.html")
+
+
+def test_case_separators_and_the_names_of_rows_do_as_well(opened):
+    page = opened("runs.html?gpu=h100&task=grpo")
+    assert every_row(page) == ["e", "a"]
+
+
+def test_what_others_keep_in_the_address_stays(opened):
+    page = opened("plain.html")
+    page.goto(page.url.replace("plain.html", "runs.html?other=1&gpu=H20#size-3b"))
+    choose(page, "Backend", "1")
+    choose(page, "GPU", "-1")
+    assert page.evaluate("location.search + location.hash") == "?other=1&train=megatron#size-3b"
+    page.goto(page.url.replace("runs.html", "plain.html"))
+    page.go_back()
+    assert (every_row(page), page.get_by_label("Backend", exact=True).input_value()) == (["d"], "1")
+
+
+@pytest.mark.parametrize("target", ["run-a", "size-7b", "size-405b", "run-a-details"])
+def test_a_link_to_what_is_hidden_shows_it(opened, target):
+    page = opened(f"runs.html?gpu=H20&sort=gpus#{target}", viewport={"width": 800, "height": 300})
+    assert page.locator(f"tr:has(#{target})" if target == "run-a" else f"#{target}").is_visible()
+    assert query(page) == "?sort=gpus"
+    assert page.evaluate("scrollY") > 0
+    if target == "run-a":
+        assert page.locator("tr:has(#run-a)").bounding_box()["y"] > 0, "the whole row is in view"
+    choose(page, "GPU", "0")
+    page.evaluate(f"location.hash = ''; location.hash = '{target}'")
+    page.wait_for_function(f"!document.getElementById('{target}').closest('[hidden]')")
+    choose(page, "GPU", "0")
+    page.evaluate(f"document.body.insertAdjacentHTML('beforeend', '<a href=\"#{target}\">Go again</a>')")
+    page.get_by_text("Go again").click()
+    page.wait_for_function("location.search === '?sort=gpus'")
+    assert status(page) == TESTED
+    details = page.locator("#run-a-details").get_attribute("open") is not None
+    assert details == (target == "run-a-details")
