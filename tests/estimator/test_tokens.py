@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sphinx_verl_resources.estimator.settings import least, most, update_tokens
-from sphinx_verl_resources.estimator.tokens import Lengths, MicroBatch, tokens_of
+from sphinx_verl_resources.estimator.tokens import Lengths, MicroBatch, fullest, tokens_of
 
 #: Sequences of exactly 500 tokens.
 EVEN = Lengths(500, 500, 1000, True)
@@ -67,3 +69,31 @@ def test_bounds_of_known_lengths(ask):
     settings = ask({"actor.ppo_micro_batch_size_per_gpu": 16}, observed=seen).settings
     found = [update_tokens(each, each.actor) for each in (least(settings), settings, most(settings))]
     assert found == pytest.approx([16 * 400 * (1 + each / 4) for each in (0.5, 1, 1.5)])
+
+
+lengths = st.builds(
+    lambda mean, more, limit: Lengths(mean, mean + more, mean + more + limit, known=True),
+    st.floats(1, 1e5),
+    st.floats(0, 1e5),
+    st.floats(0, 1e5),
+)
+cuts = st.builds(MicroBatch, st.none() | st.integers(1, 512), st.booleans(), st.integers(1, 10**6))
+
+
+@given(lengths, cuts, st.integers(1, 4096), st.sampled_from([1, 2, 4, 8]), st.booleans())
+def test_tokens_are_within_bounds(lengths, micro, most, divide, padded):
+    found = tokens_of(lengths, micro, most, divide, padded=padded)
+    longest = lengths.limit if padded else lengths.longest
+    assert 0 < found <= most * longest / divide * (1 + 1e-12)
+    assert found >= min(lengths.mean, longest) / divide * (1 - 1e-12)
+    if micro.dynamic:
+        assert found <= max(micro.tokens, longest / divide) * (1 + 1e-12)
+    else:
+        assert found <= min(micro.sequences or 1, most) * longest / divide * (1 + 1e-12)
+
+
+@given(lengths, st.integers(1, 4000), st.booleans())
+def test_more_sequences_have_more_tokens(lengths, sequences, padded):
+    one, more = (fullest(lengths, count, padded=padded) for count in (sequences, sequences + 1))
+    assert one <= more * (1 + 1e-12)
+    assert sequences * lengths.mean <= one * (1 + 1e-12)
