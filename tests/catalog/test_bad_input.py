@@ -318,33 +318,6 @@ def test_of_a_key_that_stands_there_twice_the_last_value_is_judged(data):
     ]
 
 
-def test_a_flood_of_problems_is_cut_short(data):
-    data.write("runs/a.yaml", RUN + "".join(f"k{index}: 1\n" for index in range(4000)))
-    problems = data.problems()
-    assert len(problems) == 51
-    assert (
-        "data/runs/a.yaml:1:1: ERROR: 3950 more problems are not listed; mend the others first" in problems[0]
-    )
-    data.write("runs/a.yaml", "\x01\n" * 100_000)
-    assert len(data.problems()) == 50
-
-
-def test_no_line_is_endless(data):
-    data.write(
-        "runs/a.yaml",
-        RUN + f"{'k' * 1000}: 1\n" + f"label: {'x' * 100_000}\n" + f"added: {'y' * 100_000}\n",
-    )
-    data.write("runs/b.yaml", RUN.replace("MIN", "M" * 100_000).replace("id: a", "id: b"))
-    problems = data.problems()
-    assert len(problems) == 4
-    assert max(map(len, problems)) < 1500
-
-
-def test_a_key_many_times(data):
-    data.write("runs/a.yaml", RUN + "id: a\n" * 10_000)
-    assert len(data.problems()) == 50
-
-
 def test_a_run_keeps_odd_text_as_it_is(data):
     data.run(
         "a",
@@ -355,41 +328,6 @@ def test_a_run_keeps_odd_text_as_it_is(data):
     catalog = data.load()
     assert catalog.diagnostics == ()
     assert catalog.runs["a"].task == "<script>alert(1)</script> *x* `y`_ |z| {{ q }} %s {0}"
-
-
-def test_twenty_megabytes_are_not_read(data):
-    data.write("runs/a.yaml", b"# " + b"x" * 20_000_000)
-    assert data.problems() == [
-        "data/runs/a.yaml:1:1: ERROR: the file is larger than 1 MiB and was not read; a run file takes a few "
-        "kilobytes [verl.file_too_large]"
-    ]
-
-
-def test_names_that_are_never_read(data):
-    data.write("runs/a.yml", RUN)
-    data.write("runs/.hidden", "x")
-    data.write("runs/README.md", "x")
-    data.write("b.yaml", RUN)
-    assert data.problems() == [
-        "data/b.yaml:1:1: WARNING: the file 'b.yaml' is not read; a run belongs into the folder 'runs' "
-        "[verl.file_unexpected]",
-        "data/runs/a.yml:1:1: WARNING: the file 'a.yml' is not read; a run file is named <id>.yaml "
-        "[verl.file_unexpected]",
-    ]
-
-
-def test_what_is_no_file(data):
-    (data.path / "runs" / "a.yaml").mkdir()
-    (data.path / "runs" / "b.yaml").symlink_to("nowhere")
-    problems = data.problems()
-    assert (
-        problems[0]
-        == "data/runs/a.yaml:1:1: ERROR: cannot be read: not a regular file; check its permissions, or delete it [verl.file_unreadable]"
-    )
-    assert (
-        problems[1]
-        == "data/runs/b.yaml:1:1: ERROR: cannot be read: No such file or directory; check its permissions, or delete it [verl.file_unreadable]"
-    )
 
 
 def test_registry_mistakes(data):

@@ -6,22 +6,13 @@ The model is Qwen2.5-7B on eight GPUs unless something else is said.
 from __future__ import annotations
 
 import pytest
+from qwen_7b import ADAPTERS, FSDP2, FULL, LORA, NEW, OLD, V08, H, P, R, U, V
 
 from sphinx_verl_resources.estimator.engine import cache_tokens
 from sphinx_verl_resources.units import GIB
 
-#: Parameters, those of one layer, those outside the layers.
-P, U, R = 7_615_616_512, 233_057_792, 2 * 152_064 * 3584 + 3584
-H, V = 3584, 152_064
-OLD, V08, NEW = (0, 4, 0), (0, 8, 0), (0, 9, 0)
 #: What CUDA offers of an H100, as read from one.
 CARD = 79.1 * GIB
-#: Long enough a step for many full micro-batches.
-FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "rollout.enforce_eager": True}
-LORA = {**FULL, "model.lora_rank": 32}
-FSDP2 = {**FULL, "actor.strategy": "fsdp2"}
-#: 32 × (in + out) over the seven matrices of 28 layers.
-ADAPTERS = 80_740_352
 EXPERTS = "Qwen/Qwen3-30B-A3B"
 
 

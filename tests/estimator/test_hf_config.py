@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,142 +15,8 @@ from sphinx_verl_resources.estimator.hf_config import read_config_json
 from sphinx_verl_resources.estimator.model_types import CONVENTIONS
 from sphinx_verl_resources.estimator.parameters import count_parameters
 
-QWEN = """{
-  "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
-  "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02, "intermediate_size": 18944,
-  "max_position_embeddings": 131072, "max_window_layers": 28, "model_type": "qwen2",
-  "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
-  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 131072,
-  "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true,
-  "use_sliding_window": false, "vocab_size": 152064
-}"""
-
-#: Config files as they are published, without what no count depends on.
-CONFIGS = {
-    "Qwen/Qwen2.5-7B": QWEN,
-    "Qwen/Qwen3-4B": """{
-  "model_type": "qwen3", "attention_bias": false, "head_dim": 128, "hidden_size": 2560,
-  "intermediate_size": 9728, "max_position_embeddings": 40960, "num_attention_heads": 32,
-  "num_hidden_layers": 36, "num_key_value_heads": 8, "sliding_window": null, "tie_word_embeddings": true,
-  "use_sliding_window": false, "vocab_size": 151936
-}""",
-    "Qwen/Qwen3-30B-A3B": """{
-  "model_type": "qwen3_moe", "decoder_sparse_step": 1, "head_dim": 128, "hidden_size": 2048,
-  "intermediate_size": 6144, "max_position_embeddings": 40960, "mlp_only_layers": [],
-  "moe_intermediate_size": 768, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
-  "num_hidden_layers": 48, "num_key_value_heads": 4, "tie_word_embeddings": false, "vocab_size": 151936
-}""",
-    "meta-llama/Llama-3.2-3B": """{
-\t"model_type": "llama", "attention_bias": false, "head_dim": 128, "hidden_size": 3072,
-\t"intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": false,
-\t"num_attention_heads": 24, "num_hidden_layers": 28, "num_key_value_heads": 8,
-\t"rope_scaling": {"factor": 32.0, "rope_type": "llama3"}, "tie_word_embeddings": true, "vocab_size": 128256
-}""",
-    "meta-llama/Llama-2-7b-hf": """{
-  "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 4096,
-  "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000
-}""",
-    "mistralai/Mixtral-8x7B-v0.1": """{
-  "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
-  "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2,
-  "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "sliding_window": null,
-  "tie_word_embeddings": false, "vocab_size": 32000
-}""",
-    "openai/gpt-oss-20b": """{
-  "model_type": "gpt_oss", "attention_bias": true, "experts_per_token": 4, "head_dim": 64,
-  "hidden_size": 2880, "intermediate_size": 2880, "layer_types": ["sliding_attention", "full_attention"],
-  "max_position_embeddings": 131072, "num_attention_heads": 64, "num_experts_per_tok": 4,
-  "num_hidden_layers": 24, "num_key_value_heads": 8, "num_local_experts": 32,
-  "quantization_config": {"quant_method": "mxfp4"}, "sliding_window": 128, "tie_word_embeddings": false,
-  "vocab_size": 201088
-}""",
-    "XiaomiMiMo/MiMo-7B-RL": """{
-  "model_type": "mimo", "attention_bias": true, "head_dim": 128, "hidden_size": 4096,
-  "intermediate_size": 11008, "max_position_embeddings": 32768, "num_attention_heads": 32,
-  "num_hidden_layers": 36, "num_key_value_heads": 8, "num_nextn_predict_layers": 1,
-  "sliding_window": 32768, "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 151680
-}""",
-    "ByteDance-Seed/Seed-OSS-36B-Base": """{
-  "model_type": "seed_oss", "attention_bias": true, "attention_out_bias": false, "head_dim": 128,
-  "hidden_size": 5120, "intermediate_size": 27648, "max_position_embeddings": 524288, "mlp_bias": false,
-  "num_attention_heads": 80, "num_hidden_layers": 64, "num_key_value_heads": 8,
-  "tie_word_embeddings": false, "vocab_size": 155136
-}""",
-    "google/gemma-2-2b": """{
-  "model_type": "gemma2", "attention_bias": false, "head_dim": 256, "hidden_size": 2304,
-  "intermediate_size": 9216, "max_position_embeddings": 8192, "num_attention_heads": 8,
-  "num_hidden_layers": 26, "num_key_value_heads": 4, "sliding_window": 4096, "vocab_size": 256000
-}""",
-    "microsoft/phi-4": """{
-  "model_type": "phi3", "attention_bias": false, "hidden_size": 5120, "intermediate_size": 17920,
-  "max_position_embeddings": 16384, "num_attention_heads": 40, "num_hidden_layers": 40,
-  "num_key_value_heads": 10, "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 100352
-}""",
-    "deepseek-ai/DeepSeek-V3": """{
-  "model_type": "deepseek_v3", "attention_bias": false, "first_k_dense_replace": 3, "hidden_size": 7168,
-  "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840,
-  "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_routed_experts": 256, "n_shared_experts": 1,
-  "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61,
-  "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536,
-  "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "quantization_config": {"quant_method": "fp8"},
-  "tie_word_embeddings": false, "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280
-}""",
-    "moonshotai/Moonlight-16B-A3B": """{
-  "model_type": "deepseek_v3", "first_k_dense_replace": 1, "hidden_size": 2048, "intermediate_size": 11264,
-  "kv_lora_rank": 512, "max_position_embeddings": 8192, "moe_intermediate_size": 1408,
-  "n_routed_experts": 64, "n_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6,
-  "num_hidden_layers": 27, "num_key_value_heads": 16, "num_nextn_predict_layers": 0, "q_lora_rank": null,
-  "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "tie_word_embeddings": false, "v_head_dim": 128,
-  "vocab_size": 163840
-}""",
-    "Qwen/Qwen2.5-VL-7B-Instruct": """{
-  "model_type": "qwen2_5_vl", "hidden_size": 3584, "intermediate_size": 18944,
-  "max_position_embeddings": 128000, "num_attention_heads": 28, "num_hidden_layers": 28,
-  "num_key_value_heads": 4, "sliding_window": 32768, "tie_word_embeddings": false,
-  "use_sliding_window": false,
-  "vision_config": {
-    "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16, "in_chans": 3,
-    "out_hidden_size": 3584, "patch_size": 14, "spatial_merge_size": 2, "spatial_patch_size": 14,
-    "fullatt_block_indexes": [7, 15, 23, 31], "temporal_patch_size": 2
-  },
-  "vocab_size": 152064
-}""",
-    "Qwen/Qwen3-VL-30B-A3B-Instruct": """{
-  "model_type": "qwen3_vl_moe", "image_token_id": 151655,
-  "text_config": {
-    "attention_bias": false, "decoder_sparse_step": 1, "head_dim": 128, "hidden_size": 2048,
-    "intermediate_size": 6144, "max_position_embeddings": 262144, "mlp_only_layers": [],
-    "model_type": "qwen3_vl_moe_text", "moe_intermediate_size": 768, "num_attention_heads": 32,
-    "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4,
-    "vocab_size": 151936
-  },
-  "tie_word_embeddings": false,
-  "vision_config": {
-    "deepstack_visual_indexes": [8, 16, 24], "depth": 27, "hidden_size": 1152, "in_channels": 3,
-    "intermediate_size": 4304, "model_type": "qwen3_vl_moe", "num_heads": 16,
-    "num_position_embeddings": 2304, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2,
-    "temporal_patch_size": 2
-  }
-}""",
-    "Qwen/Qwen3.5-122B-A10B": """{
-  "model_type": "qwen3_5_moe",
-  "text_config": {
-    "attention_bias": false, "attn_output_gate": true, "head_dim": 256, "hidden_size": 3072,
-    "layer_types": [LAYERS], "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
-    "linear_num_key_heads": 16, "linear_num_value_heads": 64, "linear_value_head_dim": 128,
-    "max_position_embeddings": 262144, "model_type": "qwen3_5_moe_text", "moe_intermediate_size": 1024,
-    "mtp_num_hidden_layers": 1, "num_attention_heads": 32, "num_experts": 256, "num_experts_per_tok": 8,
-    "num_hidden_layers": 48, "num_key_value_heads": 2, "shared_expert_intermediate_size": 1024,
-    "vocab_size": 248320
-  },
-  "tie_word_embeddings": false,
-  "vision_config": {
-    "deepstack_visual_indexes": [], "depth": 27, "hidden_size": 1152, "in_channels": 3,
-    "intermediate_size": 4304, "num_heads": 16, "num_position_embeddings": 2304,
-    "out_hidden_size": 3072, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2
-  }
-}""".replace("LAYERS", ", ".join((['"linear_attention"'] * 3 + ['"full_attention"']) * 12)),
-}
+CONFIGS = yaml.safe_load(Path(__file__).with_name("configs.yaml").read_text("utf-8"))
+QWEN = CONFIGS["Qwen/Qwen2.5-7B"]
 #: What a config cannot say, and what an entry of the registry says of itself.
 ABOUT = {
     "name", "hf_id", "aliases", "aliases_unverified", "max_position_embeddings_of_aliases",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from qwen_7b import ADAPTERS, HEAD, LAYERS, H, P, U
 
 from sphinx_verl_resources.units import GIB
 
-P, H, LAYERS, U, HEAD = 7_615_616_512, 3584, 28, 233_057_792, 152_064 * 3584
-ADAPTERS = 80_740_352
 BASE = 20 * GIB
 FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "rollout.name": "vllm"}
 

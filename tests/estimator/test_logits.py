@@ -6,10 +6,8 @@ The model is Qwen2.5-7B on eight GPUs; a micro-batch has 16384 tokens on every G
 from __future__ import annotations
 
 import pytest
+from qwen_7b import MAIN, NEW, OLD, V08, H, T, V
 
-T, V, H = 16_384, 152_064, 3584
-HEAD = V * H
-OLD, V08, NEW, MAIN = (0, 4, 0), (0, 8, 0), (0, 9, 0), (0, 10, 0)
 #: Long enough a step for many full micro-batches, and all passes.
 FULL = {
     "actor.use_dynamic_bsz": True,

@@ -5,21 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from qwen_7b import ADAPTERS, FULL, HEAD, HEADS, KEYS, OLD, F, H, P, T, U, V
 
 from sphinx_verl_resources.estimator.megatron_layers import layer_bytes
 from sphinx_verl_resources.estimator.megatron_settings import NO_MEGATRON
 from sphinx_verl_resources.estimator.phases import roles_of
 
-#: Of the dense model: parameters, those of one layer, those of the head.
-P, U, HEAD = 7_615_616_512, 233_057_792, 152_064 * 3584
-T, V = 16_384, 152_064
-OLD = (0, 4, 0)
-#: Long enough a step for many full micro-batches.
-FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "rollout.enforce_eager": True}
-#: 32 × (in + out) over the seven matrices of 28 layers.
-ADAPTERS = 80_740_352
 DENSE, EXPERTS = "Qwen/Qwen2.5-7B", "Qwen/Qwen3-30B-A3B"
-H, F, Q, K, HEADS = 3584, 18_944, 3584, 4 * 128, 28
 #: Of the model with experts: 8 of 128 for a token.
 EH, EQ, EK, EHEADS, X, E, N = 2048, 4096, 4 * 128, 32, 8 * 2048, 8 * 768, 128
 EXPERTS_ATTENTION = 8 * EH + 6 * EQ + 6 * EK + 8 * EHEADS + 4 * 4
@@ -35,7 +27,7 @@ def layer(registries):
 
 
 def test_a_dense_layer_keeps_inputs_of_matrices_and_of_attention(layer):
-    attention = 4 * Q + 4 * K + 4 * HEADS
+    attention = 4 * H + 4 * KEYS + 4 * HEADS
     assert layer(DENSE).saved == 8 * H + attention + 10 * F
     assert layer(DENSE, fused_activation=True).saved == 8 * H + attention + 6 * F
     # Without sequence parallelism, norms and their inputs are on each GPU.
@@ -77,7 +69,7 @@ def test_experts_on_several_gpus(layer):
     [
         (DENSE, ("mlp",), 2 * H + 10 * F, 0),
         (DENSE, ("moe_act", "layernorm"), 0, 0),
-        (DENSE, ("core_attn",), 2 * K + 4 * HEADS, 2 * Q + 4 * K),
+        (DENSE, ("core_attn",), 2 * KEYS + 4 * HEADS, 2 * H + 4 * KEYS),
         (EXPERTS, ("moe_act",), 8 * E, 0),
         (EXPERTS, ("layernorm", "moe", "moe_act"), 2 * EH + 2 * X + 12 * E + 13 * N, 0),
     ],
@@ -184,7 +176,9 @@ def test_padding_of_micro_batches(ask, sizes, settings, expected):
     seen = {"prompt_length_mean": 350, "response_length_mean": 0.0001, "prompt_length_max": 350}
     seen["response_length_max"] = 0.0001
     found = sizes(ask({**fixed, **settings}, observed=seen), "update-backward")
-    assert found["activations"] / 28 == pytest.approx(expected * (8 * H + 4 * Q + 4 * K + 4 * HEADS + 10 * F))
+    assert found["activations"] / 28 == pytest.approx(
+        expected * (8 * H + 4 * H + 4 * KEYS + 4 * HEADS + 10 * F)
+    )
 
 
 def test_padding_with_fsdp_is_of_the_whole_sequence(ask, sizes):
@@ -204,6 +198,8 @@ MEGATRON = {
 }
 
 
+#: Parameters on the last stage: half the layers, the head and the last norm, divided by TP 2.
+LAST = (14 * U + HEAD + H) / 2
 #: What a layer keeps under Megatron, on each of two GPUs: tokens and matrices are divided.
 KEPT = (8 * H + 4 * 3584 + 4 * 512 + 4 * 28 + 10 * F) / 2
 
@@ -222,12 +218,11 @@ def stage():
 def test_megatron_dense(ask, tensors, stage):
     found = ask(MEGATRON, gpus=16, version=OLD)
     # The last stage has half the layers, the head and the last norm, divided by TP 2; four replicas.
-    last = (14 * U + HEAD + H) / 2
     step = tensors(found, "optimizer-step")
     first = (14 * U + HEAD) / 2
-    assert max(first, last) == last
+    assert max(first, LAST) == LAST
     assert step == pytest.approx(
-        {"weights": 2 * last, "gradients": 4 * last, "optimizer-states": 12 * last / 4}
+        {"weights": 2 * LAST, "gradients": 4 * LAST, "optimizer-states": 12 * LAST / 4}
     )
     # Nothing is recomputed; the first stage has two micro-batches in flight, the last one the logits.
     backward = stage(found, 0, "backward")
@@ -255,13 +250,12 @@ def test_megatron_at_the_head(ask, tensors):
     settings = {**MEGATRON, "megatron.override_transformer_config.recompute_granularity": "full"}
     settings["megatron.override_transformer_config.recompute_method"] = "uniform"
     settings["megatron.override_transformer_config.recompute_num_layers"] = 1
-    last = (14 * U + HEAD + H) / 2
     found = tensors(ask(settings, gpus=16), "update-backward")
     assert found == pytest.approx(
         {
-            "weights": 2 * last,
-            "gradients": 4 * last,
-            "optimizer-states": 12 * last / 4,
+            "weights": 2 * LAST,
+            "gradients": 4 * LAST,
+            "optimizer-states": 12 * LAST / 4,
             "layer-inputs": 2 * H * T / 2 * 14,
             "logits": 4 * T * V / 2,
         }
@@ -277,22 +271,20 @@ def test_megatron_has_no_more_micro_batches_in_flight_than_there_are(ask, sizes)
 
 def test_megatron_without_a_distributed_optimizer(ask, phase):
     found = ask({**MEGATRON, "megatron.use_distributed_optimizer": False}, gpus=16)
-    last = (14 * U + HEAD + H) / 2
-    assert phase(found, "optimizer-step").counted == pytest.approx(18 * last)
+    assert phase(found, "optimizer-step").counted == pytest.approx(18 * LAST)
 
 
 def test_megatron_with_an_optimizer_on_the_host(ask, sizes):
     key = "optim.override_optimizer_config"
     half = {**MEGATRON, f"{key}.optimizer_cpu_offload": True, f"{key}.optimizer_offload_fraction": 0.5}
-    last = (14 * U + HEAD + H) / 2
     # The main parameters stay, unless the optimizer is precision-aware.
-    assert sizes(ask(half, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(8 * last / 4)
+    assert sizes(ask(half, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(8 * LAST / 4)
     aware = {**half, f"{key}.use_precision_aware_optimizer": True}
-    assert sizes(ask(aware, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * last / 4)
+    assert sizes(ask(aware, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * LAST / 4)
     whole = {**aware, f"{key}.optimizer_offload_fraction": 1}
     assert "optimizer-states" not in sizes(ask(whole, gpus=16), "optimizer-step")
     unsaid = {**MEGATRON, f"{key}.optimizer_cpu_offload": True}  # Megatron's own fraction is 0
-    assert sizes(ask(unsaid, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(12 * last / 4)
+    assert sizes(ask(unsaid, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(12 * LAST / 4)
 
 
 def test_megatron_with_fewer_bytes_a_moment(ask, sizes):
@@ -302,11 +294,10 @@ def test_megatron_with_fewer_bytes_a_moment(ask, sizes):
         "optim.exp_avg_dtype": "bf16",
         "optim.exp_avg_sq_dtype": "bf16",
     }
-    last = (14 * U + HEAD + H) / 2
     # Two bytes of each main parameter are those of the weight.
-    assert sizes(ask(settings, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * last / 4)
+    assert sizes(ask(settings, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * LAST / 4)
     found = sizes(ask(settings, gpus=16, version=(0, 5, 0)), "optimizer-step")
-    assert found["optimizer-states"] == pytest.approx(8 * last / 4)
+    assert found["optimizer-states"] == pytest.approx(8 * LAST / 4)
 
 
 def test_megatron_with_gradients_in_16_bits(ask, sizes):
@@ -315,10 +306,9 @@ def test_megatron_with_gradients_in_16_bits(ask, sizes):
         "optim.use_precision_aware_optimizer": True,
         "optim.main_grads_dtype": "bf16",
     }
-    last = (14 * U + HEAD + H) / 2
-    assert sizes(ask(settings, gpus=16), "optimizer-step")["gradients"] == pytest.approx(2 * last)
+    assert sizes(ask(settings, gpus=16), "optimizer-step")["gradients"] == pytest.approx(2 * LAST)
     settings["megatron.override_ddp_config.grad_reduce_in_fp32"] = True
-    assert sizes(ask(settings, gpus=16), "optimizer-step")["gradients"] == pytest.approx(4 * last)
+    assert sizes(ask(settings, gpus=16), "optimizer-step")["gradients"] == pytest.approx(4 * LAST)
 
 
 def test_megatron_spreads_experts(ask, sizes, registries):
@@ -343,11 +333,11 @@ def test_megatron_spreads_experts(ask, sizes, registries):
 
 def test_megatron_lora(ask, sizes):
     found = ask({**MEGATRON, "model.lora.rank": 32}, gpus=16, version=OLD)
-    last, share = (14 * U + HEAD + H) / 2, ADAPTERS / P
+    share = ADAPTERS / P
     step = sizes(found, "optimizer-step")
-    assert step["weights"] == pytest.approx(2 * last * (1 + share))
-    assert step["gradients"] == pytest.approx(4 * last * share)
-    assert step["optimizer-states"] == pytest.approx(12 * last * share / 4)
+    assert step["weights"] == pytest.approx(2 * LAST * (1 + share))
+    assert step["gradients"] == pytest.approx(4 * LAST * share)
+    assert step["optimizer-states"] == pytest.approx(12 * LAST * share / 4)
     # Adapters alone go to the engine, without the frozen weights.
     offloaded = {**MEGATRON, "model.lora.rank": 32, "megatron.param_offload": True}
     assert "weights" not in sizes(ask(offloaded, gpus=16), "weight-sync")
@@ -395,8 +385,7 @@ def test_megatron_critic_has_a_small_head(ask, sizes):
 def test_megatron_reference(ask, sizes, resident):
     settings = {**MEGATRON, "actor.use_kl_loss": True, "ref.megatron.param_offload": not resident}
     found = ask(settings, gpus=16)
-    last = (14 * U + HEAD + H) / 2
-    assert sizes(found, "ref-log-prob")["reference"] == pytest.approx(2 * last)
+    assert sizes(found, "ref-log-prob")["reference"] == pytest.approx(2 * LAST)
     assert ("reference" in sizes(found, "optimizer-step")) is resident
 
 

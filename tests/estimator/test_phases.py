@@ -7,9 +7,7 @@ Qwen2.5-7B on eight GPUs.
 from __future__ import annotations
 
 import pytest
-
-#: Long enough a step for many full micro-batches.
-FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "rollout.enforce_eager": True}
+from qwen_7b import FULL
 
 # Which states are where: the tables of verl's behaviour, phase by phase.
 RESIDENT = {

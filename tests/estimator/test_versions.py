@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from qwen_7b import H, P, T, V
 
 from sphinx_verl_resources.estimator.constants import POOL_OFFSET, SECOND_CONTEXT
 from sphinx_verl_resources.estimator.versions import (
@@ -17,8 +18,6 @@ from sphinx_verl_resources.estimator.versions import (
 )
 from sphinx_verl_resources.units import GIB
 
-P, R, HEAD, V, H = 7_615_616_512, 2 * 152_064 * 3584 + 3584, 152_064 * 3584, 152_064, 3584
-T = 16_384
 FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "actor.use_kl_loss": True}
 
 

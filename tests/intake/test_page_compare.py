@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from typed_pages import listed, page_of, read
 
-from sphinx_verl_resources.catalog.files import DataFile
-from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.intake.page import Known, differences, read_page
+from sphinx_verl_resources.intake.page import differences
 
 LINK = "`a.sh <https://github.com/verl-project/verl/blob/2239fd0/examples/{}.sh>`__"
 ROW = {
@@ -19,12 +16,8 @@ ROW = {
 
 def rows(*changes, size="7B"):
     """The page with a row for each of these changes."""
-    lines = [size, "~~~~", "", ".. list-table::", ""]
-    for row in (ROW, *(({**ROW, **change}.values()) for change in changes)):
-        lines += [f"   {'  -' if index else '* -'} {cell}" for index, cell in enumerate(row)]
-    facts = read_data([]).registries
-    file = DataFile(Path("page.rst"), "page.rst", "\n".join(lines).encode())
-    return read_page(file, Known(facts.gpus, facts.architectures))
+    of_all = [{**ROW, **change}.values() for change in changes]
+    return read(page_of(listed(*of_all, headings=ROW), f"{size}\n~~~~"))
 
 
 def said(page, data) -> list[str]:

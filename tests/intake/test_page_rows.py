@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from typed_pages import COLUMNS, listed, page_of, read
 
-from sphinx_verl_resources.catalog.files import DataFile
-from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code
-from sphinx_verl_resources.intake.page import Known, read_page
-
-HEADINGS = ("Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "Link", "Contributor")
 
 
-def read(content: bytes):
-    facts = read_data([]).registries
-    return read_page(DataFile(Path("page.rst"), "page.rst", content), Known(facts.gpus, facts.architectures))
-
-
-def listed(*rows) -> str:
-    lines = ["7B", "~~", "", ".. list-table::", "    :widths: auto", "    :header-rows: 1", ""]
-    for row in (HEADINGS, *rows):
-        lines += [f"    {'  -' if index else '* -'} {cell}" for index, cell in enumerate(row)]
-    return "\n".join(lines) + "\n"
+def rows(*cells):
+    """What is read of a page with these rows."""
+    return read(page_of(listed(*cells)))
 
 
 @pytest.mark.parametrize(("cells", "words"), [
@@ -35,19 +22,19 @@ def listed(*rows) -> str:
     (("MIN", "Qwen2-7B", "GRPO", "2*H800", "16", "fsdp", "8*H20", "vllm0.8.2", "a.sh", "Jane"), "10 cells under 9 headings"),
 ])  # fmt: skip
 def test_what_is_missing(cells, words):
-    page = read(listed(cells).encode())
+    page = rows(cells)
     assert (page.rows, page.runs) == (1, [])
     (problem,) = page.problems
-    assert (problem.code, problem.place.line) == (Code.page_row, 17)
+    assert (problem.code, problem.place.line) == (Code.page_row, 19)
     assert problem.message == words
     assert ("no heading '8*H20'" in problem.remedy) == (len(cells) == 10)
 
 
 def test_whole_rows_beside_them_are_read():
     whole = ("MIN", "Qwen2-7B", "GRPO", "2*H800", "16", "fsdp", "vllm0.8.2", "\\", "Jane")
-    page = read(listed(whole[:6], whole, ("a", "b")).encode())
+    page = rows(whole[:6], whole, ("a", "b"))
     assert (page.rows, len(page.runs)) == (3, 1)
-    assert page.runs[0].place.line == 23
+    assert page.runs[0].place.line == 25
 
 
 def test_short_rows_of_csv_tables_are_not_filled_up():
@@ -75,7 +62,7 @@ def test_cells_over_several_columns_are_rows_of_another_length():
 def damaged(size: str, underline: str, *rows: str) -> str:
     """A section as a page has it whose rows have lost Model, Link and Contributor."""
     lines = [size, underline, "", ".. list-table::", "    :widths: auto", "    :header-rows: 1", "    "]
-    for cells in (HEADINGS, *(row.split() for row in rows)):
+    for cells in (COLUMNS, *(row.split() for row in rows)):
         lines += [f"    {'  -' if index else '* -'} {cell}" for index, cell in enumerate(cells)]
     return "\n".join([*lines, "", ""])
 
@@ -102,7 +89,7 @@ def test_a_page_whose_rows_have_all_lost_cells():
         + damaged("7B", "~~", r"MIN PPO 4*H20 \ megatron sglang0.4.6", "RECOMMENDED PPO 8*H20 96 fsdp2 vllm0.8.4")
         + f"405B\n~~~~\n{NOTHING}671B\n~~~~\n{NOTHING}"
     )  # fmt: skip
-    page = read(text.encode())
+    page = read(text)
     assert (page.rows, page.runs) == (4, [])
     missing = (
         "6 cells under 9 headings; missing: Model, Link, Contributor; no run file is written; "

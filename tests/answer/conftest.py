@@ -1,0 +1,20 @@
+"""Answers from the bundled data."""
+
+from __future__ import annotations
+
+import pytest
+
+from sphinx_verl_resources.answer.answer import answer
+from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.cli.data import read_data
+
+
+@pytest.fixture(scope="session")
+def ask():
+    """Answer a question; all but the model, the GPUs and their number as for ``Question``."""
+    data = read_data([])
+
+    def asked(model="Qwen/Qwen2.5-7B", gpus=8, gpu="H100", **others):
+        return answer(Question(model, gpus, gpu, **others), data)
+
+    return asked

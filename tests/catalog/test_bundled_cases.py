@@ -1,0 +1,79 @@
+"""The bundled cases: their sources, what an estimate needs, and marks."""
+
+from __future__ import annotations
+
+import pytest
+from case_texts import GOOD
+
+from sphinx_verl_resources.catalog.cases import load_cases
+from sphinx_verl_resources.catalog.dataset import Dataset
+from sphinx_verl_resources.catalog.files import (
+    bundled_directory,
+    configured_directory,
+    take_snapshot,
+)
+from sphinx_verl_resources.diagnostics import Location
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    return load_cases(take_snapshot(bundled_directory(), [], Location("conf.py")).cases)
+
+
+def test_own_cases_are_added_to_the_bundled_ones(tmp_path, bundled):
+    (tmp_path / "data/cases").mkdir(parents=True)
+    (tmp_path / "data/cases/mine.yaml").write_text(GOOD)
+    (tmp_path / "data/cases/notes.txt").write_text("")
+    (tmp_path / "data/cases/README.md").write_text("")
+    directories = [configured_directory("data", tmp_path)]
+    snapshot = take_snapshot(bundled_directory(), directories, Location("conf.py"))
+    assert [str(problem) for problem in snapshot.problems] == [
+        "data/cases/notes.txt:1:1: WARNING: the file 'notes.txt' is not read; a file of cases is named <name>.yaml "
+        "[verl.file_unexpected]"
+    ]
+    assert list(load_cases(snapshot.cases).by_id) == [*bundled.by_id, "good"]
+    assert snapshot.runs, "the bundled runs stay"
+    (tmp_path / "data/cases/mine.yaml").write_text(GOOD + "#")
+    assert take_snapshot(bundled_directory(), directories, Location("conf.py")).digest != snapshot.digest
+
+
+def test_bundled_cases_have_no_problem(bundled):
+    assert [str(problem) for problem in bundled.diagnostics] == []
+    assert len(bundled.by_id) >= 164
+    for entry in bundled.by_id.values():
+        case = entry.case
+        assert case.source is not None, case.id
+        assert case.confidence in {"high", "medium", "low"}, case.id
+        assert case.outcome is not None, case.id
+        assert (case.outcome == "measured") == (case.measured is not None), case.id
+        assert case.contested is None or case.not_scored is None, case.id
+
+
+def test_bundled_cases_that_are_scored_name_what_an_estimate_needs(bundled):
+    catalog = Dataset(take_snapshot(bundled_directory(), [], Location("conf.py"))).catalog
+    for case in (entry.case for entry in bundled.by_id.values() if entry.case.is_scored):
+        assert case.model in catalog.architectures, case.id
+        assert case.gpus.count, case.id
+        if case.gpus.type:
+            assert case.gpus.type in catalog.gpus, case.id
+        elif case.outcome != "measured":
+            assert case.gpus.memory_gb, f"{case.id}: a run fits some memory, or none"
+
+
+def test_the_contradictions_are_marked(bundled):
+    assert {entry.case.id for entry in bundled.by_id.values() if entry.case.contested} == {
+        "tuning-0.5b-lora-1h100",
+        "tuning-32b-grpo-8h20-megatron",
+        "tuning-32b-lora-4h100-bs45-x",
+        "tuning-7b-lora-1h100-bs100",
+        "tuning-7b-lora-1h100-bs101-x",
+    }
+
+
+def test_boundaries_have_two_sides(bundled):
+    sides: dict[str, set[str]] = {}
+    for entry in bundled.by_id.values():
+        if entry.case.boundary:
+            sides.setdefault(entry.case.boundary, set()).add(entry.case.outcome)
+    assert len(sides) == 4
+    assert all(outcomes == {"fits", "oom"} for outcomes in sides.values())
