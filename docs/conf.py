@@ -17,7 +17,6 @@ extensions = [
     "estimator_lists",
     "causes",
     "closed_form",
-    "limits",
     "out_of_memory",
     "oom_reports",
     "rules_list",
