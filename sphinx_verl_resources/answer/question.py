@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.names import DEFAULT_TASK
 from ..estimator.pools import TRAINER_GPUS
 from ..estimator.request import MODEL, Request
 from ..estimator.tasks import LIMITS, TASKS, known_task
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ..estimator.registries import Registries
     from ..estimator.versions import Version
 
-DEFAULT_TASK = "GRPO"
 #: The rank that a task such as GRPO-LoRA stands for.
 USUAL_RANK = 32
 #: Keys that a question decides by its model, rank and GPUs.

@@ -60,6 +60,8 @@ STATES, TOTAL = "states", "total"
 SHAPE_FIGURES = ("hidden-size", "ffn-dimension")
 #: The largest number of GPUs that anything is about; no cluster is larger.
 MOST_GPUS = 100_000
+#: The task of questions that name none.
+DEFAULT_TASK = "GRPO"
 #: What the form of ``verl-what-if`` offers: the GPUs of recorded runs and others that are common, numbers of
 #: them, and limits of responses in tokens.
 FORM_GPUS = (

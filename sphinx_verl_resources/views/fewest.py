@@ -102,7 +102,7 @@ def _tab(table: FewestTable, tables: Sequence[FewestTable]) -> str:
     return memory if len(alike) == 1 else _("{memory} ({gpu})").format(memory=memory, gpu=table.gpus[0])
 
 
-def fewest_legend(tables: Iterable[FewestTable], version: str) -> list[nodes.Node]:
+def fewest_legend(tables: Iterable[FewestTable]) -> list[nodes.Node]:
     """Return the meaning of the columns, and how the estimates were made."""
     from ..answer.question import USUAL_RANK
 
@@ -127,4 +127,4 @@ def fewest_legend(tables: Iterable[FewestTable], version: str) -> list[nodes.Nod
     )
     if any(cell.undercuts for cell in cells):
         words += titled_item(UNDERCUTS, _(UNDERCUTS_MEANING))
-    return [words, legend(how_estimated(version))]
+    return [words, legend(how_estimated())]

@@ -131,7 +131,7 @@ def _figure(cell: FitCell) -> str:
     return (_("{size} left") if cell.kind == "fits" else _("{size} short")).format(size=size)
 
 
-def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> list[nodes.Node]:
+def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]]) -> list[nodes.Node]:
     """Return the meaning of each word in the table, and how its figures were computed."""
     used = {cell.kind for size, cells in rows for cell in cells}
     words = nodes.bullet_list(classes=[LEGEND_CLASS])
@@ -140,7 +140,7 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
             words += titled_item(as_title(_(KINDS[kind])), _(meaning))
     if any(cell.undercuts and not cell.run for size, cells in rows for cell in cells):
         words += titled_item(UNDERCUTS, _(UNDERCUTS_MEANING))
-    below = how_estimated(version)
+    below = how_estimated()
     if any(cell.layout != FSDP and not cell.run for size, cells in rows for cell in cells):
         megatron = _(
             "Cells name the layout if it is not FSDP; TP, PP, CP and EP are the parallel sizes of Megatron, "
@@ -150,13 +150,15 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]], version: str) -> l
     return [words, legend(below)]
 
 
-def how_estimated(version: str) -> str:
+def how_estimated() -> str:
     """Return the sentences about what all estimates of a table have in common."""
+    from ..estimator.versions import CURRENT, version_text
+
     return _(
         "Estimates are for verl {version} with the settings below, gradient checkpointing, no padding and a "
         "dynamic batch size. Of FSDP and Megatron they take the layout that fits with the least offloading, "
         "then with the largest token budget. The rollout engine takes as many GPUs for a replica as it needs."
-    ).format(version=version)
+    ).format(version=version_text(CURRENT))
 
 
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:

@@ -11,8 +11,7 @@ from docutils import nodes
 from ...i18n import _
 from ..references import row_link
 from .base import ABOUT_TABLE
-from .computed import SettingsDirective
-from .fit import DEFAULT_TASK, NO_LEGEND, SIZES
+from .fit import SIZES, WITHOUT_LEGEND, SizesDirective, task_option
 from .options import Option, numbers
 
 if TYPE_CHECKING:
@@ -37,35 +36,24 @@ OPTIONS = (
         numbers(MOST_MEMORY),
         DEFAULT_MEMORIES,
     ),
-    Option(
-        "task",
-        "The algorithm.",
-        "``GRPO``, ``PPO`` or ``DAPO``",
-        f"``{DEFAULT_TASK}``",
-        value=DEFAULT_TASK,
-    ),
+    task_option("``GRPO``, ``PPO`` or ``DAPO``"),
     SIZES,
-    NO_LEGEND,
+    WITHOUT_LEGEND,
     *(replace(option, help=_ABOUT[option.name]) for option in ABOUT_TABLE),
 )
 
 
-class VerlFewest(SettingsDirective):
+class VerlFewest(SizesDirective):
     """The fewest GPUs for each size class: a table for each memory size, behind tabs."""
 
     directive = "verl-fewest"
     takes = OPTIONS
-    instead_of_argument = "name the size classes under :sizes:"
 
     def show(self) -> list[nodes.Node]:
         """Return the tables, what their columns mean, and what was assumed."""
         from ...answer.queries import FewestGpus, SizeModels
-        from ...answer.question import Question, request_of
-        from ...estimator.queries import Defaults
-        from ...estimator.tasks import LIMITS, known_task
-        from ...estimator.versions import CURRENT, version_text
+        from ...estimator.tasks import known_task
         from ...views import fewest as render
-        from ...views.fit import fit_settings
 
         task, classes = self.values["task"], self.values["sizes"]
         settings = self.settings()
@@ -74,12 +62,10 @@ class VerlFewest(SettingsDirective):
         tables = self.ask_about_settings(FewestGpus(self.values["memory"], task, classes, settings))
         if tables is None:
             return []
-        asked = request_of(Question("", task=task, overrides=dict(settings)))
-        every = {**dict(self.ask(Defaults(LIMITS))), **asked.config}
         title = self.values["caption"] or _("Fewest GPUs for {task}").format(task=known_task(task))
         models = dict(self.ask(SizeModels(classes)))
-        words = [] if "no-legend" in self.given else render.fewest_legend(tables, version_text(CURRENT))
-        return [self._panels(tables, models, title), *words, fit_settings(every)]
+        panels = self._panels(tables, models, title)
+        return self.with_legend(panels, render.fewest_legend(tables), settings)
 
     def _panels(self, tables: tuple[FewestTable, ...], models: dict[str, str], title: str) -> nodes.container:
         """Return the tables, that for ``FIRST_MEMORY`` or else the first as the one that is shown first."""

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ...catalog.names import MOST_GPUS
+from ...catalog.names import DEFAULT_TASK, MOST_GPUS
 from ...catalog.selection import sizes
 from ...diagnostics import NoAnswerError
 from ...i18n import _
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ...estimator.queries import ModelEstimate
     from .computed import Settings
 
-DEFAULT_TASK = "GRPO"
 DEFAULT_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 SIZES = Option(
     "sizes",
@@ -36,10 +35,18 @@ SIZES = Option(
     sizes,
     (),
 )
-NO_LEGEND = Option(
-    "no-legend",
+NO_LEGEND = "no-legend"
+WITHOUT_LEGEND = Option(
+    NO_LEGEND,
     "Leave out what the words mean and how figures are made, where the page says it for another table.",
 )
+
+
+def task_option(tasks: str) -> Option:
+    """Return the option ``:task:``, with these values."""
+    return Option("task", "The algorithm.", tasks, f"``{DEFAULT_TASK}``", value=DEFAULT_TASK)
+
+
 FIT_OPTIONS = (
     Option(
         "gpu",
@@ -47,13 +54,7 @@ FIT_OPTIONS = (
         "name of a GPU",
         needed="say for which GPU, as in :gpu: H100",
     ),
-    Option(
-        "task",
-        "The algorithm.",
-        "``GRPO``, ``GRPO-LoRA``, ``PPO`` or ``DAPO``",
-        f"``{DEFAULT_TASK}``",
-        value=DEFAULT_TASK,
-    ),
+    task_option("``GRPO``, ``GRPO-LoRA``, ``PPO`` or ``DAPO``"),
     SIZES,
     Option(
         "gpus",
@@ -63,25 +64,40 @@ FIT_OPTIONS = (
         numbers(MOST_GPUS),
         DEFAULT_COUNTS,
     ),
-    NO_LEGEND,
+    WITHOUT_LEGEND,
     *ABOUT_TABLE,
 )
 
 
-class VerlFit(SettingsDirective):
+class SizesDirective(SettingsDirective):
+    """A directive whose rows are size classes, for one task."""
+
+    instead_of_argument = "name the size classes under :sizes:"
+
+    def with_legend(
+        self, shown: nodes.Element, legend: Sequence[nodes.Node], settings: Settings
+    ) -> list[nodes.Node]:
+        """Return what is shown, its legend unless that is left out, and the settings of the estimates."""
+        from ...answer.question import Question, request_of
+        from ...estimator.queries import Defaults
+        from ...estimator.tasks import LIMITS
+        from ...views.fit import fit_settings
+
+        asked = request_of(Question("", task=self.values["task"], overrides=dict(settings)))
+        every = {**dict(self.ask(Defaults(LIMITS))), **asked.config}
+        return [shown, *(() if NO_LEGEND in self.given else legend), fit_settings(every)]
+
+
+class VerlFit(SizesDirective):
     """Size classes by numbers of GPUs, for one GPU and task."""
 
     directive = "verl-fit"
     takes = FIT_OPTIONS
-    instead_of_argument = "name the size classes under :sizes:"
 
     def show(self) -> list[nodes.Node]:
         """Return the table, what its words mean, and what was assumed."""
         from ...answer.queries import Fit, SizeModels
-        from ...answer.question import Question, request_of
-        from ...estimator.queries import Defaults
-        from ...estimator.tasks import LIMITS, known_task
-        from ...estimator.versions import CURRENT, version_text
+        from ...estimator.tasks import known_task
         from ...views import fit as render
 
         gpu, task, classes, counts = map(self.values.__getitem__, ("gpu", "task", "sizes", "gpus"))
@@ -97,12 +113,7 @@ class VerlFit(SettingsDirective):
         rows = self.ask(Fit(gpu, task, classes, counts, settings))
         inside = render.fit_rows(rows, models, partial(row_link, self.env))
         caption = _("{task} on {gpu}: what fits").format(task=known_task(task), gpu=gpu)
-        table = self.table(inside, caption)
-        defaults = dict(self.ask(Defaults(LIMITS)))
-        asked = request_of(Question("", gpu=gpu, task=task, overrides=dict(settings)))
-        every = {**defaults, **asked.config}
-        words = [] if "no-legend" in self.given else render.fit_legend(rows, version_text(CURRENT))
-        return [table, *words, render.fit_settings(every)]
+        return self.with_legend(self.table(inside, caption), render.fit_legend(rows), settings)
 
     def _check_settings(
         self, settings: Settings, models: Sequence[str], gpu: str, counts: Sequence[int]
