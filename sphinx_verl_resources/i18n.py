@@ -3,7 +3,7 @@
 What the extension writes into a page passes through ``_`` or ``plural`` where it is written, never when
 a module is imported; a text that a lower layer keeps as a constant is marked with ``N_`` for the message
 catalog and passes through ``_`` when it is shown. Problems that a build prints stay English, so that they
-can be searched for: log messages, the boxes that stand for them on a page, and what an estimate leaves out.
+can be searched for: log messages, the boxes that show them on a page, and what an estimate leaves out.
 So do what is recorded and the symbols of formulas.
 """
 

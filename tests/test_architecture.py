@@ -106,7 +106,7 @@ def test_imports_have_no_circle(package):
 
 
 def test_imports_go_down_only(drawn):
-    """``__init__`` stands at the top, for its version is imported from below."""
+    """``__init__`` is at the top, for its version is imported from below."""
     rows = {name: index for index, layer in enumerate(drawn["layers"]) for name in layer["modules"]}
     for layer in drawn["layers"]:
         for name, module in layer["modules"].items():

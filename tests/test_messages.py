@@ -79,7 +79,7 @@ class Call(NamedTuple):
         return f"{self.path}:{self.node.lineno}: {ast.unparse(self.node)}"
 
     def argument(self, position: int | None, keyword: str) -> ast.expr | None:
-        """What is given at a position or under a keyword; a starred argument stands for all behind it."""
+        """What is given at a position or under a keyword; a starred argument includes all after it."""
         for index, argument in enumerate(self.node.args):
             if index == position or (isinstance(argument, ast.Starred) and position is not None):
                 return argument

@@ -33,7 +33,7 @@ def reference(project, root, monkeypatch):
     project.conf.update(extensions=["reference_lists"], smartquotes=False)
 
     def build(text: str):
-        # What options refer to stands on other pages of the documentation.
+        # What options refer to is on other pages of the documentation.
         labels = "".join(
             f".. _{name}:\n\n{name}\n----------------\n\nText.\n\n" for name in ("fields", "verl-estimator")
         )

@@ -101,7 +101,7 @@ def literals(node: ast.AST) -> Iterator[ast.Constant]:
 
 
 def documented(tree: ast.Module) -> set[int]:
-    """Where the texts stand that document something: as a statement of their own."""
+    """The places of the texts that document something: each is a statement."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 

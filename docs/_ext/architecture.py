@@ -39,7 +39,7 @@ class Drawing(SphinxDirective):
         return [figure, table]
 
     def groups(self, data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-        """Titles, and the rows of the table that stand under each."""
+        """Titles, and the rows of the table under each."""
         raise NotImplementedError
 
     def drawing(self, groups: Iterable[tuple[str, list[tuple[str, ...]]]]) -> str:
@@ -55,7 +55,7 @@ class Drawing(SphinxDirective):
         return svg(top, self.title, parts)
 
     def inside(self, rows: list[tuple[str, ...]], top: float) -> tuple[list[str], float]:
-        """What stands in a frame from ``top`` on, and how high it is."""
+        """The content of a frame from ``top`` on, and its height."""
         raise NotImplementedError
 
 
@@ -111,7 +111,7 @@ class Life(Drawing):
 
 
 def boxes_in_lines(names: Iterable[str]) -> Iterator[tuple[float, int, float, str]]:
-    """Left edge, line, width and name of boxes that stand beside each other while there is room."""
+    """Left edge, line, width and name of boxes, side by side while there is room."""
     left, line = float(GAP), 0
     for name in names:
         width = len(name) * CHARACTER * 1.25 + 2 * PADDING

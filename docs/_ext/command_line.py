@@ -61,7 +61,7 @@ def _command(command: Command, parser: argparse.ArgumentParser) -> Iterator[str]
 
 
 def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> Iterator[str]:
-    """An option, or an argument by the word that stands for it."""
+    """An option, or an argument by the word for it."""
     metavar = str(action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else ""))
     takes = f" {metavar or action.dest.upper()}" if action.nargs != 0 else ""
     names = [f"{name}{takes}" for name in action.option_strings] or [metavar or action.dest]

@@ -105,7 +105,7 @@ def _largest(moments: Mapping[str, str]) -> str:
 
 
 class Symbols(EstimatorTable):
-    """``.. docs-symbols::``: what the letters of the widths stand for."""
+    """``.. docs-symbols::``: what the letters of the widths mean."""
 
     headings = ("Letter", "Stands for")
 

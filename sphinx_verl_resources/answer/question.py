@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..estimator.registries import Registries
     from ..estimator.versions import Version
 
-#: The rank that a task such as GRPO-LoRA stands for.
+#: The rank of a task such as GRPO-LoRA.
 USUAL_RANK = 32
 #: Keys that a question decides by its model, rank and GPUs.
 OWN_KEYS = frozenset(
@@ -45,7 +45,7 @@ class Question:
         lora: the rank of the adapters; 0 trains all parameters.
         prompt: the longest prompt, in tokens.
         response: the longest response, in tokens.
-        overrides: verl's dotted keys, which stand above everything else.
+        overrides: verl's dotted keys, which override everything else.
         version: of verl.
     """
 
@@ -103,7 +103,7 @@ def task_text(question: Question) -> str:
 def named_settings(
     task: str | None, lora: int = 0, prompt: int | None = None, response: int | None = None
 ) -> dict[str, Any]:
-    """Return the settings that a task, a rank and lengths in tokens stand for; None leaves verl's own.
+    """Return the settings of a task, a rank and lengths in tokens; None leaves verl's defaults.
 
     >>> named_settings(None, response=2048)
     {'data.max_response_length': 2048}

@@ -1,4 +1,4 @@
-"""Trust: how many measured runs of its kind stand behind an estimate, and how far off they were."""
+"""Trust: the measured runs of the kind of an estimate, and how far off the estimator was for them."""
 
 from __future__ import annotations
 

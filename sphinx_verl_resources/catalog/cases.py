@@ -111,7 +111,7 @@ def load_cases(
                 found.append(item.diagnostic(("id",), Code.duplicate_name, message, "rename one of the two"))
                 case = None
             key = case.id if case else (file.shown, index)
-            entries.pop(key, None)  # the one that replaces it stands where its own file does
+            entries.pop(key, None)  # the replacement has the place of its own file
             entries[key] = CaseEntry(case, file, item) if case else _broken(item, index, found)
             problems += found
     return Cases(tuple(entries.values()), tuple(sorted(problems)))

@@ -1,4 +1,4 @@
-"""A run as the text of its file: the order of the fields, what is quoted, what stands on one line."""
+"""A run as the text of its file: the order of the fields, what is quoted, which values share a line."""
 
 from __future__ import annotations
 

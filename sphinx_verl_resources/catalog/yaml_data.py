@@ -251,7 +251,7 @@ class _Reader:
             if len(found) > MAX_ITEMS:
                 self._refuse_more(event)
             if key in found and len(self.problems) < MAX_PROBLEMS:
-                message = f"the key {key!r} stands here a second time"
+                message = f"duplicate key {key!r}"
                 problem = self._problem(event, Code.duplicate_key, message, "keep one of the two")
                 self.problems.append(problem)
             found[key] = self._value(self._next(), depth + 1)
@@ -349,7 +349,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagn
         return explain(began, "a key without a colon", "write 'key: value', with a space behind the colon")
     if "values are not allowed" in problem:
         hint = f"put a space behind each colon, put text that holds ': ' in quotes, {_LEVELS}"
-        return explain(noticed, "a colon where none can stand", hint)
+        return explain(noticed, "a colon where none is allowed", hint)
     if "cannot start any token" in problem:
         return explain(noticed, f"text cannot begin with {found!r}", "put it in quotes")
     if "block mapping" in context or "block collection" in context:
@@ -380,7 +380,7 @@ def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node
 
 def _look_up(mapping: yaml.MappingNode, name: str) -> tuple[yaml.Node, yaml.Node] | None:
     """Return the key node and the value node of a name, which may be that of a nested value."""
-    # Of a key that stands there twice, the last value is the one that was read.
+    # Of a duplicate key, the last value is the one that was read.
     for key, value in reversed(mapping.value):
         if key.value == name:
             return key, value

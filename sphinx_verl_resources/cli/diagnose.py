@@ -146,6 +146,6 @@ DIAGNOSE = Command(
     "0 a diagnosis was made, 1 the log has no failure for lack of memory, 2 could not run.",
     _add_arguments,
     _run,
-    notes="The log is read and never sent anywhere. Settings that it prints stand above those of the script, "
-    "and key=value overrides above both.",
+    notes="The log is read and never sent anywhere. Settings that it prints override those of the script, "
+    "and key=value overrides both.",
 )

@@ -319,7 +319,7 @@ def _estimate(fields: Mapping[str, Any], registries: Registries) -> tuple[dict[s
 
 
 def _unchecked_run(fields: Mapping[str, Any]) -> Run:
-    """Return a run of any fields, without checks: a TODO is text wherever it stands.
+    """Return a run of any fields, without checks: a TODO is text in any field.
 
     >>> _unchecked_run({"id": "a", "gpus": {"count": 2, "type": "TODO"}}).gpus.type
     'TODO'

@@ -51,8 +51,8 @@ class Given:
     Attributes:
         model: Hugging Face name of the checkpoint.
         gpus: their number and name, None for what the log is to tell.
-        script: settings of a launch script; the log's own stand above them.
-        overrides: settings that stand above all others.
+        script: settings of a launch script; those of the log override them.
+        overrides: settings that override all others.
         unread: keys whose values the script leaves open.
         version: of verl.
         backend: of training, where the script tells it by the configuration that it names.

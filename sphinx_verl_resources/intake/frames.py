@@ -187,7 +187,7 @@ def told_by(frames: Sequence[Frame], *, whole: bool, ended: bool = True) -> Told
 
 
 def _meaning(frame: Frame) -> str:
-    """Return the role or part that a frame stands for; empty if none."""
+    """Return the role or part that a frame tells; empty if none."""
     for meaning, pattern, names in _FILES:
         if (frame.function in names or names == ("<any>",)) and pattern.search(frame.file):
             return meaning

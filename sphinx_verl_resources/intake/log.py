@@ -119,9 +119,7 @@ class _Reader:
     def take(self, piece: Piece) -> None:
         """Read one line."""
         if piece.lost:
-            message = (
-                f"{piece.text} stands here behind the first {MAX_LINE:,} bytes of a line, and was not read"
-            )
+            message = f"{piece.text} begins after the first {MAX_LINE:,} bytes of a line and was not read"
             self._warn(Location(self._shown, piece.line, piece.column), Code.unread, message, _UNREAD_REMEDY)
             return
         if self._collecting:
@@ -255,7 +253,7 @@ class _Reader:
 
     def _unread(self, piece: Piece, name: str) -> None:
         column = piece.column + max(0, piece.text.find(name))
-        message = f"{name} stands here and could not be read"
+        message = f"{name} could not be read"
         self._warn(Location(self._shown, piece.line, column), Code.unread, message, _UNREAD_REMEDY)
 
     def _warn(self, place: Location, code: Code, message: str, remedy: str) -> None:

@@ -70,7 +70,7 @@ GPU, MODEL, ASLEEP = "GPU", "model", "asleep"
 _ASKED = re.compile(
     r"requir|expect|recommend|install|upgrad|need|support|since|deprecat|minimum", re.IGNORECASE
 )
-#: What stands before a GPU that is in the machine.
+#: The text before the name of a GPU that is in the machine.
 _NEAR = re.compile(
     r"\|\s+\d+\s+$|device_name=$|(?:GPU|device|card)(?: \d+| name)?\W{1,4}$|^\W*$", re.IGNORECASE
 )

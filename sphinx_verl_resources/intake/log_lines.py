@@ -24,7 +24,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _WORKER = re.compile(
     r"(?:^|(?<=\s))(?<!\(\) )(?<!task )(?<!lease )\((?P<who>[^()]{0,120}?\bpid=\d{1,10}[^()]{0,120})\) ?"
 )
-#: Columns in which it can stand.
+#: Columns in which it can begin.
 _FRONT = 160
 _REPEATED = re.compile(r"\[repeated \d{1,9}x across cluster\].*\Z")
 

@@ -41,8 +41,6 @@ _MOST_SHARE, _LEAST_SHARE = 0.9, 0.2
 FRAGMENTED = 0.05
 #: The most of a GPU that a sleeping engine keeps: context, CUDA graphs, communicators.
 SLEEPING = 0.1
-#: verl switches expandable segments on after each weight sync since then (``set_expandable_segments``).
-_EXPANDS = (0, 6, 0)
 #: vLLM's sleep mode with several responses a prompt leaked host memory before that; verl issue 429.
 _LEAKS = re.compile(r"0\.7\.")
 

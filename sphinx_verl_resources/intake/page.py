@@ -143,7 +143,7 @@ class Page:
         code, where = Code.page_row, "no heading that names a size class"
         if table.title is not None:
             code, where = Code.unknown_size, f"{table.title!r}, which is not one size class"
-        self.report(table.line, code, f"a table of runs stands under {where}", sizes_hint(table.title or ""))
+        self.report(table.line, code, f"a table of runs is under {where}", sizes_hint(table.title or ""))
         return None
 
     def _report_length(self, row: TypedRow, texts: Sequence[str], columns: Sequence[str | None]) -> None:

@@ -215,7 +215,7 @@ class VerlDomain(Domain):
                 self._found[query] = Found(error, digest("no answer", str(error)))
         return self._found[query]
 
-    # -- what stands beside pages
+    # -- files beside the pages
 
     def note_file(self, path: str, text: str) -> None:
         """Remember a file that the document being read needs, by its path in the output.

@@ -34,7 +34,7 @@ class Target(NamedTuple):
     Attributes:
         anchor: its id on the page.
         title: what a reference without a text of its own says.
-        group: the heading that it stands under in the index of runs; empty for what is no run.
+        group: its heading in the index of runs; empty for what is no run.
     """
 
     anchor: str

@@ -1,6 +1,6 @@
 """The data for the script of a page: the values of the runs that it filters, and the words that it shows.
 
-It stands in the page as JSON, which is data to a browser and never run, whatever the page's policy.
+The page holds it as JSON, which is data to a browser and never run, whatever the page's policy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
 
 ELEMENT_ID = "verl-resources-page"
-#: Stands for the GPU of a run whose source does not name it, as it does in the table.
+#: The GPU of a run whose source does not name it, as the table calls it.
 UNNAMED_GPU = "GPU"
 #: What JSON may hold, and the text of an element or a script may not.
 _UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}

@@ -156,7 +156,7 @@ class Sign(NamedTuple):
 
     Attributes:
         colour: of the points and of their ranges.
-        attributes: of the path; ``{}`` stands for the colour.
+        attributes: of the path; ``{}`` is where the colour goes.
         shape: path data after the ``M`` to the middle.
     """
 

@@ -80,7 +80,7 @@ def shell(tmp_path_factory):
 
 
 def cells(page: str) -> dict[str, list[list[str]]]:
-    """The rows of every table of a built page, by the heading that they stand under, without order."""
+    """The rows of every table of a built page, by the heading above them, without order."""
     soup = BeautifulSoup(page, "html.parser")
     found: dict[str, list[list[str]]] = {}
     for table in soup.select("div[itemprop=articleBody] table"):

@@ -1,4 +1,4 @@
-"""How many measured runs stand behind an estimate, and whether it asks for less than any recorded run."""
+"""How many measured runs an estimate has, and whether it asks for less than any recorded run."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Peer:
     Attributes:
         name: in the tables of figures.
         conf: what it needs in conf.py.
-        write: writes the data of a page into the project, and returns what stands on the page.
+        write: writes the data of a page into the project, and returns the text of the page.
         source: the file, with ``{page}`` and ``{row}``, that somebody edits to change a row.
     """
 

@@ -30,7 +30,7 @@ WHOLE = "hardware.html"
 FILTERED = "hardware.html?size=7B&sort=-gpus&train=nonsense"
 #: The rules that look at colours, which are all that a second colour scheme changes.
 COLOURS = {"color-contrast", "link-in-text-block"}
-#: So many rows of a table and blocks of a page stand for the others, but in our own theme.
+#: So many rows of a table and blocks of a page represent the others, but in our own theme.
 FEW = 3
 #: Gives pairs of a rule and the elements that break it, first those of the content, then those of the frame.
 RUN = """

@@ -13,7 +13,7 @@ PLOT = ".. verl-accuracy::\n   :show: {}\n   :group: {}\n"
 
 
 def tables_behind(soup) -> list[str]:
-    """The classes of what stands right behind each drawing; a region around a table counts as the table."""
+    """The classes of the element after each drawing; a region around a table counts as the table."""
     found = []
     for chart in soup.select("div.verl-chart"):
         behind = chart.find_next_sibling()
@@ -23,7 +23,7 @@ def tables_behind(soup) -> list[str]:
 
 
 def texts(svg) -> tuple[list[str], list[str]]:
-    """What stands on the left above the bars, and on the right."""
+    """The texts above the bars, on the left and on the right."""
     right = [item.get_text() for item in svg.select("g[transform] > text")]
     return [item.get_text() for item in svg.select("svg > text")], right
 

@@ -21,7 +21,7 @@ class Case(NamedTuple):
 
     Attributes:
         code: the kind.
-        file: what is wrong; ``a.yaml`` stands for ``data/runs/a.yaml``, a name in ``docs`` for a page.
+        file: what is wrong; ``a.yaml`` means ``data/runs/a.yaml``, a name in ``docs`` for a page.
         content: its text, or the keys that differ from a good run; a key that is ``...`` is left out.
         place: line and column, or the line alone on a page, or the value in conf.py.
         message: how the message begins.
@@ -46,7 +46,7 @@ CASES = [
     Case("bad_character", "bidi.yaml", "id: bidi\nmodel: a\u202eb", "2:9", "invisible character U+202E; "),
     Case("yaml_syntax", "syntax.yaml", "id: syntax\nsize: [", "2:8", "a value is missing before this place; "),
     Case("yaml_feature", "feature.yaml", "id: &x feature", "1:5", "the anchor '&x' is not read; "),
-    Case("duplicate_key", "twice.yaml", "id: twice\nid: twice", "2:1", "the key 'id' stands here a second time"),
+    Case("duplicate_key", "twice.yaml", "id: twice\nid: twice", "2:1", "duplicate key 'id'"),
     Case("unknown_key", "unknown.yaml", {"colour": "red"}, "13:1", "unknown key 'colour'"),
     Case("missing_key", "missing.yaml", {"task": ...}, "1:1", "the key 'task' is missing; "),
     Case("wrong_type", "type.yaml", {"max_batch": "many"}, "13:12", "max_batch: expected a whole number"),

@@ -113,7 +113,7 @@ def test_malformed_analysis(own, data):
         "../data/analysis.yaml:2:15: ERROR: the bracket that opens here is not closed where it should be; close it, "
         "or add a comma [verl.yaml_syntax]"
     ]
-    assert "117.5" in build.soup().get_text()  # what the package records still stands
+    assert "117.5" in build.soup().get_text()  # what the package records is still shown
     assert "../data/analysis.yaml has errors" in build.soup().select_one(".verl-problem").get_text()
     assert own.build().warnings == build.warnings  # repeated while it lasts
 

@@ -72,7 +72,7 @@ def test_no_number_of_a_row_is_typed_in_the_page(root):
     source = (root / "docs" / "hardware.rst").read_text("utf-8")
     assert "Last updated" in source
     assert "list-table" not in source
-    # What a directive is asked may hold numbers; what it answers stands nowhere in the source.
+    # What a directive is asked may hold numbers; what it answers is nowhere in the source.
     prose = re.sub(r"^\.\. verl-\S+::.*\n(\n?   .*\n)*", "", source, flags=re.MULTILINE)
     assert len(prose) > len(source) / 2
     assert re.findall(r"\b20\d\d-|\b\d{2,}\b(?!\*)", prose) == []

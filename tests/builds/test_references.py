@@ -58,7 +58,7 @@ def test_both_languages_give_the_same_doctree(shown):
     trees = [shown.build().app.env.get_doctree("page").pformat()]
     (shown.path / "page.rst").unlink()
     trees.append(shown.page(ROLES.format(**MYST), "page.md").build().app.env.get_doctree("page").pformat())
-    # A line break in a paragraph stands where the line ends, or begins.
+    # A line break in a paragraph is where the line ends, or begins.
     body = [" ".join(tree[tree.index("<paragraph>") :].split()) for tree in trees]
     assert body[0] == body[1]
 
@@ -221,7 +221,7 @@ def test_search_knows_model_gpu_and_script(shown):
     for word in ("model", "h100", "x_y_z"):
         pages = index["terms"][word]
         assert page == pages or page in pages, word
-    # What stands before the last dot of a name is kept apart, and put together again when it is shown.
+    # The part before the last dot of a name is kept apart, and put together again when it is shown.
     runs = {entry[-1]: entry[3] for entry in index["objects"][""] if entry[-1] in {"a", "b", "c"}}
     assert runs == {"a": "-", "b": "-", "c": "-"}, "the page makes run-a of it"
     assert ["verl", "run", "verl run"] in index["objnames"].values()

@@ -91,7 +91,7 @@ RECORDED = ".verl-notes, .verl-path, .verl-formula, .verl-mark, .headerlink, cod
 
 
 def blocks(soup: BeautifulSoup) -> Iterator[str]:
-    """The text of each piece of the page that stands by itself, but for what is recorded."""
+    """The text of each piece of the page, but for what is recorded."""
     page = soup.select_one("[role=main]")
     for element in page.select(RECORDED):
         element.extract()
@@ -101,12 +101,12 @@ def blocks(soup: BeautifulSoup) -> Iterator[str]:
 
 
 def anywhere(message: str) -> str:
-    """A pattern for a message, whatever stands in its places."""
+    """A pattern for a message with anything in its places."""
     return "(.*?)".join(map(re.escape, re.split(r"\{\w+\}", message))).replace("'", "['’]")
 
 
 def said(messages: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
-    """The messages that stand in any of the texts, and where: sentences anywhere, words as the whole of a text."""
+    """The messages in any of the texts, and where: sentences anywhere, words as the whole of a text."""
     distinct = list(dict.fromkeys(texts))
     found: dict[str, str] = {}
     for message in messages:
@@ -143,7 +143,7 @@ def test_a_chinese_page_says_nothing_in_english(project, root, chinese):
 
 
 def test_nothing_passes_the_catalog(project, root, tmp_path):
-    """With every message in brackets, what stands outside of them are data and numbers."""
+    """With every message in brackets, only data and numbers are outside of them."""
     template = (LOCALE / f"{CATALOG}.pot").read_text("utf-8")
     marked = re.sub(
         r'msgid "(.+)"\nmsgstr ""', lambda found: f'msgid "{found[1]}"\nmsgstr "{marks(found[1])}"', template
@@ -178,7 +178,7 @@ def bare(text: str) -> str:
 
 
 def marks(message: str) -> str:
-    """A message whose words stand in brackets, and what is put into it outside of them."""
+    """A message with its words in brackets, and what is put into it outside of them."""
     return re.sub(r"(\{\w+\})", r"⟧\1⟦", f"⟦{message}⟧")
 
 

@@ -52,7 +52,7 @@ def load(data, monkeypatch):
         (SPEC + SPEC[16:], "3:5: ERROR: '13B' is also a name of entry 1 of 'specifications'"),
         (STEP.format("parameter", "divide_by: 2"), "2:44: ERROR: steps.0.components.0: unknown value 'parameter'; did you mean 'parameters'?"),
         (STEP.format("", "divide_by: 2"), "2:43: ERROR: steps.0.components: expected at least one item"),
-        (STEP.format("optimizer, optimizer", "divide_by: 2"), "2:43: ERROR: steps.0.components: 'optimizer' stands there twice"),
+        (STEP.format("optimizer, optimizer", "divide_by: 2"), "2:43: ERROR: steps.0.components: duplicate entry 'optimizer'"),
         (STEP.format("parameters", "divide_by: gpu"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got 'gpu'"),
         (STEP.format("parameters", "divide_by: 0.5"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got '0.5'"),
         (STEP.format("parameters", "multiply_by: 1.5"), "2:70: ERROR: steps.0.multiply_by: must be at most 1"),

@@ -56,11 +56,11 @@ ERRORS = {
     ),
     "a setting twice": (
         case_with("config:\n  a.b: 1\n  a: {b: 2}"),
-        "4:5: ERROR: config: 'a.b' stands here twice, with dots and nested; keep one of the two [verl.duplicate_key]",
+        "4:5: ERROR: config: duplicate key 'a.b', with dots and nested; keep one of the two [verl.duplicate_key]",
     ),
     "a key twice": (
         case_with("config:\n  a.b: 1\n  a.b: 2"),
-        "5:5: ERROR: the key 'a.b' stands here a second time; keep one of the two [verl.duplicate_key]",
+        "5:5: ERROR: duplicate key 'a.b'; keep one of the two [verl.duplicate_key]",
     ),
     "unknown outcome": (
         case_with("config: {}\noutcome: crash"),

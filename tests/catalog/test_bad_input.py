@@ -178,7 +178,7 @@ CASES = {
         RUN + "evidence: [{kind: log}]\n",
         "data/runs/a.yaml:9:12: ERROR: evidence.0: evidence needs either 'url' or 'ref', and not both [verl.wrong_value]",
     ),
-    "a word that stands for something to come": (
+    "a word in place of something to come": (
         RUN + "contributor: {name: TODO}\n",
         "data/runs/a.yaml:9:21: ERROR: contributor.name: TODO is still to be filled in; fill it in, or remove the key [verl.todo]",
     ),
@@ -257,7 +257,7 @@ CASES = {
     ),
     "a key twice": (
         RUN + "id: a\n",
-        "data/runs/a.yaml:9:1: ERROR: the key 'id' stands here a second time; keep one of the two [verl.duplicate_key]",
+        "data/runs/a.yaml:9:1: ERROR: duplicate key 'id'; keep one of the two [verl.duplicate_key]",
     ),
     "a script that says something else": (
         RUN + "script: {ref: abc1234, path: examples/tuning/7b/qwen2-7b_grpo_4_h100_fsdp_vllm.sh}\n",

@@ -74,7 +74,7 @@ def test_problems_have_a_place(source, expected):
         ('a: 1\nb: "open\n', (2, 4, "the quote that opens here is never closed")),
         ("a: {b: 1\nc: 2\n", (1, 4, "the bracket that opens here is not closed where it should be")),
         ("a: 1\nb\nc: 2\n", (2, 1, "a key without a colon")),
-        ("a: b: c\n", (1, 5, "a colon where none can stand")),
+        ("a: b: c\n", (1, 5, "a colon where none is allowed")),
         ("a: @x\n", (1, 4, "text cannot begin with '@'")),
         ("a: 'it's'\n", (1, 8, "this does not belong to the keys above it")),
         ("a:\n  b: 1\n c: 2\n", (3, 2, "this does not belong to the keys above it")),

@@ -29,7 +29,7 @@ GPUS = {"count": 8, "type": "H100"}
 
 def case(name="a", **changes):
     fields = {"id": name, "model": "Qwen/Qwen2.5-7B", "gpus": GPUS, "config": CONFIG, **changes}
-    # Through JSON, since YAML would write what stands there twice as an alias.
+    # Through JSON, since YAML would write what is there twice as an alias.
     return json.loads(json.dumps({key: value for key, value in fields.items() if value is not None}))
 
 
@@ -181,7 +181,7 @@ def test_a_plain_training_case(answers):
         ("- id: [", 2, "cases.yaml:1:"),
         ("a: 1", 2, "cases.yaml:1:1: ERROR: expected a list, got keys and values"),
         ("", 2, "the file is empty"),
-        ("- id: a\n  model: m\n  gpus: {count: 1}\n  gpus: {count: 2}\n  config: {}\n", 1, "the key 'gpus' stands here a second time"),
+        ("- id: a\n  model: m\n  gpus: {count: 1}\n  gpus: {count: 2}\n  config: {}\n", 1, "duplicate key 'gpus'"),
         ("- 3\n- null\n", 1, "expected keys and values"),
         ("\x00", 2, "invisible character"),
         ("- &a 1", 2, "the anchor '&a' is not read"),

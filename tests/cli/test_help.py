@@ -114,7 +114,7 @@ def scratch(tmp_path, monkeypatch, make_good_run_text):
 
 @pytest.mark.parametrize(("name", "command"), EXAMPLES)
 def test_examples(scratch, capsys, needs, name, command):
-    """Each example runs as it stands, in a folder with the files that it names."""
+    """Each example runs as it is written, in a folder with the files that it names."""
     if name == "completion":
         needs("shtab")
     line, _, target = command.partition(" > ")

@@ -21,7 +21,7 @@ def registries():
 
 @pytest.fixture(scope="session")
 def ask(registries):
-    """Estimate a run of GRPO without a reference, in verl's keys; short names stand for the actor's and others."""
+    """Estimate a run of GRPO without a reference, in verl's keys; short names mean the actor's and others."""
     short = {
         "actor": ACTOR,
         "fsdp": f"{ACTOR}.fsdp_config",
@@ -60,7 +60,7 @@ def sizes(phase):
 
     def found(estimate, name):
         parts = phase(estimate, name).breakdown.components
-        assert len({part.key for part in parts}) == len(parts), "a key stands twice"
+        assert len({part.key for part in parts}) == len(parts), "a duplicate key"
         return {part.key: part.size for part in parts}
 
     return found
@@ -73,7 +73,7 @@ def tensors(phase):
     def found(estimate, name):
         parts = phase(estimate, name).allocations
         kept = [part for part in parts if part.kind.category is not Category.RUNTIME_OVERHEAD]
-        assert len({part.key for part in kept}) == len(kept), "a key stands twice"
+        assert len({part.key for part in kept}) == len(kept), "a duplicate key"
         return {part.key: part.size for part in kept if part.kind is not Kind.CUDA_GRAPHS}
 
     return found

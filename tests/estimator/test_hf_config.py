@@ -185,7 +185,7 @@ def test_a_path_that_is_no_name(shown):
             '"num_key_value_heads"', '§"num_key_value_head"',
             "WARNING: unknown key 'num_key_value_head'; did you mean 'num_key_value_heads'? [verl.unknown_key]",
         ),
-        ('"vocab_size"', '"vocab_size": 1, §"vocab_size"', "ERROR: the key 'vocab_size' stands here a second time; keep one of the two [verl.duplicate_key]"),
+        ('"vocab_size"', '"vocab_size": 1, §"vocab_size"', "ERROR: duplicate key 'vocab_size'; keep one of the two [verl.duplicate_key]"),
         (
             '"qwen2"', '§"qwen22"',
             "WARNING: unknown model type 'qwen22'; taken for a dense decoder like llama; did you mean 'qwen2'? If "
@@ -214,7 +214,7 @@ def test_a_path_that_is_no_name(shown):
     ],
 )  # fmt: skip
 def test_mistakes_have_a_place_and_a_remedy(old, new, expected):
-    """The place is where the mark stands, or the beginning."""
+    """The place is that of the mark, or the beginning."""
     assert old in QWEN
     marked = QWEN.replace(old, new, 1)
     before = marked.partition("§")[0] if "§" in marked else ""

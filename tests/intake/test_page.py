@@ -83,7 +83,7 @@ def test_columns_that_are_not_known_or_there_twice():
     (page_of(listed(COLUMNS.values()), "7B and 14B\n----------"), "'7B and 14B', which is not one size class"),
     (page_of(listed(COLUMNS.values(), headings=[*[*COLUMNS][:-1], ""])).replace("Jane", "J"), "the column '' is not known or there twice; it is left out; allowed: Contributor"),
     ("No table.\n", "the page holds no row of runs"),
-    (page_of(listed(COLUMNS.values()), "Others\n------"), "stands under no heading that names a size class"),
+    (page_of(listed(COLUMNS.values()), "Others\n------"), "is under no heading that names a size class"),
     (page_of(listed(COLUMNS.values()), "8B\n--"), "'8B', which is not one size class"),
     (page_of(listed(["a", "b"], headings=["One", "Two"])), "no column Tag, Model, Task, Resource, Train, Infer; none of its rows is read; name all columns in its first row"),
     (page_of(listed(["MIN", "m", "GRPO"], headings=["Tag", "Model", "Task"])), "no column Resource, Train, Infer"),

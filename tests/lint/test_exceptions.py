@@ -109,7 +109,7 @@ def test_entries_by_name(checked):
         ("{code: no_evidense, files: [a], reason: It is as it is.}", "there is no code 'no_evidense'; did you mean 'no_evidence'?"),
         ("{code: verl.no_evidence, files: [a], reason: It is as it is.}", "did you mean 'no_evidence'?"),
         ("{code: no_evidence, files: [], reason: It is as it is.}", "files: expected at least one item"),
-        ("{code: no_evidence, files: [a, a], reason: It is as it is.}", "'a' stands there twice"),
+        ("{code: no_evidence, files: [a, a], reason: It is as it is.}", "duplicate entry 'a'"),
         ("{code: no_evidence, files: [a]}", "the key 'reason' is missing"),
         ("{code: no_evidence, files: [a], reason: known}", "expected a sentence with a full stop"),
         ("{code: no_evidence, files: [a], reason: TODO say why it is so.}", "TODO is still to be filled in"),

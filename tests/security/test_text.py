@@ -1,4 +1,4 @@
-"""Text is text: what a run says stands on every page and in every printed table as it was typed."""
+"""Text is text: every page and every printed table shows what a run says as it was typed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BUILDERS = ("html", "latex", "text", "epub", "man")
 
 @pytest.fixture
 def hostile(data):
-    """A run for each hostile text, which stands in every field that takes a text."""
+    """A run for each hostile text, in every field that takes a text."""
     for index, text in enumerate(HOSTILE):
         data.run(
             f"r{index}",
@@ -84,7 +84,7 @@ def test_latex(own, hostile):
     assert r"\input" not in body
     assert r"\write18" not in body
     assert body.count(r"\textbackslash{}input") >= 6
-    # Each sign of TeX stands behind a backslash, or begins a command of Sphinx.
+    # Each sign of TeX follows a backslash, or begins a command of Sphinx.
     assert r"\$x\textasciicircum{}2\$ \% \# \&" in re.sub(r"\\allowbreak\{\}", "", body)
 
 

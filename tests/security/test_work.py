@@ -21,7 +21,7 @@ BANNED = {
 ALLOWED = {"re.compile", "json.loads"}
 #: The only program that is ever started, without a shell.
 STARTS = ("git.py", "subprocess")
-#: The directives and the commands of the package: modules of one folder each, by names that stand in the source.
+#: The directives and the commands of the package: modules of one folder each, by names in the source.
 IMPORTS = {("sphinx_ext/directives/__init__.py", "import_module"), ("cli/main.py", "import_module")}
 
 

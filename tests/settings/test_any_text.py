@@ -23,7 +23,7 @@ PIECES = st.sampled_from(
 
 
 def check(text: str) -> None:
-    """Whatever stands in a text, the result is one that can be used and printed."""
+    """The result of any text can be used and printed."""
     for found in (read_settings(text, "x"), read_script(text, "x"), read_yaml_settings(text, "x")):
         assert not found.values.keys() & found.unresolved.keys()
         assert found.places.keys() == found.values.keys() | found.unresolved.keys()

@@ -44,7 +44,7 @@ from .run import Lines, SettingKey, SettingValue
 _FIGURE = pattern(
     r"^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)?$", "a figure such as total or fsdp.total"
 )
-_NO_COMMA = pattern(r"^[^,]*$", "a name without a comma, which stands between names")
+_NO_COMMA = pattern(r"^[^,]*$", "a name without a comma, which separates names")
 
 Slug = Annotated[str, StringConstraints(pattern=SLUG, max_length=60)]
 Bytes = Annotated[float, Field(ge=0, le=64)]

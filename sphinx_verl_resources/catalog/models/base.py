@@ -105,7 +105,7 @@ def _some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
     seen: set[Any] = set()
     for item in items:
         if item in seen:
-            raise problem("wrong_value", f"{str(item)[:80]!r} stands there twice", "keep one of the two")
+            raise problem("wrong_value", f"duplicate entry {str(item)[:80]!r}", "keep one of the two")
         seen.add(item)
     return items
 

@@ -68,7 +68,7 @@ def _flat(settings: Any) -> Any:
         if key in flat:
             raise problem(
                 "duplicate_key",
-                f"{key[:200]!r} stands here twice, with dots and nested",
+                f"duplicate key {key[:200]!r}, with dots and nested",
                 "keep one of the two",
             )
         flat[key] = value

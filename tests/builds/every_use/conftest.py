@@ -149,7 +149,7 @@ def kept(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def every_use(kept, project, data):
-    """The project as it stands behind its first build; Sphinx would not take up a build at another path."""
+    """The project after its first build; Sphinx would not take up a build at another path."""
     project.path, data.path = kept / "now/docs", kept / "now/data"
     if (kept / "first").exists():
         shutil.rmtree(kept / "now")
@@ -233,7 +233,7 @@ def _written(folder: Path) -> dict[str, bytes]:
 def _search_index(path: Path) -> bytes:
     """The index without what Sphinx itself gets wrong in a second build.
 
-    It keeps an empty entry for each word that stands on no page any more, and forgets the terms of the general
+    It keeps an empty entry for each word that no page has any more, and forgets the terms of the general
     index that pages hold which it does not write again.
     """
     text = path.read_text("utf-8")

@@ -14,7 +14,7 @@ OUTPUTS = {
     "dirhtml": "**/*.html", "singlehtml": "index.html", "epub": "*.xhtml", "json": "*.fjson", "text": "*.txt",
     "latex": "*.tex", "man": "*.1", "texinfo": "*.texi", "xml": "*.xml", "pseudoxml": "*.pseudoxml",
 }  # fmt: skip
-#: What stands inside words in outputs: places to break a word, escapes, marks of HTML around parts of a cell.
+#: Characters inside words in outputs: places to break a word, escapes, marks of HTML around parts of a cell.
 INSIDE_WORDS = re.compile(
     r"\\f[BIP]|\\allowbreak\{\}|\\sphinxhyphen\{\}|\\-|\\(?=[_-])|&#?\w+;|\\u[0-9a-f]{4}"
 )
