@@ -173,16 +173,10 @@ def read_question(
         NoAnswerError: the model or the GPU is not known, or something cannot be read.
         UsageError: a file cannot be read.
     """
-    given = read_settings(read_text(source), printable(source)) if source else SettingsText({}, {})
-    own = read_overrides([word for word in words if is_setting(word)], COMMAND_LINE)
-    # An answer without settings that cannot be read would be that to another question.
-    broken = [problem for problem in (*given.problems, *own.problems) if problem.is_error]
     place = Location(printable(source)) if source else COMMAND_LINE
-    if source and not (given.values or given.unresolved or broken):
-        message = "the file holds no setting of verl"
-        broken.append(Diagnostic(place, Code.file_empty, message, "give a launch script, YAML or overrides"))
-    if broken:
-        raise NoAnswerError(*broken)
+    given = read_settings(read_text(source), place.path) if source else SettingsText({}, {})
+    own = read_overrides([word for word in words if is_setting(word)], COMMAND_LINE)
+    _refuse_unread(given, own, place)
     count, gpu = _gpus(options, data)
     task, rank = task_of(options.task) if options.task else (None, 0)
     named = named_settings(task, options.lora or rank, options.prompt, options.response)
@@ -203,6 +197,15 @@ def read_question(
         version=options.verl_version,
     )
     return Asked(question, data, given, own, place, (*found, *own.problems, *noted))
+
+
+def _refuse_unread(given: SettingsText, own: SettingsText, place: Location) -> None:
+    """Raise for settings that cannot be read: an answer without them would be that to another question."""
+    if broken := [problem for problem in (*given.problems, *own.problems) if problem.is_error]:
+        raise NoAnswerError(*broken)
+    if place != COMMAND_LINE and not (given.values or given.unresolved):
+        message, remedy = "the file holds no setting of verl", "give a launch script, YAML or overrides"
+        raise NoAnswerError(Diagnostic(place, Code.file_empty, message, remedy))
 
 
 def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[int | None, str | None]:

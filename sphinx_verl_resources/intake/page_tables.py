@@ -26,6 +26,8 @@ from ..catalog.yaml_data import MAX_BYTES
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..catalog.files import DataFile
 
 #: The beginning of a heading that names a size class.
@@ -164,6 +166,14 @@ def read_tables(text: str, shown: str) -> tuple[list[TypedTable], list[Diagnosti
         message = f"docutils cannot read the page: {type(error).__name__}: {error}"
         remedy = "look for markup that is nested very deeply, or import the tables alone"
         raise NoAnswerError(Diagnostic(Location(shown), Code.page_syntax, message, remedy)) from error
+    problems += _reported(document, shown)
+    for note in [*document.findall(nodes.system_message)]:
+        note.parent.remove(note)
+    return [_table(node) for node in document.findall(nodes.table)], problems
+
+
+def _reported(document: nodes.document, shown: str) -> Iterator[Diagnostic]:
+    """Yield what docutils reports about a page."""
     for note in document.parse_messages + document.transform_messages:
         message = note[0].astext().rstrip(".") if len(note) else ""
         if note["level"] < 2 or message.startswith("Duplicate explicit target name"):
@@ -172,10 +182,7 @@ def read_tables(text: str, shown: str) -> tuple[list[TypedTable], list[Diagnosti
         if "table" in message.lower() and "target name" not in message:
             severity, remedy = Severity.ERROR, "the table is not read; mend its markup"
         place = Location(shown, note.get("line") or 1)
-        problems.append(Diagnostic(place, Code.page_syntax, message, remedy, severity))
-    for note in [*document.findall(nodes.system_message)]:
-        note.parent.remove(note)
-    return [_table(node) for node in document.findall(nodes.table)], problems
+        yield Diagnostic(place, Code.page_syntax, message, remedy, severity)
 
 
 def _table(node: nodes.Element) -> TypedTable:
