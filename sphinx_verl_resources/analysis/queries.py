@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.dataset import Answer, Query, digest, plain
+from ..catalog.dataset import Answer, Query, plain
 from .analysis import entry_of
 from .original import analysis_behind, compare
 from .requirements import judge
@@ -40,10 +40,6 @@ class AnalysisQuery(Query[Answer]):
     def answer(self, data: Dataset) -> Answer:
         """Call the function."""
         return self.function(data.analysis, *self.arguments)
-
-    def fingerprint(self, answer: Any) -> str:
-        """Return a digest of all fields."""
-        return digest(plain(answer))
 
     def key(self) -> Any:
         """Return the name of the function, and the arguments."""

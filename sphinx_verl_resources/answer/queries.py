@@ -76,10 +76,6 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
             config=dict(self.config),
         )
 
-    def fingerprint(self, answer: tuple[tuple[str, tuple[FitCell, ...]], ...]) -> str:
-        """Return a digest of all fields."""
-        return digest(plain(answer))
-
 
 @dataclass(frozen=True)
 class FewestGpus(EstimatorQuery["tuple[FewestTable, ...]"]):
@@ -107,10 +103,6 @@ class FewestGpus(EstimatorQuery["tuple[FewestTable, ...]"]):
             data, memories=self.memories, task=self.task, sizes=self.sizes, config=dict(self.config)
         )
 
-    def fingerprint(self, answer: tuple[FewestTable, ...]) -> str:
-        """Return a digest of all fields."""
-        return digest(plain(answer))
-
 
 @dataclass(frozen=True)
 class Grid(EstimatorQuery["GridCells"]):
@@ -131,10 +123,6 @@ class Grid(EstimatorQuery["GridCells"]):
         from .grid import compute_grid
 
         return compute_grid(self.model, self.axes, dict(self.config), data)
-
-    def fingerprint(self, answer: GridCells) -> str:
-        """Return a digest of all fields."""
-        return digest(plain(answer))
 
 
 @dataclass(frozen=True)
@@ -172,7 +160,3 @@ class Exported(EstimatorQuery["Export"]):
         from .export import export_of
 
         return export_of(data, self.extension_version)
-
-    def fingerprint(self, answer: Export) -> str:
-        """Return a digest of all fields."""
-        return digest(plain(answer))

@@ -134,9 +134,13 @@ class Query(Generic[Answer]):
     def fingerprint(self, answer: Any) -> str:
         """Return a text that changes when what pages show of the answer changes.
 
-        An answer of plain values is shown as a whole. A query with another answer names what is shown.
+        These are all fields of plain values, records and results. A query with another answer names what is
+        shown.
+
+        Raises:
+            TypeError: the answer holds something else; see ``plain``.
         """
-        return digest(answer)
+        return digest(plain(answer))
 
 
 def digest(*shown: Any) -> str:

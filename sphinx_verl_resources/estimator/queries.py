@@ -54,10 +54,6 @@ class RecordedRun(EstimatorQuery["Run"]):
             raise NoAnswerError.because(f"there is no run {self.run[:200]!r}", hint)
         return run
 
-    def fingerprint(self, answer: Run) -> str:
-        """Return a digest of all fields."""
-        return digest(plain(answer))
-
 
 class EstimateQuery(EstimatorQuery["Estimate"]):
     """A query for one estimate."""

@@ -241,10 +241,6 @@ class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
         message = f"there is no {objects.LABELS[self.kind]} {name!r}"
         return Diagnostic(Location(""), code, message, suggest_or(name, known, ADD_IT[self.kind]))
 
-    def fingerprint(self, answer: tuple[Gpu, ...] | tuple[Architecture, ...]) -> str:
-        """Return a digest of all fields."""
-        return digest([entry.model_dump_json() for entry in answer])
-
 
 @dataclass(frozen=True)
 class RegistryNames(RegistryEntries):

@@ -54,9 +54,11 @@ def test_what_is_no_plain_value_has_no_fingerprint(value):
         plain(value)
 
 
-def test_an_answer_of_objects_must_name_what_is_shown():
+def test_an_answer_of_records_is_shown_as_a_whole_and_one_of_objects_must_name_what_is_shown():
+    found = {Query().fingerprint((Inner(frozenset(names)),)) for names in ("ab", "ba", "a")}
+    assert len(found) == 2
     with pytest.raises(TypeError):
-        Query().fingerprint(Inner(frozenset()))
+        Query().fingerprint((Inner(frozenset()), object()))
 
 
 @pytest.mark.parametrize("kind", QUERIES)
