@@ -130,19 +130,24 @@
   /** What the address asks for; what it asks for in vain is left out, and said. */
   function readState() {
     const query = new URLSearchParams(location.search);
-    const wanted = facets.map((facet) => query.getAll(facet.name).filter(Boolean));
-    const chosen = wanted.map(([text], number) => (text ? valueNumber(facets[number], text) : ANY));
+    const unknown = [];
+    const chosen = facets.map((facet) => {
+      const [text, ...others] = query.getAll(facet.name).filter(Boolean);
+      const value = text ? valueNumber(facet, text) : ANY;
+      if (text && value === ANY) others.unshift(text);
+      unknown.push(...others.map((other) => asked(facet.name, other)));
+      return value;
+    });
     const sort = query.get(SORT) ?? '';
     const column = sort.replace(/^-/, '');
     const isColumn = columns.has(column);
-    return {
-      chosen,
-      column: isColumn ? column : '',
-      descending: isColumn && sort.startsWith('-'),
-      isPartial:
-        wanted.some((texts, number) => texts.length > 1 || (texts.length && chosen[number] === ANY)) ||
-        (sort !== '' && !isColumn),
-    };
+    if (sort && !isColumn) unknown.push(asked(SORT, sort));
+    return { chosen, column: isColumn ? column : '', descending: isColumn && sort.startsWith('-'), unknown };
+  }
+
+  /** A part of the address for readers, who need not see all of it. */
+  function asked(name, text) {
+    return `${name}=${text.slice(0, 80)}`;
   }
 
   /**
@@ -183,7 +188,7 @@
   }
 
   function change(about, changes) {
-    state = { ...state, ...changes, isPartial: false };
+    state = { ...state, ...changes, unknown: [] };
     writeState(about !== last);
     last = about;
     show();
@@ -318,7 +323,7 @@
     bar.element.classList.toggle('verl-filtered', isFiltered());
     const sentences = [fill(statusWord(shown), { shown, total: runs.size })];
     if (!shown) sentences.push(words.none);
-    if (state.isPartial) sentences.push(words.unknown);
+    if (state.unknown.length) sentences.push(fill(words.unknown, { asked: state.unknown.join(words.between) }));
     setSentences(bar.status, sentences);
   }
 
@@ -485,8 +490,8 @@
   /** The order of rows has moved what the browser scrolled to; a link to a filter leads to what it leaves. */
   function scrollAtStart() {
     const isVisit = performance.getEntriesByType('navigation')[0]?.type === 'navigate';
-    const asked = isFiltered() || state.isPartial ? bar?.element : null;
-    const target = reveal(location.hash) ?? targetOf(location.hash) ?? asked;
+    const result = isFiltered() || state.unknown.length ? bar?.element : null;
+    const target = reveal(location.hash) ?? targetOf(location.hash) ?? result;
     if (target && isVisit) target.scrollIntoView({ behavior: 'instant' });
   }
 

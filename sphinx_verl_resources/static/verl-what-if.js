@@ -210,6 +210,8 @@
 
     const strange = ownsAddress ? readAddress() : [];
     const problem = strange.length ? fill(words.strange, { asked: strange.join(words.between) }) : '';
+    // The tables of runs may have scrolled to what the same address asks of them.
+    if (problem && !location.hash) form.scrollIntoView({ behavior: 'instant', block: 'nearest' });
     // The choice may be another one without an address too: by a reader who was faster than this script.
     if (problem || !selects.every(({ selectedOptions: [option] }) => option.defaultSelected)) answer(problem, true);
     form.addEventListener('submit', (event) => event.preventDefault());

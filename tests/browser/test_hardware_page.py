@@ -1,0 +1,81 @@
+"""The hardware page as a whole: its form, its tabs, its filter and its tables, one after the other."""
+
+from __future__ import annotations
+
+import pytest
+
+#: The element that has the focus is in the window, and shows that it has it.
+SEEN = """
+() => {
+  const element = document.activeElement;
+  const box = element.getBoundingClientRect();
+  return element.matches(':focus-visible') && box.bottom > 0 && box.top < innerHeight;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(new_project, hardware_page):
+    """The page alone, with a form of few choices."""
+    build = new_project("hardware").page(hardware_page).build(html_theme="sphinx_rtd_theme")
+    assert build.warnings == []
+    return build.out
+
+
+def tab_to(page, selector: str, most: int = 40) -> None:
+    """Press Tab until an element that matches has the focus."""
+    for _stop in range(most):
+        page.keyboard.press("Tab")
+        assert page.evaluate(SEEN), page.evaluate("document.activeElement.outerHTML")
+        if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            return
+    pytest.fail(f"{most} stops do not reach {selector}")
+
+
+def test_the_keyboard_alone_goes_through_the_page(site, folder):
+    page = site(folder).open(viewport={"width": 1400, "height": 900})
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab_to(page, "main a, [role=main] a")
+    tab_to(page, ".verl-what-if select[name=count]")
+    answer = page.locator(".verl-if-asked, .verl-if-estimated").all_inner_texts()
+    page.keyboard.press("ArrowUp")
+    page.wait_for_function("location.search.includes('if-count=2')")
+    page.wait_for_load_state("networkidle")
+    assert page.locator(".verl-if-asked, .verl-if-estimated").all_inner_texts() != answer
+    tab_to(page, ".verl-what-if button")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Copied").wait_for()
+    assert "model.path=Qwen/Qwen2.5-7B" in page.evaluate("navigator.clipboard.readText()")
+    tab_to(page, ".verl-what-if summary")
+    page.keyboard.press("Enter")
+    assert page.locator(".verl-what-if details[open]").count() == 1
+    tab_to(page, ".verl-tabs a:nth-child(4)")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.getAttribute('aria-current') === 'true'")
+    assert page.locator(".verl-panel table:visible").count() == 1
+    tab_to(page, ".verl-panel:target a")
+    tab_to(page, "#verl-filter-size")
+    for _letter in range(2):
+        page.keyboard.press("ArrowDown")
+    assert page.evaluate("new URLSearchParams(location.search).get('size')") == "1.5B"
+    assert page.locator("section[id^=size-]:visible").count() == 1
+    tab_to(page, ".verl-clear")
+    page.keyboard.press("Enter")
+    tab_to(page, "#size-0-5b .verl-sort")
+    page.keyboard.press("Space")
+    assert page.locator("#size-0-5b [aria-sort]").count() == 1
+    tab_to(page, "#size-0-5b .verl-unfold button")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.matches('#size-0-5b tr')")
+    tab_to(page, "#size-0-5b .verl-details > summary")
+    page.keyboard.press("Enter")
+    tab_to(page, "#size-0-5b details[open] .verl-copy")
+
+
+def test_what_the_form_does_not_offer_is_in_view_before_what_the_tables_do_not(site, folder):
+    page = site(folder).open("?if-model=bad&size=bad", viewport={"width": 1400, "height": 900})
+    page.get_by_text("The address asks for what the form does not offer: if-model=bad.").wait_for()
+    assert page.locator(".verl-if-verdict").bounding_box()["y"] > 0
+    assert page.get_by_text("The address asks for what these tables do not offer: size=bad.").count() == 1
+    page = site(folder).open("?size=bad", viewport={"width": 1400, "height": 900})
+    assert 0 <= page.locator(".verl-filter").bounding_box()["y"] < 900
