@@ -88,8 +88,11 @@ def _fold_rows(rows: verl_rows, more: Set[str]) -> None:
     region = next(node for node in ancestors(rows) if isinstance(node, verl_scroll))
     if all(folded) and not list(region.findall(nodes.title)):
         region["classes"].append(MORE_CLASS)
-    text = plural("{count} more run", "{count} more runs", count).format(count=count)
-    html = f'<p class="verl-unfold">{_button("verl-unfold-rows", text)}</p>\n'
+    if all(folded):
+        text = plural("{count} run, reported or claimed", "{count} runs, reported or claimed", count)
+    else:
+        text = plural("{count} more run", "{count} more runs", count)
+    html = f'<p class="verl-unfold">{_button("verl-unfold-rows", text.format(count=count))}</p>\n'
     region.parent.insert(region.parent.index(region) + 1, verl_controls("", html=html))
 
 

@@ -132,7 +132,7 @@ def test_a_table_without_any_run_that_ran_is_a_button(opened):
     region, button = page.locator("#size-14b .verl-scroll"), page.locator("#size-14b .verl-unfold button")
     assert page.locator("#size-14b h2").is_visible()
     assert (region.is_visible(), button.inner_text(), status(page)) == (
-        False, "2 more runs", "3 of 5 runs: those that ran",
+        False, "2 runs, reported or claimed", "3 of 5 runs: those that ran",
     )  # fmt: skip
     button.click()
     assert (region.is_visible(), rows(page, 1), status(page)) == (True, ["g", "h"], "5 runs")

@@ -59,6 +59,14 @@ def test_runs_of_2026_can_be_looked_up(catalog):
     assert gpus == {"L20", "H20", "RTX-4090", "RTX-5090", "Ascend-A2", "Ascend-A3"}
 
 
+def test_the_tag_means_what_the_page_says(catalog):
+    """MIN offloads, or is a minimum that a source names; see "How to read this page"."""
+    for run in catalog.runs.values():
+        offloads = any(value for key, value in run.settings.items() if "offload" in key)
+        minimum = any("minimum" in note.code or "minimum" in note.text for note in run.notes)
+        assert run.tag != "MIN" or offloads or minimum, run.id
+
+
 def test_the_largest_size_class_is_not_empty_any_more(catalog):
     assert [run for run in catalog.runs.values() if run.size == "671B" and run.kind == "measured"]
 
