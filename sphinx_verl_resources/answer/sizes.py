@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..catalog.names import SIZES
+from ..catalog.names import SIZES, family
 from ..diagnostics import Code, NoAnswerError, did_you_mean
 from .answer import answer
 from .evidence import figures_of
@@ -185,6 +185,7 @@ class FewestCell:
         run: the id of the run on the fewest GPUs that ran or was reported.
         word: how it is known.
         on: its GPUs, such as ``8*H800``.
+        task: its algorithm, if the table is for another one.
     """
 
     count: int | None
@@ -192,6 +193,7 @@ class FewestCell:
     run: str = ""
     word: Word | None = None
     on: str = ""
+    task: str = ""
 
 
 @dataclass(frozen=True)
@@ -256,18 +258,22 @@ def fewest_tables(
         FewestTable(
             groups[place].memory_gb,
             tuple(gpu.name for gpu in groups[place].gpus),
-            tuple((size, _cell(full, place), _cell(lora, place)) for size, full, lora in found),
+            tuple((size, _cell(full, place, name), _cell(lora, place, name)) for size, full, lora in found),
         )
         for place in places.values()
     )
 
 
-def _cell(found: tuple[Fewest, ...] | None, place: int) -> FewestCell:
-    return fewest_cell(found[place]) if found else FewestCell(None)
+def _cell(found: tuple[Fewest, ...] | None, place: int, task: str) -> FewestCell:
+    return fewest_cell(found[place], task) if found else FewestCell(None)
 
 
-def fewest_cell(found: Fewest) -> FewestCell:
-    """Return the fewest GPUs of one memory size in brief."""
+def fewest_cell(found: Fewest, task: str) -> FewestCell:
+    """Return the fewest GPUs of one memory size for an algorithm in brief."""
     best, run = found.found, found.ran
     cell = FewestCell(best.gpus, best.trust.undercuts) if best else FewestCell(0)
-    return replace(cell, run=run.id, word=run.word, on=str(run.gpus)) if run else cell
+    if run is None:
+        return cell
+    own = family(run.task)
+    other = own if own.upper() != task.upper() else ""
+    return replace(cell, run=run.id, word=run.word, on=str(run.gpus), task=other)

@@ -8,7 +8,7 @@ from docutils import nodes
 
 from ..i18n import _
 from ..units import short_number
-from .blocks import LEGEND_CLASS, legend, titled_item, verl_tabs
+from .blocks import LEGEND_CLASS, legend, listed, titled_item, verl_tabs
 from .fit import UNDERCUTS, UNDERCUTS_MEANING, crossed, how_estimated, marked, size_cell, size_heading
 from .table import Cell, table_group
 
@@ -63,8 +63,9 @@ def _ran(link: Callable[[str, str], nodes.Element]) -> Callable[[FewestCell], Ce
     def make(cell: FewestCell) -> Cell:
         if not cell.run:
             return Cell.of("")
-        gpus = crossed(cell.on)
-        text = _("{gpus} (reported)").format(gpus=gpus) if cell.word == "reported" else gpus
+        text, about = crossed(cell.on), [cell.task, _("reported") if cell.word == "reported" else ""]
+        if any(about):
+            text = _("{gpus} ({about})").format(gpus=text, about=listed([*filter(None, about)]))
         return Cell([], links=[link(cell.run, text)])
 
     return make

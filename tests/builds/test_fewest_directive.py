@@ -20,15 +20,15 @@ def test_a_cell_has_the_run_that_ran_or_the_estimate(project, table_rows):
     build = project.build()
     assert build.warnings == []
     shown = build.soup().select_one("#fewest-80-gb")
-    headings, *rows = table_rows(shown, "verl-fewest")
+    headings, *table = table_rows(shown, "verl-fewest")
     assert headings == [
         "Size class (answered for)", "Full: ran", "Full: estimated", "LoRA: ran", "LoRA: estimated",
     ]  # fmt: skip
-    assert [row[0] for row in rows] == ["7B (Qwen2.5-7B)", "32B (Qwen2.5-32B)"]
-    for size, row in zip(("7B", "32B"), rows, strict=True):
+    assert [row[0] for row in table] == ["7B (Qwen2.5-7B)", "32B (Qwen2.5-32B)"]
+    for size, row in zip(("7B", "32B"), table, strict=True):
         for cell, ran, estimated in zip(TABLES[80][size], row[1::2], row[2::2], strict=True):
-            on = cell.on.replace("*", "×")
-            assert ran == (f"{on} (reported)" if cell.word == "reported" else on)
+            about = ", ".join(filter(None, [cell.task, cell.word == "reported" and "reported"]))
+            assert ran == cell.on.replace("*", "×") + (f" ({about})" if about else "")
             assert estimated == f"{cell.count}{' †' if cell.undercuts else ''}"
     links = [link["href"].partition("#") for link in shown.select("tbody a")]
     rows = build.soup("rows.html")
@@ -36,6 +36,7 @@ def test_a_cell_has_the_run_that_ran_or_the_estimate(project, table_rows):
     runs = [cell.run for cells in TABLES[80].values() for cell in cells]
     assert [f"run-{run}" for run in runs] == [id_ for *_, id_ in links]
     assert {"ran", "reported"} <= {cell.word for cells in TABLES[80].values() for cell in cells}
+    assert table[1][1] == "128×H800 (DAPO, reported)", "not GRPO, which the caption names"
 
 
 def test_each_memory_has_its_panel_and_80_gb_is_shown_first(project):
