@@ -160,3 +160,18 @@ class Exported(EstimatorQuery["Export"]):
         from .export import export_of
 
         return export_of(data, self.extension_version)
+
+
+@dataclass(frozen=True)
+class RunArguments(EstimatorQuery["tuple[str, ...]"]):
+    """A query for the settings of a recorded run as arguments of verl's launcher."""
+
+    run: str
+
+    def answer(self, data: EstimatorContext) -> tuple[str, ...]:
+        """Return one argument for each setting, ready for a shell."""
+        from ..estimator.recorded import version_of_run
+        from .command import as_arguments
+
+        run = RecordedRun(self.run).answer(data)
+        return as_arguments(run.settings, version_of_run(run), data.registries)

@@ -10,7 +10,6 @@ from ..answer.command import SEPARATOR, launcher
 from ..catalog.fields import every_field
 from ..estimator.recorded import figures, has_own_rollout_gpus, version_of_run
 from ..i18n import N_, _
-from ..settings.writing import overrides
 from ..units import GIB, gib, gib_number
 from .answer import evidence_items
 from .blocks import between_commas, code_block, fill, in_a_row, listed, notes_title, titled, titled_item
@@ -145,14 +144,18 @@ def _linked(pieces: Sequence[Piece]) -> list[nodes.Node]:
     )
 
 
-def flags(run: Run) -> list[nodes.Node]:
-    """Make the block with the settings as a command, to be copied; other trainers have other commands."""
-    if not run.settings:
+def flags(run: Run, arguments: Sequence[str]) -> list[nodes.Node]:
+    """Make the block with the settings as a command, to be copied; other trainers have other commands.
+
+    Args:
+        run: the record.
+        arguments: its settings for verl's launcher.
+    """
+    if not arguments:
         return []
-    words = overrides(run.settings)
     if has_own_rollout_gpus(run):
-        title, code = _("The settings, as overrides:"), " \\\n".join(words)
+        title, code = _("The settings, as overrides:"), " \\\n".join(arguments)
     else:
         command = launcher(version_of_run(run), is_megatron=run.train == "megatron")
-        title, code = _("The settings, as a command:"), SEPARATOR.join([*command, *words])
+        title, code = _("The settings, as a command:"), SEPARATOR.join([*command, *arguments])
     return [notes_title(title), code_block(code, "bash", "verl-flags")]

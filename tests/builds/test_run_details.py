@@ -93,6 +93,13 @@ def test_the_command_is_that_of_the_trainer(detailed, data, about, launched):
     assert text(block.select_one(".verl-flags")).startswith(launched)
 
 
+def test_a_key_that_the_configuration_lacks_gets_the_plus_that_hydra_requires(detailed, data):
+    key = "actor_rollout_ref.actor.optim.override_optimizer_config.optimizer_offload_fraction"
+    data.run("a", settings={**COMPLETE, key: 1.0})
+    block = detailed.build().soup().select_one("details#run-a-details")
+    assert f" +{key}=1.0" in text(block.select_one(".verl-flags"))
+
+
 def test_the_row_leads_to_its_block(detailed):
     cell = detailed.build().soup().select("table.verl-runs td")[1]
     assert (text(cell), cell.a["href"]) == ("Qwen2.5-7B-Instruct", "#run-a-details")

@@ -251,7 +251,7 @@ class VerlRuns(VerlDirective):
 
     def _details(self, run: Run) -> verl_details:
         """Return status and peak; folded: what ran, the estimate, and the settings."""
-        from ...answer.queries import SettingsAnswer
+        from ...answer.queries import RunArguments, SettingsAnswer
         from ...estimator.queries import Capacity, RunEstimate
         from ...estimator.recorded import credible
         from ...views import run_details as render
@@ -277,7 +277,7 @@ class VerlRuns(VerlDirective):
             rows = phase_rows(shown)
             content.append(self.table(rows, with_options=False, table_class=MEMORY_CLASS))
         edit = settings.edit_address(f"runs/{run.id}.yaml")
-        content += [*render.flags(run), *render.edit_link(edit)]
+        content += [*render.flags(run, self.ask(RunArguments(run.id))), *render.edit_link(edit)]
         return details(render.summary(run, capacity, estimate), content)
 
     def _runs_table(self, inside: nodes.Element) -> nodes.table:
