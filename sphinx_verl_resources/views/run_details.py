@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from docutils import nodes
@@ -34,11 +35,27 @@ def says_more(run: Run) -> bool:
     return bool(run.settings or run.measured or run.notes)
 
 
-def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:
+def titles(runs: Sequence[Run]) -> dict[str, str]:
+    """Return by id the titles of runs, with backend and engine where these alone tell runs apart."""
+    alike: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        alike[run_title(run)].append(run)
+    found: dict[str, str] = {}
+    for title, group in alike.items():
+        backends: list[str] = [run.train for run in group]
+        engines: list[str] = [run.infer.engine if run.infer else "" for run in group]
+        differing = [names for names in (backends, engines) if len({*names}) > 1]
+        for run, *parts in zip(group, *differing, strict=True):
+            found[run.id] = listed([title, *filter(None, parts)])
+    return found
+
+
+def summary(run: Run, title: str, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:
     """Make the line above the details: the run, how it is known, its peak and capacity.
 
     Args:
         run: the record.
+        title: tells it from the others, see ``titles``.
         capacity: bytes that its GPU offers, if that is known.
         estimate: from complete settings; None without.
     """
@@ -53,7 +70,7 @@ def summary(run: Run, capacity: float | None, estimate: Estimate | None) -> list
         texts.append(_("peak {figures} GiB").format(figures=listed(known)))
     elif known and capacity is not None:
         texts.append(_("peak {figures} of {capacity}").format(figures=listed(known), capacity=gib(capacity)))
-    return fill(_("{run}: {facts}"), run=nodes.strong("", run_title(run)), facts=_("; ").join(texts))
+    return fill(_("{run}: {facts}"), run=nodes.strong("", title), facts=_("; ").join(texts))
 
 
 def verdict(run: Run, found: Answer | None, link: Callable[[str, str], nodes.Node]) -> list[nodes.Node]:

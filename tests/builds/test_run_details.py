@@ -100,6 +100,17 @@ def test_a_key_that_the_configuration_lacks_gets_the_plus_that_hydra_requires(de
     assert f" +{key}=1.0" in text(block.select_one(".verl-flags"))
 
 
+def test_runs_with_one_title_are_told_apart_by_what_differs(detailed, data):
+    data.run("b", settings=COMPLETE, gpus={"count": 8, "type": "H100"}, train="megatron")
+    blocks = detailed.build().soup().select("details")
+    titles = {block["id"]: block.summary.strong.get_text() for block in blocks}
+    assert titles["run-a-details"] == "Qwen2.5-7B-Instruct, GRPO on 8*H100, fsdp"
+    assert titles["run-b-details"] == "Qwen2.5-7B-Instruct, GRPO on 8*H100, megatron"
+    data.run("b", settings=COMPLETE, gpus={"count": 8, "type": "H100"}, infer={"engine": "sglang"})
+    summary = detailed.build().soup().select_one("#run-b-details > summary")
+    assert summary.strong.get_text() == "Qwen2.5-7B-Instruct, GRPO on 8*H100, sglang"
+
+
 def test_the_row_leads_to_its_block(detailed):
     cell = detailed.build().soup().select("table.verl-runs td")[1]
     assert (text(cell), cell.a["href"]) == ("Qwen2.5-7B-Instruct", "#run-a-details")

@@ -107,7 +107,7 @@ def test_what_ran_shows_no_peak_above_its_gpu(run):
     if found.undecided or found.capacity is None:
         return
     most = found.capacity / GIB
-    told = text_of([*summary(run, found.capacity, found)])
+    told = text_of([*summary(run, "", found.capacity, found)])
     computed = told.partition(" to ")[2].partition(" of ")[0]
     assert not computed or float(computed) <= most + 0.05
     assert float(run_texts(found)["estimate.peak"].split(" to ")[-1]) <= most + 0.05

@@ -240,16 +240,17 @@ class VerlRuns(VerlDirective):
 
     def _all_details(self, runs: Sequence[Run]) -> Iterator[verl_details]:
         """Yield the block of each run that has one."""
-        from ...views.run_details import says_more
+        from ...views.run_details import says_more, titles
 
+        title_of = titles(runs)
         for run in filter(says_more, runs):
-            block = self._details(run)
+            block = self._details(run, title_of[run.id])
             block["classes"].append(run_class(run.id))
             block["ids"].append(self.free_id(f"{row_id(run.id)}-details", block))
             block[OF_RUN] = run.id
             yield block
 
-    def _details(self, run: Run) -> verl_details:
+    def _details(self, run: Run, title: str) -> verl_details:
         """Return status and peak; folded: what ran, the estimate, and the settings."""
         from ...answer.queries import RunArguments, SettingsAnswer
         from ...estimator.queries import Capacity, RunEstimate
@@ -278,7 +279,7 @@ class VerlRuns(VerlDirective):
             content.append(self.table(rows, with_options=False, table_class=MEMORY_CLASS))
         edit = settings.edit_address(f"runs/{run.id}.yaml")
         content += [*render.flags(run, self.ask(RunArguments(run.id))), *render.edit_link(edit)]
-        return details(render.summary(run, capacity, estimate), content)
+        return details(render.summary(run, title, capacity, estimate), content)
 
     def _runs_table(self, inside: nodes.Element) -> nodes.table:
         return self.table(inside, with_options="caption" in self.given)
