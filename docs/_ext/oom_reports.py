@@ -137,11 +137,12 @@ class Reports(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         directory = Path(self.env.srcdir)
         self.env.note_dependency(str(directory / DATA))
-        records = VerlDomain.of(self.env).records
-        table = empty_table("docs-oom-reports")
+        domain = VerlDomain.of(self.env)
+        domain.uses.setdefault(self.env.docname, {})  # as of a page that asks, which gets the style sheet
+        table = empty_table("verl-docs-oom-reports")
         head = ("Report", "What it tells", "Phase", "Its log tells", "First advice", "What worked")
         reports = load_reports(directory)
-        rows = [_row(report, diagnose(_read(report), Given(), records)) for report in reports]
+        rows = [_row(report, diagnose(_read(report), Given(), domain.records)) for report in reports]
         table += table_group(head, rows)
         self.set_source_info(table)
         return [nodes.paragraph("", counted(reports)), table]
@@ -182,8 +183,11 @@ def _row(report: Mapping[str, Any], found: Diagnosis) -> list[Cell]:
     advice = first and (", ".join(map(_short, overrides(first.remedy.overrides))) or first.remedy.text)
     worked = "; ".join(report.get("fix", ()))
     missed = f". Missed: {report['missed']}." if "missed" in report else ""
-    texts = (report["told"], report["phase"], told, advice or "", worked + missed)
-    return [Cell([(report["report"], report["url"])]), *(Cell([(text, None)]) for text in texts)]
+    return [
+        Cell([(report["report"], report["url"])]),
+        *map(Cell.of, (report["told"], report["phase"], told)),
+        *map(Cell.path, (advice or "", worked + missed)),
+    ]
 
 
 def _short(setting: str) -> str:

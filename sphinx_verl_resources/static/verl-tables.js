@@ -9,23 +9,34 @@
 
   /** Names up to this long stay in one piece. */
   const SHORT = 10;
+  /** Where there are long names. */
+  const NAMES = '.verl-scroll tbody, :is(.verl-answer, .verl-notes, .verl-facts, .verl-details, .verl-what-if) :is(code, pre)';
+  /** Where they are divided: after a sign between words, but not before the ending of a file. */
+  const DIVISIONS = /(?<=\w_|[/=])(?=\w)|(?<=\.)(?=[^\W\d])(?!(?:py|sh|ya?ml|rst|md)\b)/;
   /** How long a button says that it has copied, in milliseconds. */
   const SAID = 2000;
 
   // ---------------------------------------------------------------- names, regions, paper
 
-  /** Let the long names of tables go on in the next line where they are divided, and not within a word. */
+  /** Let long names and keys go on in the next line where they are divided, and not within a word. */
   function breakNames() {
-    for (const cell of document.querySelectorAll('.verl-scroll td.verl-path')) {
-      const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (const place of document.querySelectorAll(NAMES)) {
+      const walker = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
       const texts = [];
       while (walker.nextNode()) texts.push(walker.currentNode);
       texts.forEach(breakName);
     }
   }
 
+  /** Do the same with the answers that a form shows later. */
+  function watchAnswers() {
+    for (const form of document.querySelectorAll('.verl-what-if')) {
+      new MutationObserver(breakNames).observe(form, { childList: true, subtree: true });
+    }
+  }
+
   function breakName(text) {
-    const pieces = text.data.split(/(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])/);
+    const pieces = text.data.split(DIVISIONS);
     if (pieces.length < 2 || text.data.length <= SHORT) return;
     text.replaceWith(...pieces.flatMap((piece, index) => (index ? [document.createElement('wbr'), piece] : [piece])));
   }
@@ -197,6 +208,7 @@
   voice.setAttribute('role', 'status');
   page?.before(voice);
   breakNames();
+  watchAnswers();
   watchScrolling();
   markTabs();
   addEventListener('load', markTabs); // Only then has the browser found what the address names.

@@ -29,7 +29,7 @@ from .blocks import (
 )
 from .changes import changes_item
 from .table import Cell, bold, table_group
-from .verdicts import mark, of_mean, reason, short, span, start_texts, title
+from .verdicts import mark, of_mean, reason, short, span, start_texts, stop, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,14 +90,14 @@ def answer(
         runs: items with the recorded runs that bear on it.
     """
     estimate = found.best.estimate
-    text = _("{verdict}. {reason}")
+    text = in_a_row("{verdict}", "{reason}")
     shown = credible(estimate)
     if shown is not None and shown is not estimate:
         text = in_a_row(text, of_mean(shown, estimate.fits_up_to_tokens))
     first = nodes.paragraph("", "", classes=[ANSWER_CLASS])
     why = in_a_row(reason(estimate), *start_texts(found.best))
     badge = nodes.strong("", "", mark(found.verdict, title(found.verdict)))
-    first += fill(text, verdict=badge, reason=why)
+    first += fill(text, verdict=[badge, stop()], reason=why)
     items = nodes.bullet_list(classes=[ANSWER_CLASS])
     items += [*runs, *changes_item(found)]
     if not estimate.undecided:

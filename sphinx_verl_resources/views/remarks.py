@@ -13,6 +13,7 @@ from docutils import nodes
 
 from ..i18n import _
 from .blocks import notes_title, numbered_notes, recorded
+from .table import BEFORE_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,7 +85,7 @@ class Numbering:
             number = self._numbers.setdefault(name, len(self._numbers) + 1)
             reference = nodes.reference("", f"[{number}]", refid=self._anchor(name), internal=True)
             reference["classes"].append("verl-mark")
-            references += [nodes.Text(" "), reference]
+            references += [nodes.Text(BEFORE_MARK), reference]
         placeholder.replace_self(references)
 
     def list(self, placeholder: verl_remarks) -> None:

@@ -186,8 +186,13 @@ _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
 }
 
 
-#: The classes of their cells; the style sheet hides the column of contributors on narrow screens.
-_CLASSES = {"script": (PATH_CLASS,), "evidence": (PATH_CLASS,), "contributor": ("verl-col-contributor",)}
+#: The classes of their cells; the style sheet hides contributors on narrow screens, and lets tags be small.
+_CLASSES = {
+    "tag": ("verl-col-tag",),
+    "script": (PATH_CLASS,),
+    "evidence": (PATH_CLASS,),
+    "contributor": ("verl-col-contributor",),
+}
 
 
 def _heading(name: str) -> Cell:

@@ -16,6 +16,8 @@ T = TypeVar("T")
 MIN_WIDTH, MAX_WIDTH = 4, 60
 #: A cell with a long name, which may break over lines.
 PATH_CLASS = "verl-path"
+#: Before a mark, which would else begin a line.
+BEFORE_MARK = "\N{NO-BREAK SPACE}"
 #: A mark that has no number yet.
 MARK_WIDTH = len(" [00]")
 
@@ -155,10 +157,18 @@ def _group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]], body:
 
     The widths count characters: the text builder wraps at them, LaTeX and browsers divide the line by them.
     """
-    first = [heading if isinstance(heading, Cell) else Cell.of(heading) for heading in headings]
+    first = [
+        heading if isinstance(heading, Cell) else _heading(heading, (cells[index] for cells in rows))
+        for index, heading in enumerate(headings)
+    ]
     widths = [max(MIN_WIDTH, *(cell.width for cell in column)) for column in zip(first, *rows, strict=True)]
     columns = [nodes.colspec(colwidth=min(width, MAX_WIDTH)) for width in widths]
     return nodes.tgroup("", *columns, nodes.thead("", _row(first)), body, cols=len(headings))
+
+
+def _heading(text: str, below: Iterable[Cell]) -> Cell:
+    """Make the heading of a column, set like the numbers below it if there are any."""
+    return Cell([(text, None)], classes=("num",) if any("num" in cell.classes for cell in below) else ())
 
 
 def column_table(
@@ -189,7 +199,7 @@ def _marks(marks: Sequence[tuple[str, str]]) -> Iterator[nodes.Node]:
     """Yield marks; one without an id is text between marks."""
     for mark, target in marks:
         if target:
-            yield nodes.Text(" ")
+            yield nodes.Text(BEFORE_MARK)
             yield nodes.reference("", mark, refid=target, internal=True, classes=["verl-mark"])
         else:
             yield nodes.Text(mark)

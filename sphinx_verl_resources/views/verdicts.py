@@ -70,6 +70,11 @@ def mark(verdict: Verdict, text: str = "") -> nodes.inline:
     return nodes.inline("", text or label(verdict), classes=[MARK_CLASS, f"{MARK_CLASS}-{verdict}"])
 
 
+def stop() -> nodes.inline:
+    """Return the full stop after a badge, which the style sheet hides."""
+    return nodes.inline("", _("."), classes=["verl-unseen"])
+
+
 def title(verdict: Verdict) -> str:
     """Return the translated label as the beginning of a sentence."""
     return as_title(label(verdict))

@@ -11,7 +11,7 @@ from .answer import NO_RUN
 from .blocks import between_commas, fill, titled, verl_details, verl_summary
 from .file_names import FORM_CLASS
 from .runs import WORD_TEXTS
-from .verdicts import as_title, mark
+from .verdicts import as_title, mark, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,10 +108,9 @@ def _lines(shown: Shown, link: Link) -> list[nodes.Node]:
     """Return the lines of an answer; those that say nothing yet are for the script."""
     texts, is_to_change = shown.lines, shown.badge[0] != "fits"
     problem = nodes.inline(classes=[LINE_CLASS + "problem"])
-    stop = nodes.inline("", _("."), classes=["verl-unseen"])
     return [
         _line("asked", [_text(texts["asked"])]),
-        _line("verdict", [problem, mark(*shown.badge), stop, nodes.Text(" "), _text(texts["verdict"])]),
+        _line("verdict", [problem, mark(*shown.badge), stop(), nodes.Text(" "), _text(texts["verdict"])]),
         *(_titled(word, as_title(_(WORD_TEXTS[word])), *_links(shown, word, link)) for word in NAMED),
         _line("none", [nodes.Text(_(NO_RUN))], is_used=not shown.runs),
         _titled("estimated", _("Estimated"), nodes.Text(texts["estimated"])),

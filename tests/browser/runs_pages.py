@@ -18,7 +18,7 @@ BLOCKS = """
 
    <details class="verl-details verl-run-a" id="run-a-details"><summary>a</summary><pre>x=1</pre></details>
    <details class="verl-details verl-run-b" id="run-b-details"><summary>b</summary><pre>x=2</pre></details>
-   <details class="verl-details verl-more verl-run-c" id="run-c-details"><summary>c</summary><pre>x=3</pre></details>
+   <details class="verl-details verl-more verl-run-c" id="run-c-details"><summary>c</summary><pre>data.max_length=3</pre></details>
    <div class="verl-scroll" id="narrow" tabindex="0" role="region" aria-label="n"><p>Text.</p></div>
    <div class="verl-scroll" id="wide" tabindex="0" role="region" aria-label="w" style="overflow-x: auto">
    <div style="width: 4000px">Text.</div></div>

@@ -56,6 +56,17 @@ async ([runOnly, isWhole, most]) => {
   return [content, frame];
 }
 """
+#: The marks that begin a line.
+ALONE = """
+(marks) => {
+  const before = document.createRange();
+  return marks.filter((mark) => mark.checkVisibility()).filter((mark) => {
+    before.selectNodeContents(mark.closest("p"));
+    before.setEndBefore(mark);
+    return [...before.getClientRects()].at(-1).right > mark.getBoundingClientRect().right;
+  }).map((mark) => mark.closest("td").textContent);
+}
+"""
 
 
 @pytest.mark.parametrize(("theme", "scheme"), LOOKS)
@@ -88,7 +99,7 @@ def test_axe(documentation, site, theme, scheme):
 def test_narrow(documentation, site, theme):
     """At 360 pixels, and so at four times the size, a page scrolls in one direction; tables scroll in theirs.
 
-    At 1024 pixels every column of a table of runs is in view.
+    From 1024 pixels on every column of a table of runs is in view, and a mark is in the line of its word.
     """
     folder = documentation(theme)
     opened = site(folder)
@@ -107,9 +118,10 @@ def test_narrow(documentation, site, theme):
         if width > 360:
             wide[name] = width
     assert wide == {}
-    page.set_viewport_size({"width": 1024, "height": 800})
-    page.goto(f"{opened.address}/hardware.html")
-    if theme == OWN:  # With further rows, and longer words in them.
+    for width in (1024, 1400):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(f"{opened.address}/hardware.html")
         page.locator(".verl-unfold-all").click()
-    room = "(tables) => tables.map((table) => table.closest('.verl-scroll')).map((box) => box.scrollWidth - box.clientWidth)"
-    assert max(page.locator("table.verl-runs").evaluate_all(room)) == 0
+        room = "(tables) => tables.map((table) => table.closest('.verl-scroll')).map((box) => box.scrollWidth - box.clientWidth)"
+        assert max(page.locator("table.verl-runs").evaluate_all(room)) == 0
+        assert page.locator("table.verl-runs .verl-mark").evaluate_all(ALONE) == []

@@ -13,8 +13,14 @@ from sphinx.cmd.build import build_main
 
 def test_long_names_may_break_where_they_are_divided(opened):
     link = opened().locator("#size-7b td.verl-path a").first
-    assert link.inner_html() == "qwen2_<wbr>7b_<wbr>grpo.<wbr>sh"
+    assert link.inner_html() == "qwen2_<wbr>7b_<wbr>grpo.sh"
     assert link.inner_text() == "qwen2_7b_grpo.sh"
+
+
+def test_settings_break_between_words(opened):
+    settings = opened().locator("#run-c-details pre")
+    assert settings.inner_html() == "data.<wbr>max_<wbr>length=<wbr>3"
+    assert settings.text_content() == "data.max_length=3"
 
 
 # -- copy, scroll, print

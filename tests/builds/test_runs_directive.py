@@ -156,9 +156,9 @@ def test_notes_are_marked_in_the_row_and_shown_once_for_all_their_runs(own, data
         "Qwen2.5-7B-Instruct on 4*H20: Second.",
     ]
     rows = soup.select("table.verl-runs tbody tr")
-    assert rows[0].select("td")[4].get_text() == "16 [1]"
-    assert rows[1].select("td")[4].get_text() == "8 [1]"
-    assert rows[1].select("td")[0].get_text() == "MIN [2]"
+    assert rows[0].select("td")[4].get_text() == "16\N{NO-BREAK SPACE}[1]"
+    assert rows[1].select("td")[4].get_text() == "8\N{NO-BREAK SPACE}[1]"
+    assert rows[1].select("td")[0].get_text() == "MIN\N{NO-BREAK SPACE}[2]"
     for link in soup.select("table.verl-runs a.verl-mark, ol.verl-notes a"):
         assert soup.find(id=link["href"].removeprefix("#")), link
 
