@@ -14,7 +14,7 @@ from .fewest import fewest_by_memory
 from .question import OWN_KEYS, USUAL_RANK, Question, task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from ..catalog.models.architecture import Architecture
     from ..catalog.names import Verdict, Word
@@ -211,6 +211,25 @@ class FewestTable:
     rows: tuple[tuple[str, FewestCell, FewestCell], ...]
 
 
+def _check_memories(memories: Iterable[int], registries: Registries) -> None:
+    """Refuse a memory size in GB that no recorded GPU has."""
+    recorded = sorted({gpu.memory_gb for gpu in registries.gpus})
+    for memory in memories:
+        if memory not in recorded:
+            remedy = f"name another memory: {', '.join(f'{each:g}' for each in recorded)}"
+            raise NoAnswerError.because(f"no recorded GPU has {memory} GB", remedy, code=Code.unknown_gpu)
+
+
+def _full_task(task: str, config: Mapping[str, Any]) -> str:
+    """Return the task of the table, and refuse what its rows and columns decide."""
+    name, rank = task_of(task)
+    if rank:
+        raise NoAnswerError.because("the table has columns for LoRA", f"name {name} instead of {task}")
+    for key in sorted(OWN_KEYS & config.keys()):
+        raise NoAnswerError.because("rows and columns of the table set it", "leave it out", key=key)
+    return name
+
+
 def fewest_tables(
     data: EstimatorContext,
     *,
@@ -227,17 +246,8 @@ def fewest_tables(
         NoAnswerError: no GPU has such a memory, a size class or the task is not known, or the settings leave
             no estimate for any model.
     """
-    recorded = sorted({gpu.memory_gb for gpu in data.registries.gpus})
-    for memory in memories:
-        if memory not in recorded:
-            remedy = f"name another memory: {', '.join(f'{each:g}' for each in recorded)}"
-            raise NoAnswerError.because(f"no recorded GPU has {memory} GB", remedy, code=Code.unknown_gpu)
-    models = _models_of(sizes, data)
-    name, rank = task_of(task)
-    if rank:
-        raise NoAnswerError.because("LoRA has columns of its own", f"name {name} instead of {task}")
-    for key in sorted(OWN_KEYS & config.keys()):
-        raise NoAnswerError.because("rows and columns of the table set it", "leave it out", key=key)
+    _check_memories(memories, data.registries)
+    models, name = _models_of(sizes, data), _full_task(task, config)
     refused: list[NoAnswerError] = []
 
     def fewest(model: str, lora: int) -> tuple[Fewest, ...] | None:

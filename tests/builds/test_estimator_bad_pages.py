@@ -129,7 +129,7 @@ OTHERS = [
     (("verl-fewest", ":memory: 70 80"), 0, "no recorded GPU has 70 GB; name another memory: 16, 24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 288 [verl.unknown_gpu]"),
     (("verl-fewest", ":memory: 80GB"), 0, ":memory: must be a whole number from 1 to 10,000, got '80GB'"),
     (("verl-fewest", ":task: GRPOO"), 0, "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"),
-    (("verl-fewest", ":task: grpo-lora"), 0, "LoRA has columns of its own; name GRPO instead of grpo-lora"),
+    (("verl-fewest", ":task: grpo-lora"), 0, "the table has columns for LoRA; name GRPO instead of grpo-lora"),
     (("verl-fewest", ":sizes: 8B"), 0, ":sizes: there is no size class '8B'; the nearest is 7B"),
     (("verl-fewest", "", "actor_rollout_ref.model.lora_rank: 8"), 2, "actor_rollout_ref.model.lora_rank: rows and columns of the table set it; leave it out"),
     (("verl-fewest", ":sizes: 7B", "", "actor_rollout_ref.rollout.n: five"), 3, "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"),
