@@ -37,7 +37,7 @@ def ask_git(folder: Path, *arguments: str) -> tuple[int, bytes]:
 
     Args:
         folder: any folder of the checkout.
-        arguments: the command and its words; names from elsewhere go behind ``--``.
+        arguments: the command and its words; names from elsewhere go after ``--``.
 
     Raises:
         GitError: git is not installed, or gives no answer.

@@ -26,7 +26,7 @@ FOR_TERMINALS = {"plain_text", "answer_text", "fewest_text", "diagnosis", "probl
 
 @pytest.fixture(scope="module")
 def tool(root):
-    """The program behind ``make messages``."""
+    """The program that ``make messages`` runs."""
     spec = importlib.util.spec_from_file_location("messages", root / "tools" / "messages.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

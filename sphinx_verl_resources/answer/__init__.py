@@ -1,9 +1,10 @@
-"""Answers: will it run on these GPUs, and if not, what to change. The one decision that everybody asks.
+"""Answers: will it run on these GPUs, and if not, what to change. Pages, commands and programs all ask here.
 
-- ``question``: what people ask, as a request to the estimator, and what they left open.
-- ``evidence``: the recorded runs that bear on it. ``trust``: the measured runs of its kind.
-- ``candidates``: the ``layouts`` that can be tried with FSDP and with Megatron, which GPUs share.
-- ``search``: those that are tried on a GPU; the best is the one that is told.
-- ``changes``: what makes it fit where it does not.
-- ``answer`` puts these together, ``fewest`` turns the question round, ``export`` is for programs.
+- ``question``: what people ask, as a request to the estimator, and what they leave open.
+- ``evidence``: the recorded runs that bear on a question. ``trust``: the measured runs of its kind.
+- ``layouts``: ways to lay a run over its GPUs. ``candidates``: those worth trying, shared by all GPUs.
+- ``search``: the candidates that are tried on one GPU, until the best is found.
+- ``changes``: what makes a run fit. ``command``: verl's command line for a layout.
+- ``answer``: the decision from all of these. ``fewest``: the fewest GPUs for a model.
+- ``sizes``: tables by size class. ``grid``: the answers of the form. ``export``: answers for programs.
 """

@@ -41,7 +41,7 @@ _DECISIVE = frozenset((*LIMITS, *ADAPTER_RANKS, f"{MODEL}.path", "algorithm.adv_
 
 @dataclass(frozen=True)
 class Needs:
-    """What a run or a question needs, as far as it decides which runs bear on which questions.
+    """The needs of a run or a question that decide which runs bear on which questions.
 
     Attributes:
         figures: those of the architecture, as text; checkpoints of one shape have the same.
@@ -145,7 +145,7 @@ def runs_for(needs: Needs | None, data: EstimatorContext) -> tuple[Run, ...]:
 
 
 def takes_no_more(found: Estimate, evidence: Iterable[Run], data: EstimatorContext) -> bool:
-    """Tell whether an estimate asks for no more than that of a run that bears on it and ran or was reported.
+    """Tell whether an estimate's peak is at most that of a run that bears on it and ran or was reported.
 
     Such a run shows that it fits, however far off the figures are.
     """

@@ -1,4 +1,4 @@
-"""The question turned round: which models, on how few GPUs."""
+"""The fewest GPUs for a model, and the models that fit on given GPUs."""
 
 from __future__ import annotations
 

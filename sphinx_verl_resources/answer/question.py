@@ -1,4 +1,4 @@
-"""A question: a model, a task and GPUs, and what the settings are where nothing else is said."""
+"""A question: a model, a task and GPUs, and the settings that follow from it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ESTIMATOR = "algorithm.adv_estimator"
 
 @dataclass(frozen=True)
 class Question:
-    """What people ask; None is what they leave open.
+    """A question; None marks what it leaves open.
 
     Attributes:
         model: Hugging Face name of the checkpoint.

@@ -1,4 +1,4 @@
-"""Tables of answers for size classes: what fits on how many GPUs, and how few GPUs it takes."""
+"""Tables by size class: what fits on how many GPUs, and the fewest GPUs."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Field:
         quoted: whether its text looks like a number, so that files have it in quotes.
         block: whether a run file has a line for each of its keys, however short.
         logged: the figures of verl's log that give it, the best first; see ``intake.log_facts``.
-        digits: behind the point of such a figure.
+        digits: after the point of such a figure.
         schema: its entry in the model of a run file; None for a value derived from others.
     """
 
@@ -264,7 +264,7 @@ def find_field(word: str) -> Field:
     """
     if word.startswith(_SETTINGS):
         if word == _SETTINGS:
-            raise NoAnswerError.because("settings. needs a key of verl's configuration behind the dot")
+            raise NoAnswerError.because("settings. needs a key of verl's configuration after the dot")
         return field_named(word)
     name = word.lower().replace("-", "_")
     name = _ALIASES.get(name, name)

@@ -346,9 +346,9 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagn
             began, "the bracket that opens here is not closed where it should be", "close it, or add a comma"
         )
     if "expected ':'" in problem:
-        return explain(began, "a key without a colon", "write 'key: value', with a space behind the colon")
+        return explain(began, "a key without a colon", "write 'key: value', with a space after the colon")
     if "values are not allowed" in problem:
-        hint = f"put a space behind each colon, put text that holds ': ' in quotes, {_LEVELS}"
+        hint = f"put a space after each colon, put text that holds ': ' in quotes, {_LEVELS}"
         return explain(noticed, "a colon where none is allowed", hint)
     if "cannot start any token" in problem:
         return explain(noticed, f"text cannot begin with {found!r}", "put it in quotes")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COLOR_CHOICES = ("auto", "always", "never")
 _RESET, _DIM = "\x1b[0m", "\x1b[2m"
 _LEVELS = {Severity.ERROR: "\x1b[31m", Severity.WARNING: "\x1b[33m"}
-#: Back to the first column, and nothing behind it.
+#: Back to the first column, and nothing after it.
 _CLEAR = "\r\x1b[K"
 #: Seconds of work that need no sign of life, and between two signs.
 PATIENCE, STEP = 1.0, 0.1
@@ -50,7 +50,7 @@ class Command:
     Attributes:
         name: the word that calls it.
         help: its purpose, in the list of commands.
-        examples: by the words behind its name, what they do; empty where the words say it.
+        examples: by the words after its name, what they do; empty where the words say it.
         exit_codes: their meaning.
         add_arguments: adds its arguments to a parser.
         run: does the work and returns the exit code.

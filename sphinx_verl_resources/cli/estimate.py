@@ -49,7 +49,7 @@ _WORDS = (
 
 
 class Found(NamedTuple):
-    """What is found about one case or run, or the reason why there is nothing.
+    """The result for one case or run, or the reason why there is none.
 
     Attributes:
         name: of the case or the model.

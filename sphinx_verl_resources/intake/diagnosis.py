@@ -1,4 +1,4 @@
-"""Diagnoses: what happened to a run that ran out of memory, beside the estimate, and what to change."""
+"""Diagnoses: what happened to a run that ran out of memory, what the estimate says, and what to change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _UNKNOWN = "Something holds memory that the settings do not explain."
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says besides the log.
+    """Facts that the user adds to the log.
 
     Attributes:
         model: Hugging Face name of the checkpoint.
@@ -114,7 +114,7 @@ class Diagnosis:
 
     @cached_property
     def differences(self) -> tuple[str, ...]:
-        """Where the log and the estimate disagree, or the log with itself, and what that suggests."""
+        """The places where the log disagrees with the estimate or with itself, and what that suggests."""
         if self.failure is None:
             return ()
         beside = (*_of_gpu(self.failure, self.request, self.data.registries), *_beside_estimate(self))

@@ -83,7 +83,7 @@ class Draft(NamedTuple):
 
     Attributes:
         fields: by name, as in the file; ``TODO`` for what is not known.
-        remarks: comments behind fields.
+        remarks: comments after fields.
         problems: what is doubtful, missing or left out.
     """
 

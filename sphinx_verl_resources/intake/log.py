@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Each takes its time, so they are few. Figures are in lines with ``step:``, or with a word of FAILURE_WORDS.
 _WORDS = tuple(dict.fromkeys((*CONFIG_WORDS, b"step:", *WORDS, *FAILURE_WORDS)))
-#: Words that are reported even behind the part of a line that is read.
+#: Words that are reported even after the part of a line that is read.
 _WEIGHTY = (*(name.encode() for name in NAMES), *WEIGHTY, b"OutOfMemoryError")
 _EASYR1_MODEL = "worker.actor.model.model_path"
 #: Workers with figures of their own.
@@ -74,7 +74,7 @@ class _Run:
 
     @property
     def is_under_way(self) -> bool:
-        """True behind the first figures or a failure; what begins from here on is another run."""
+        """True after the first figures or a failure; what begins from here on is another run."""
         return bool(self.figures.steps or self.failures.result())
 
 
@@ -142,7 +142,7 @@ class _Reader:
         if not run.figures.steps:
             config = next(reversed(self._waiting.values()), None)
         elif run is not self._current and (failed := self._current.failures.result()):
-            message = "a run that begins behind the last figures ran out of memory; the one before it counts"
+            message = "a run that begins after the last figures ran out of memory; the one before it counts"
             self._warn(failed.place, Code.several_runs, message, "give the log of one run")
         settings = self._settings_of(config) if config else {}
         is_complete = bool(config and config.complete and settings)

@@ -32,7 +32,7 @@ _HYDRA = "Error executing job with overrides: "
 _COMMAND = re.compile(r"\++ (?=.*?-m (?:recipe|verl)\.[\w.]*main)")
 #: Every line that begins a configuration has one of these.
 WORDS = (b"': {'", _JSON.encode(), _HYDRA.encode(), b"verl.trainer.main")
-#: Those that are reported even behind the part of a line that is read.
+#: Those that are reported even after the part of a line that is read.
 WEIGHTY = tuple(start.encode() for start in _DICTS)
 
 
@@ -94,7 +94,7 @@ _ATOM = re.compile(
 )
 _JSON_WORDS = {"true": "True", "false": "False", "null": "None"}
 _PAIRS = {"}": "{", "]": "[", ")": "("}
-#: The beginning of lines behind the first: indented, then something that Python prints.
+#: The beginning of lines after the first: indented, then something that Python prints.
 _CONTINUES = re.compile(r"\s+(?:['\"{}\[\](<]|-?[\d.]|None\b|True\b|False\b|nan\b|inf\b|np\.)|['\"}\]]")
 #: Stands for a value that is no Python literal.
 _UNREAD = "\0unread\0"
@@ -160,7 +160,7 @@ class PrintedConfig:
         return {key: value for key, value in values.items() if key not in unread}, unread
 
     def _follow(self, token: re.Match[str], before: int) -> bool:
-        """Note a sign; return false if nothing is open behind it, or if it closes the wrong bracket."""
+        """Note a sign; return false if nothing is open after it, or if it closes the wrong bracket."""
         sign = token[0]
         if sign in "{[(":
             self._open.append(sign)
@@ -174,7 +174,7 @@ class PrintedConfig:
         return bool(self._open)
 
     def _remember(self, at: int) -> None:
-        """Note the place behind a complete entry, where only dicts are open."""
+        """Note the place after a complete entry, where only dicts are open."""
         if all(sign == "{" for sign in self._open):
             self._cut, self._cut_depth = at, len(self._open)
 

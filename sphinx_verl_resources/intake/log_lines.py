@@ -56,8 +56,8 @@ class _Place(NamedTuple):
     line: int = 1
     column: int = 1
 
-    def behind(self, text: bytes) -> _Place:
-        """Return the place behind a text that begins here."""
+    def after(self, text: bytes) -> _Place:
+        """Return the place after a text that begins here."""
         lines = text.count(b"\n")
         column = 1 if lines else self.column
         last = text[text.rfind(b"\n") + 1 :]
@@ -107,7 +107,7 @@ def pieces_of(
             yield from _lost(text, begin, weighty, reported)
             if text.strip():
                 yield _piece(text, begin)
-        place = place.behind(block)
+        place = place.after(block)
 
 
 def _texts_of(
@@ -133,7 +133,7 @@ def _texts_of(
             newline = block.find(b"\n", at)
             newline = newline if newline >= 0 else len(block)
         end = block.find(b"\r", at, newline) + 1 or min(newline + 1, len(block))
-        place, known = place.behind(block[known:at]), at
+        place, known = place.after(block[known:at]), at
         yield block[at:end], place
         at = end
 
@@ -141,7 +141,7 @@ def _texts_of(
 def _lost(
     text: bytes, place: _Place, weighty: Sequence[bytes], reported: set[tuple[_Place, bytes]]
 ) -> Iterator[Piece]:
-    """Yield the words behind the part of a piece that is read, each once."""
+    """Yield the words after the part of a piece that is read, each once."""
     for word in weighty if len(text) > MAX_LINE - _OVERLAP else ():
         if text.find(word, MAX_LINE - len(word) + 1) >= 0 and (place, word) not in reported:
             reported.add((place, word))

@@ -62,7 +62,7 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known of a run that ran out of memory. Sizes are bytes per GPU.
+    """The known facts about a run that ran out of memory. Sizes are bytes per GPU.
 
     Attributes:
         failure: how it ended.

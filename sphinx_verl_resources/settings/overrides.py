@@ -56,7 +56,7 @@ def add_override(collector: Collector, word: str, place: Location) -> None:
     if override is None or (override["value"] is None and not override["deletes"]):
         hint = "write key=value, for example data.train_batch_size=256"
         if not word.strip():
-            hint = "a blank behind a backslash ends the line: delete the blank"
+            hint = "a blank after a backslash ends the line: delete the blank"
         collector.fail(place, Code.wrong_value, f"{word[:80]!r} is not a setting", hint)
         return
     key, text = override["key"], override["value"]
@@ -121,7 +121,7 @@ def _items(text: str, start: int, depth: int) -> tuple[tuple[Any, ...] | dict[st
         if not is_list:
             key, at = _element(text, at, ":,}", MAX_DEPTH)
             if text[at : at + 1] != ":":
-                raise ValueError("a key in braces has no colon behind it")
+                raise ValueError("a key in braces has no colon after it")
             keys.append(str(key))
             at += 1
         item, at = _element(text, at, f",{closing}", depth + 1)

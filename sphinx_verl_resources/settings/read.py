@@ -180,7 +180,7 @@ def _read_arguments(collector: Collector, arguments: Iterable[Argument], source:
 
 
 def _trainings(commands: Iterable[_Command]) -> list[tuple[_Command, Sequence[Argument]]]:
-    """Return the commands that train with verl, each with the words behind the name of the program."""
+    """Return the commands that train with verl, each with the words after the name of the program."""
     trainings: list[tuple[_Command, Sequence[Argument]]] = []
     for command in commands:
         words = [known(argument.text) or "" for argument in command]
@@ -227,7 +227,7 @@ def _report_lost(
     lost = (command[0] for command in commands[start:] if _DOTTED.match(written(command[0].text)))
     for argument in islice(lost, 1):
         message = "the settings from here on are not passed on: the command ends above"
-        hint = "a line without a backslash ends a command, and so does a comment or a blank behind one"
+        hint = "a line without a backslash ends a command, and so does a comment or a blank after one"
         collector.warn(source.place(argument.at), Code.shell_syntax, message, hint)
 
 

@@ -1,7 +1,7 @@
-"""The ``verl`` domain: the data of a build, and which page asks what of them.
+"""The ``verl`` domain: the data of a build, and the queries of each page.
 
 The domain keeps each page's queries with the fingerprints of their answers. It reads a page again exactly
-when one of these fingerprints changes, whatever happened on disk.
+when one of these fingerprints changes.
 """
 
 from __future__ import annotations

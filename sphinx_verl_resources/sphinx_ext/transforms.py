@@ -226,7 +226,7 @@ class RenderRuns(JoinedPages):
             self.fill(node, anchors, reached, number)
 
     def fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> None:
-        """Replace one placeholder by rows, and put their remarks behind the table or into the details."""
+        """Replace one placeholder by rows, and put their remarks after the table or into the details."""
         from ..views.runs import notes_list, runs_rows
 
         domain = VerlDomain.of(self.env)

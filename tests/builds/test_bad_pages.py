@@ -26,7 +26,7 @@ WRONG = [
     (('verl-runs', ':tag: MAX'), ":tag: unknown value 'MAX'; allowed: MIN, RECOMMENDED [verl.directive]"),
     (('verl-runs', ':gpu: H1000'), ":gpu: unknown value 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.directive]"),
     (('verl-runs ,',), 'name at least one size class, or leave the argument out [verl.unknown_size]'),
-    (('verl-runs', ':columns: settings.'), ":columns: settings. needs a key of verl's configuration behind the dot [verl.directive]"),
+    (('verl-runs', ':columns: settings.'), ":columns: settings. needs a key of verl's configuration after the dot [verl.directive]"),
     (('verl-runs', ':train: fdsp'), ":train: unknown value 'fdsp'; did you mean 'fsdp'? [verl.directive]"),
     (('verl-runs', ':task: ,'), ':task: name at least one value [verl.directive]'),
     (('verl-runs', ':colums: tag'), ":colums: unknown option; did you mean 'columns'? [verl.directive]"),

@@ -1,4 +1,4 @@
-"""Drawings on pages: the numbers of the table behind them, ids of their own, and none where there is no HTML."""
+"""Drawings on pages: the numbers of the table after them, ids of their own, and none where there is no HTML."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def tables_behind(soup) -> list[str]:
     """The classes of the element after each drawing; a region around a table counts as the table."""
     found = []
     for chart in soup.select("div.verl-chart"):
-        behind = chart.find_next_sibling()
-        table = behind if behind.name == "table" else behind.find("table")
+        after = chart.find_next_sibling()
+        table = after if after.name == "table" else after.find("table")
         found.append(" ".join(table["class"]))
     return found
 

@@ -39,7 +39,7 @@ def script(tmp_path, capsys, needs):
 
 @pytest.fixture
 def offered(script, tmp_path):
-    """A function: what bash offers behind some words."""
+    """A function: what bash offers after some words."""
     path = script("bash")
 
     def ask(*words):

@@ -64,7 +64,7 @@ def driver_log(case):
 
 
 def engine_log(case):
-    """The end of an engine, which prints its own traceback behind the server's name and a time."""
+    """The end of an engine, which prints its own traceback after the server's name and a time."""
     front = (
         "(vLLMHttpServer pid=70) \x1b[36m(EngineCore_DP0 pid=71)\x1b[0;0m ERROR 06-12 10:20:30 [core.py:843] "
     )

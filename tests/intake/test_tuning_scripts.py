@@ -61,7 +61,7 @@ def legacy(fact):
 
 
 def current(fact):
-    """With defaults from the environment, arrays, and the arguments of the script behind them."""
+    """With defaults from the environment, arrays, and the arguments of the script after them."""
     lines = ["#!/usr/bin/env bash", "set -xeuo pipefail", f"MODEL_PATH=${{MODEL_PATH:-{fact['model']}}}"]
     arrays: dict[str, list[str]] = {}
     for number, (key, value) in enumerate({**fact["set"], **_ALWAYS}.items()):

@@ -111,7 +111,7 @@ def test_a_script_that_is_none_is_refused_at_once(text):
 
 
 PREFIX = "python3 -m verl.trainer.main_ppo "
-#: What a file begins with, and what is repeated behind it for as long as a file of this kind can be.
+#: What a file begins with, and what is repeated after it for as long as a file of this kind can be.
 SHAPES = [
     ("runs/a.yaml", "", "{"),
     ("runs/a.yaml", "", "? "),

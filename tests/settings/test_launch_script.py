@@ -177,7 +177,7 @@ def test_a_blank_behind_a_backslash_ends_the_command():
         Location("run.sh", 1, 40),
         Location("run.sh", 2, 3),
     ]
-    assert "blank behind a backslash" in found.problems[0].remedy
+    assert "blank after a backslash" in found.problems[0].remedy
 
 
 @pytest.mark.parametrize(

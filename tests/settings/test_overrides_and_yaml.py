@@ -41,7 +41,7 @@ def test_values(text, value):
         ("'a'b", "'b' follows it"),
         ("[a]]", "']' follows it"),
         ("{a: 1", "{ is not closed"),
-        ("{a, b}", "a key in braces has no colon behind it"),
+        ("{a, b}", "a key in braces has no colon after it"),
         ("[" * 50, "it is nested deeper than 20 levels"),
     ],
 )

@@ -197,7 +197,7 @@ SYNTAX = [
     ("if a; then b", 0, "'if' has no 'fi'"),
     ("while a; do b", 0, "'while' has no 'done'"),
     ("case a in b) c", 0, "'case' has no 'esac'"),
-    ("case a in b; esac", 11, "a pattern of 'case' has no ')' behind it"),
+    ("case a in b; esac", 11, "a pattern of 'case' has no ')' after it"),
     ("{ a; ", 0, "'{' has no '}'"),
     ("(a; ", 0, "'(' has no ')'"),
     ("a; fi", 3, "'fi' closes nothing that is open"),

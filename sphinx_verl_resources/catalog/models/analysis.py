@@ -188,7 +188,7 @@ class PrintedFigure(Record):
     """A figure as it was printed."""
 
     figure: Figure = Field(
-        description="Which: a component, total, hidden-size or ffn-dimension; behind the name of a step and "
+        description="Which: a component, total, hidden-size or ffn-dimension; after the name of a step and "
         "a dot: a component, states or total after that step."
     )
     value: Number = Field(description="As printed; in GB if it is a size.")

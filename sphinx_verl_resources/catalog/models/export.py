@@ -48,7 +48,7 @@ class ExportedRun(Record):
     """A recorded run."""
 
     id: str = Field(description="Unique name.")
-    row_id: str = Field(description="Id of its row on a page, to be linked behind '#'.")
+    row_id: str = Field(description="Id of its row on a page, to be linked after '#'.")
     status: Kind = Field(description="How the run is known: the field kind of its record.")
     word: Word = Field(
         description="The same in one word. ran: tested, or with a published log or metrics. reported: its "

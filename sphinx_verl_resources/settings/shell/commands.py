@@ -88,7 +88,7 @@ class _Parser(Scanner):
         return match[0] if match else ""
 
     def _accept(self, *words: str) -> str:
-        """Go behind one of ``words`` and return it; return an empty text if none of them comes next."""
+        """Go past one of ``words`` and return it; return an empty text if none of them comes next."""
         word = self._peek()
         if word not in words:
             return ""
@@ -228,7 +228,7 @@ class _Parser(Scanner):
                 patterns.append(self.word())
                 self._skip_blanks()
             if not self._accept(")"):
-                self.fail(self.pos, "a pattern of 'case' has no ')' behind it", "add it")
+                self.fail(self.pos, "a pattern of 'case' has no ')' after it", "add it")
             branches.append((tuple(patterns), self._body()))
             if not self._accept(";;", ";&", ";;&"):
                 break
@@ -273,7 +273,7 @@ class _Parser(Scanner):
         return word if word.parts or self.pos > start else None
 
     def _skipped(self, bracket: int, reason: str) -> Word:
-        """Go behind the bracket that closes the one at ``bracket``."""
+        """Go past the bracket that closes the one at ``bracket``."""
         start = self.pos
         source = self.through(bracket, bracket + 1, ")")
         return Word((Part(Unknown(source, reason), True),), start)

@@ -56,9 +56,9 @@ class Parameter(NamedTuple):
     Attributes:
         name: a variable, ``@`` or ``*``, or the number of an argument.
         source: as written.
-        element: the text in brackets behind the name; None without brackets.
+        element: the text in brackets after the name; None without brackets.
         operator: ``:-``, ``-``, ``:=``, ``=``, ``:+``, ``+``, ``:?``, ``?``, ``length``, or empty.
-        operand: the word behind the operator.
+        operand: the word after the operator.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Negated(NamedTuple):
 
 
 class If(NamedTuple):
-    """``if``: pairs of condition and commands, then the commands behind ``else``."""
+    """``if``: pairs of condition and commands, then the commands after ``else``."""
 
     branches: tuple[tuple[Body, Body], ...]
     otherwise: Body

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Levels of expansions inside expansions, and of commands inside commands; real scripts have five.
 MAX_DEPTH = 25
 
-#: Runs of characters without a special meaning in a word, between quotes, behind ``${NAME:-``, in ``$((``.
+#: Runs of characters without a special meaning in a word, between quotes, after ``${NAME:-``, in ``$((``.
 _WITH_SIGNS = re.compile(r"(?:[^\s\\'\"$`]|[^\S \t\n])+")
 _UNQUOTED = re.compile(r"(?:[^\s;&|<>()\\'\"$`]|[^\S \t\n])+")
 _DOUBLE_QUOTED = re.compile(r"[^\"\\$`]+")
@@ -78,7 +78,7 @@ class Scanner:
         return Word(Scanner(Source(text), self.depth)._parts(_CALCULATION, quoted=True))
 
     def through(self, opened: int, start: int, closing: str) -> str:
-        """Go behind the bracket or quote that closes what opened at ``opened``, and return what it encloses.
+        """Go past the bracket or quote that closes what opened at ``opened``, and return what it encloses.
 
         Args:
             opened: where the text to return begins.
@@ -112,7 +112,7 @@ class Scanner:
         self.depth -= 1
 
     def _behind(self, start: int, closing: str) -> int:
-        """Return the place behind the bracket or quote that closes what opened before ``start``, or 0."""
+        """Return the place after the bracket or quote that closes what opened before ``start``, or 0."""
         text, at, awaited = self.text, start, [closing]
         while at < len(text):
             run = _NO_BRACKETS.match(text, at)

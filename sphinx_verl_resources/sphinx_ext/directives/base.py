@@ -159,7 +159,7 @@ class VerlDirective(SphinxDirective):
 
     @contextmanager
     def noted(self, option: str = "") -> Iterator[None]:
-        """Go on behind the block where something in it, or in an option, cannot be used."""
+        """Continue after the block where something in it, or in an option, cannot be used."""
         try:
             yield
         except NoAnswerError as error:

@@ -44,7 +44,7 @@ OPTIONS = (
 
 
 class VerlFewest(SizesDirective):
-    """The fewest GPUs for each size class: a table for each memory size, behind tabs."""
+    """The fewest GPUs for each size class: a table for each memory size, with tabs."""
 
     directive = "verl-fewest"
     takes = OPTIONS

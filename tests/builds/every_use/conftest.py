@@ -176,7 +176,7 @@ def _write(project, folder: Path) -> None:
 
 @dataclass
 class Asked:
-    """The project behind its first build, whose domain is asked what a change makes outdated.
+    """The project after its first build, whose domain is asked what a change makes outdated.
 
     Nothing is built again: Sphinx reads what ``env-get-outdated`` names, and ``test_changes.py`` compares some of
     these builds with fresh ones.

@@ -53,7 +53,7 @@ DTYPE = "actor_rollout_ref.actor.fsdp_config.model_dtype"
 SHOWN_KEY = "actor_rollout_ref.rollout.gpu_memory_utilization"
 
 #: By a name for it, what happens in each file, and which pages use that. A pair of texts is replaced in the file,
-#: one text takes the place of the file or is added to it behind "+", None deletes it.
+#: one text takes the place of the file or is added to it after "+", None deletes it.
 CHANGES = {
     # runs
     "run edited": ({"data/runs/a7.yaml": ("max_batch: 16", "max_batch: 17")}, RUN_A7),

@@ -69,7 +69,7 @@ def test_any_number_of_processes_writes_the_same(build_apart, data):
 
 @pytest.fixture
 def domain(every_use):
-    """The domain behind a build that had nothing to do."""
+    """The domain after a build that had nothing to do."""
     return VerlDomain.of(every_use.build().app.env)
 
 
