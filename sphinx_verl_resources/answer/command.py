@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT
@@ -127,11 +128,19 @@ def as_arguments(settings: Mapping[str, Any], version: Version, registries: Regi
     """Return settings as arguments of verl's launcher, under the names that a version of verl has."""
     words = []
     for key, value in settings.items():
-        (word,) = overrides({registries.name_in(key, version) or key: value})
-        words.append(_plus(key, registries) + word)
+        plus, name = _spelling(key, version, registries)
+        (word,) = overrides({name: value})
+        words.append(plus + word)
     return tuple(words)
 
 
+@lru_cache(maxsize=4096)
+def _spelling(key: str, version: Version, registries: Registries) -> tuple[str, str]:
+    """Return what stands before a key, and its name in a version of verl; many commands have the same."""
+    return _plus(key, registries), registries.name_in(key, version) or key
+
+
+@lru_cache(maxsize=4096)
 def _rank(key: str) -> int:
     found = (place for place, prefix in enumerate(_ORDER) if key.startswith(prefix))
     return next(found, len(_ORDER))
