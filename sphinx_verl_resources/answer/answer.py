@@ -20,6 +20,8 @@ from .search import Searches, Tried
 from .trust import trust_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..catalog.models.run import Run
     from ..catalog.names import Verdict
     from ..estimator.context import EstimatorContext
@@ -136,6 +138,8 @@ class Answers:
         self._question, self._data = question, data
         self._asked = request_of(question)
         self._searches = Searches(self._asked, data.registries)
+        #: Not among the searches, to which they refer.
+        self._tried: dict[tuple[int | None, str | None], Tried] = {}
         self._assumed = assumed(question, data.registries)
         self._needs = needs_of(self._asked, data.catalog, data.registries)
 
@@ -147,9 +151,9 @@ class Answers:
         """
         registries = self._data.registries
         request = changed(self._asked, gpus=gpus, gpu=gpu)
-        tried = self._searches.on(gpus, gpu)
+        tried = self._tried_on(gpus, gpu)
         if not tried.fit:
-            tried = _with_fewer(request, tried, self._searches)
+            tried = _with_fewer(request, tried, self._tried_on)
         if not tried.fsdp and not tried.megatron:
             # The reason why nothing can be estimated.
             estimate(fitted(replace(request, gpus=gpus or 8), registries), registries)
@@ -161,6 +165,11 @@ class Answers:
     def evidence(self, gpus: int | None, gpu: str | None) -> tuple[Run, ...]:
         """Return the recorded runs that bear on the question, see ``Answer.evidence``."""
         return runs_for(self._needs_on(gpus, gpu), self._data)
+
+    def _tried_on(self, gpus: int | None, gpu: str | None) -> Tried:
+        if (gpus, gpu) not in self._tried:
+            self._tried[gpus, gpu] = self._searches.on(gpus, gpu)
+        return self._tried[gpus, gpu]
 
     def _needs_on(self, gpus: int | None, gpu: str | None) -> Needs | None:
         return self._needs and self._needs.on(gpus, self._data.registries.gpus.get(gpu or ""))
@@ -180,7 +189,7 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
     return Answers(question, data).on(question.gpus, question.gpu)
 
 
-def _with_fewer(asked: Request, tried: Tried, searches: Searches) -> Tried:
+def _with_fewer(asked: Request, tried: Tried, tried_on: Callable[[int | None, str | None], Tried]) -> Tried:
     """Add the layouts on the largest smaller number of GPUs on which one fits, if there is such a number.
 
     Fewer GPUs can fit where their number has more divisors: 9 cannot share out the rollout engine's weights
@@ -195,7 +204,7 @@ def _with_fewer(asked: Request, tried: Tried, searches: Searches) -> Tried:
         return tried
     fewer = tried
     while count := count & (count - 1) or (count // 2 if _is_near(fewer.all) else 0):
-        fewer = searches.on(count, asked.gpu)
+        fewer = tried_on(count, asked.gpu)
         if fewer.fit:
             return Tried(tried.fsdp + fewer.fsdp, partial(add, tried.megatron, fewer.megatron))
     return tried

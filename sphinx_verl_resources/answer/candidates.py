@@ -85,6 +85,18 @@ _MEGATRON_LEVELS = tuple(
     for level in range(4)
 )
 _SEARCHED = {key for level in (*_FSDP_LEVELS, *_MEGATRON_LEVELS) for key in level}
+#: Megatron's sizes.
+_SIZES = (
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "expert_model_parallel_size",
+    "expert_tensor_parallel_size",
+    _LAST_STAGE,
+)
+#: All keys in which candidates differ.
+VARIED = frozenset(
+    (*_SEARCHED, *BUDGETS, *(f"{role}.megatron.{size}" for role in (ACTOR, "critic") for size in _SIZES))
+)
 #: What costs no or little time, and is on in every layout.
 ALWAYS = {key: value for key, value in SAVING.items() if key not in _SEARCHED}
 _ALWAYS_WITH_MEGATRON = {key: value for key, value in MEGATRON_SAVING.items() if key not in _SEARCHED}
@@ -211,6 +223,7 @@ class Candidates:
         self._engine = engine_size(asked, registries)
         self._estimates: dict[Place, Estimate | None] = {}
         self._configs: dict[Any, Mapping[str, Any]] = {}
+        self._least: dict[tuple[int, int], tuple[float, float]] = {}
         #: By candidate, the least memory of a GPU that fits, and the most that does not.
         self._fits: dict[Any, tuple[float, float]] = {}
         estimates = (_attempt(base.request, registries) for base in bases)
@@ -222,7 +235,7 @@ class Candidates:
 
     def _read(self, first: Estimate, levels: tuple[Mapping[str, Any], ...]) -> None:
         """Keep what can be chosen: the keys that the request leaves open, and those that have an effect."""
-        settings, given = first.settings, self.asked.config
+        self._pattern, settings, given = first, first.settings, self.asked.config
         role, unused = settings.actor, () if settings.critic else ("critic.",)
         self.settings, self._parameters = settings, first.shape.parameters
         self._levels: list[dict[str, Any]] = []
@@ -233,7 +246,7 @@ class Candidates:
         self.levels = range(len(self._levels))
         by_pipeline = {base.pipeline: place for place, base in enumerate(self.bases)}
         self.heads = [by_pipeline[base.pipeline] for base in self.bases]
-        self._unused = unused
+        self.bases = [_without(base, unused, given) for base in self.bases]
         self._budget_keys = [key for key in BUDGETS if not key.startswith(unused)]
         self.budgets: list[int | None] = [None]
         self.cheapest: list[int | None] = [None]
@@ -267,11 +280,19 @@ class Candidates:
 
         With it most layouts that do not fit need no estimate.
         """
-        settings, share = self.settings, self.bases[base].share
-        role, rollout = settings.actor, settings.rollout
-        if role.backend != "megatron":
+        if self.settings.actor.backend != "megatron":
             return 0.0
-        weights, optimizer = 2 * share, 0.0
+        if (base, level) not in self._least:
+            self._least[base, level] = self._least_of_states(base, level)
+        (updating, idle), rollout = self._least[base, level], self.settings.rollout
+        if rollout.engine == "vllm" and not rollout.separate:
+            idle += capacity * rollout.utilization
+        return max(updating, idle)
+
+    def _least_of_states(self, base: int, level: int) -> tuple[float, float]:
+        """Return bytes of the actor's states at least, in an update and between updates."""
+        settings, share = self.settings, self.bases[base].share
+        role, weights, optimizer = settings.actor, 2 * share, 0.0
         if not role.lora_rank:
             weights += role.megatron.gradient_bytes * share
             on_host = role.megatron.muon or role.megatron.cpu_optimizer
@@ -279,9 +300,7 @@ class Candidates:
                 optimizer = role.megatron.moment_bytes * self._parameters / settings.gpus
         idle = 0.0 if self._is_on(level, "param_offload") else weights
         idle += 0.0 if self._is_on(level, "optimizer_offload") else optimizer
-        if rollout.engine == "vllm" and not rollout.separate:
-            idle += capacity * rollout.utilization
-        return max(weights + optimizer, idle)
+        return weights + optimizer, idle
 
     def engine_on(self, gpu: str | None) -> Mapping[str, Any]:
         """Return the settings of the rollout engine that are chosen for a GPU."""
@@ -322,15 +341,15 @@ class Candidates:
             request = self._request(place)
             key = (place, *self._engine.items())
             self._configs[key] = request.config
-            self._estimates[place] = _attempt(request, self._registries)
+            found = self._pattern.again(request, VARIED)
+            self._estimates[place] = found if isinstance(found, Estimate) else None
         return self._estimates[place]
 
     def _request(self, place: Place) -> Request:
         base, budgets = self.bases[place.base].request, {}
         if place.budget is not None:
             budgets = dict.fromkeys(self._budget_keys, place.budget)
-        used = _without(base.config, self._unused, self.asked.config)
-        return changed(base, config={**used, **self._levels[place.level], **budgets})
+        return changed(base, config={**base.config, **self._levels[place.level], **budgets})
 
 
 def _attempt(request: Request, registries: Registries) -> Estimate | None:
@@ -338,9 +357,11 @@ def _attempt(request: Request, registries: Registries) -> Estimate | None:
     return found if isinstance(found, Estimate) else None
 
 
-def _without(config: Mapping[str, Any], unused: tuple[str, ...], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without sections that have no effect, unless the request names them."""
-    return {key: value for key, value in config.items() if key in given or not key.startswith(unused)}
+def _without(base: _Base, unused: tuple[str, ...], given: Mapping[str, Any]) -> _Base:
+    """Return a base without the sections that have no effect, unless the question names them."""
+    config = base.request.config
+    used = {key: value for key, value in config.items() if key in given or not key.startswith(unused)}
+    return changed(base, request=changed(base.request, config=used))
 
 
 def _of_whole_mini_batch(settings: Settings, least: int) -> Iterator[int]:

@@ -211,7 +211,7 @@ class Allocation(NamedTuple):
             widening = 1
         size, (low, high) = self.size, self.spread
         low = size * (1 - (1 - low) * widening)
-        ends: Ends = _new_tuple(Ends, (max(0.0, low), size * (1 + (high - 1) * widening)))
+        ends: Ends = _new_tuple(Ends, (low if low > 0 else 0.0, size * (1 + (high - 1) * widening)))
         return ends
 
 

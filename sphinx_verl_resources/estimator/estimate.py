@@ -5,26 +5,29 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from ..breakdown import Breakdown, Change
 from ..catalog.names import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
 from ..diagnostics import Code, NoAnswerError
+from .again import settings_again
 from .allocations import Kind, fixed, size_of
 from .constants import HOST_BASE, TYPICAL_LENGTH
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
 from .peak import AnyEstimate, widening_of
-from .phases import on_gpu_of, phases_of, roles_of
+from .phases import on_gpu_of, phases_in_turn, phases_of, roles_of
 from .pools import is_npu
+from .reader import Reader
 from .registries import capacity_of
 from .request import changed
-from .resolve import cache_problems, resolve
+from .resolve import cache_problems, problems_of, resolve
 from .settings import least, most
 from .suggestions import Suggestion, override_text, reliefs
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ..catalog.models.registries import Gpu
     from ..diagnostics import Diagnostic
@@ -93,6 +96,23 @@ class Estimate(AnyEstimate):
         settings = changed(self.settings, rollout=rollout, **there)
         return changed(self._bare, settings=settings, request=request, elsewhere=self)
 
+    def again(self, request: Request, keys: frozenset[str]) -> Estimate | NoAnswerError:
+        """Estimate a request that differs from this one in some keys, faster than from scratch.
+
+        Args:
+            request: the other one.
+            keys: those that differ, see ``settings_again``.
+        """
+        reader = Reader(request, self.registries)
+        settings = settings_again(self.settings, reader, keys)
+        if reader.diagnostics or tuple(problems_of(self.shape, settings)) != self._problems:
+            return attempt(request, self.registries)
+        return changed(self._bare, settings=settings, request=request)
+
+    @cached_property
+    def _problems(self) -> tuple[Diagnostic, ...]:
+        return tuple(problems_of(self.shape, self.settings))
+
     @cached_property
     def _bare(self) -> Estimate:
         """The same without cached properties."""
@@ -106,9 +126,24 @@ class Estimate(AnyEstimate):
     @cached_property
     def phases(self) -> tuple[Phase, ...]:  # type: ignore[override]
         """The phases in the order in which they take turns."""
+        return tuple(self._in_turn())
+
+    def _in_turn(self) -> Iterator[Phase]:
+        """Yield the phases, which are computed as far as someone asks for them."""
+        known, others = self._computed
+        for place in count():
+            if place == len(known):
+                known += islice(others, 1)
+            if place == len(known):
+                return
+            yield known[place]
+
+    @cached_property
+    def _computed(self) -> tuple[list[Phase], Iterator[Phase]]:
+        """The phases that are computed, and the others."""
         if self.elsewhere:
-            return on_gpu_of(self.elsewhere.phases, self.shape, self.settings)
-        return phases_of(self.shape, self.settings)
+            return [], on_gpu_of(self.elsewhere._in_turn(), self.shape, self.settings)
+        return [], phases_in_turn(self.shape, self.settings)
 
     @property
     def varies(self) -> bool:
@@ -130,7 +165,7 @@ class Estimate(AnyEstimate):
         if settings == self.settings:
             return self.phases
         if elsewhere:
-            return on_gpu_of(elsewhere, self.shape, settings)
+            return tuple(on_gpu_of(elsewhere, self.shape, settings))
         return phases_of(self.shape, settings)
 
     @cached_property
@@ -184,24 +219,18 @@ class Estimate(AnyEstimate):
         """True if the settings say enough for a useful estimate."""
         return not any(issue.code is Code.missing_key for issue in self.warnings)
 
-    @cached_property
-    def _most_of_training(self) -> float:
-        """The peak of the phases in which the rollout engine sleeps, which are the same on any GPU."""
-        return max(phase.total for phase in self.phases if phase.engine_state == "asleep")
-
-    @cached_property
-    def _high_of_training(self) -> float:
-        """The upper end of these phases."""
-        return max(phase.ends(self.widening).high for phase in self.most if phase.engine_state == "asleep")
-
     @property
     def fits(self) -> bool:
-        """True where the verdict is so; most runs that do not fit are told from another GPU's estimate."""
-        other, capacity = self.elsewhere, self.settings.capacity
-        if other is None or not self.settings.rollout.frees_cache:
-            return super().fits
-        fits = other._most_of_training <= capacity and other._high_of_training <= capacity
-        return fits and super().fits
+        """True where the verdict is so; for most runs that do not fit, few phases are computed."""
+        capacity = self.capacity
+        if capacity is None or self.undecided:
+            return False
+        if self.settings.lengths.known:
+            return all(phase.total <= capacity for phase in self._in_turn()) and self.high <= capacity
+        return all(
+            phase.total <= capacity and phase.ends(self.widening).high <= capacity
+            for phase in self._in_turn()
+        )
 
     @property
     def capacity(self) -> float | None:  # type: ignore[override]
@@ -216,6 +245,9 @@ class Estimate(AnyEstimate):
     @cached_property
     def host(self) -> Breakdown:
         """Host memory. Sizes are bytes per node."""
+        here = sleeping_weights(self.shape, self.settings)
+        if self.elsewhere and here == sleeping_weights(self.shape, self.elsewhere.settings):
+            return self.elsewhere.host
         return host_memory(self.shape, self.settings)
 
     @cached_property

@@ -6,9 +6,10 @@ at 1dda039b9 and the releases before it, see ``versions``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from ..breakdown import Breakdown, Category
@@ -27,11 +28,12 @@ from .engine import bucket, engine_allocations
 from .fsdp import FsdpRole
 from .logits import logits, logits_gradient
 from .megatron import megatron_roles
+from .request import made
 from .settings import old_tokens, reference_tokens, update_tokens
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from .allocations import Allocations, Ends, Update
     from .engine import EngineState
@@ -75,6 +77,7 @@ class Phase:
     runtime_overhead: Allocations
     counted: float
     total: float
+    _ends: dict[float, Ends] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -108,11 +111,6 @@ class Phase:
             self._ends[widening] = ends_of(self.allocations, widening, self.counted)
         return self._ends[widening]
 
-    @cached_property
-    def _ends(self) -> dict[float, Ends]:
-        """Both ends of ``total``, by widening."""
-        return {}
-
     def counted_ends(self, widening: float, besides: Allocations) -> Ends:
         """Return both ends of ``counted`` and of what PyTorch counts besides."""
         return ends_of(besides + self.trainer, widening, self.counted)
@@ -129,21 +127,32 @@ def phase_of(
     counted = size_of(trainer)
     # The sum of the breakdown, whose components are only made when they are shown.
     total = counted * (1 + FRAGMENTATION.value) + size_of(engine + runtime_overhead)
-    return Phase(name, trainer, engine_state, engine, runtime_overhead, counted, total)
+    values = {
+        "name": name,
+        "trainer": trainer,
+        "engine_state": engine_state,
+        "engine": engine,
+        "runtime_overhead": runtime_overhead,
+        "counted": counted,
+        "total": total,
+        "_ends": {},
+    }
+    return made(Phase, values)
 
 
-def on_gpu_of(phases: Iterable[Phase], shape: Shape, settings: Settings) -> tuple[Phase, ...]:
-    """Return the phases of the same run on another GPU, where vLLM takes another amount of memory."""
+def on_gpu_of(phases: Iterable[Phase], shape: Shape, settings: Settings) -> Iterator[Phase]:
+    """Yield the phases of the same run on another GPU, where vLLM takes another amount of memory."""
     engines: dict[EngineState, Allocations] = {}
-    found = []
     for phase in phases:
         state = phase.engine_state
         if state not in engines:
             engines[state] = engine_allocations(state, shape, settings, 0.0)
         if engines[state] != phase.engine:
             phase = phase_of(phase.name, phase.trainer, state, engines[state], phase.runtime_overhead)
-        found.append(phase)
-    return tuple(found)
+        yield phase
+
+
+_TOTAL: Callable[[Phase], float] = attrgetter("total")
 
 
 class TrainedRole(Protocol):
@@ -189,26 +198,31 @@ class TrainedRole(Protocol):
 
 def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
     """Return every phase of a step; of the stages of a pipeline the fullest in each."""
-    fullest: dict[str, Phase] = {}
+    return tuple(phases_in_turn(shape, settings))
+
+
+def phases_in_turn(shape: Shape, settings: Settings) -> Iterator[Phase]:
+    """Yield every phase, as ``phases_of`` returns them.
+
+    Each is computed when it is asked for: for a run that does not fit, the first ones often show it.
+    """
     actors, critics = roles_of(shape, settings)
     aligned = [role.stage_index for role in actors] == [role.stage_index for role in critics]
     # The stages of a critic with the same layout are on the GPUs of the actor's stages.
     pairs = zip(actors, critics, strict=True) if aligned else product(actors, critics or (None,))
     overhead = runtime_overhead(settings)
     asleep = engine_allocations("asleep", shape, settings, 0.0)
-    for actor, critic in pairs:
-        for name, trainer, state in _trainer_phases(shape, settings, actor, critic):
-            engine = asleep
-            if state != "asleep":
-                before = size_of(trainer) if state == "awake" else 0.0
-                engine = engine_allocations(state, shape, settings, before)
-            phase = phase_of(
-                name, trainer, state, engine, overhead + _cached_blocks(shape, settings, trainer)
-            )
-            known = fullest.get(name)
-            if known is None or phase.total > known.total:
-                fullest[name] = phase
-    return tuple(fullest[name] for name in LABELS if name in fullest)
+
+    def with_engine(name: str, trainer: Allocations, state: EngineState) -> Phase:
+        engine = asleep
+        if state != "asleep":
+            before = size_of(trainer) if state == "awake" else 0.0
+            engine = engine_allocations(state, shape, settings, before)
+        return phase_of(name, trainer, state, engine, overhead + _cached_blocks(shape, settings, trainer))
+
+    of_stages = [_trainer_phases(shape, settings, actor, critic) for actor, critic in pairs]
+    for of_stage in zip(*of_stages, strict=True):
+        yield max((with_engine(*of_one) for of_one in of_stage), key=_TOTAL)
 
 
 def roles_of(shape: Shape, settings: Settings) -> tuple[tuple[TrainedRole, ...], tuple[TrainedRole, ...]]:

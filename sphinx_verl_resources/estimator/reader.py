@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..diagnostics import Code, did_you_mean
-from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, ROOT, error_at, warning_at
+from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, ROOT, changed, error_at, made, warning_at
 from .versions import behaviour
 
 if TYPE_CHECKING:
@@ -232,14 +232,25 @@ def read_fields(cls: type[_Fields], reader: Reader, of: Sections = OF_ACTOR, **g
             given[name] = read(reader, key, *more)
     for name, read, key, more in others:
         given[name] = read(reader, key, *more) if more else read(reader, key)
-    made = object.__new__(cls)
-    # At once: the constructor of a frozen class takes six times as long.
-    vars(made).update(values)
-    vars(made).update(given)
-    return made
+    return made(cls, {**values, **given})
+
+
+def read_fields_again(found: _Fields, reader: Reader, of: Sections, keys: frozenset[str]) -> _Fields:
+    """Return settings of which only the fields that are read from some of the keys are read again."""
+    declared: Any = type(found)
+    return changed(
+        found, **{name: read(reader, key, *more) for name, read, key, more in _of_keys(declared, of, keys)}
+    )
 
 
 _Declared = list[tuple[str, "Callable[..., Any]", str, tuple[Any, ...]]]
+
+
+@lru_cache(maxsize=64)
+def _of_keys(cls: Any, of: Sections, keys: frozenset[str]) -> _Declared:
+    """Return the fields that are read from some of the keys, as ``_settings`` does."""
+    simple, others = _settings(cls, of)
+    return [item for item in (*simple, *others) if not keys.isdisjoint((item[2], *item[3]))]
 
 
 @lru_cache(maxsize=64)

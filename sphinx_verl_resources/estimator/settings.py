@@ -242,7 +242,9 @@ def settings_of(reader: Reader, registries: Registries) -> Settings:
 def _role(reader: Reader, of: Sections, backend: Backend) -> Role:
     """Read the settings of the actor or the critic."""
     fsdp = read_fields(Fsdp, reader, of)
-    megatron = _megatron(reader, of) if backend == "megatron" else NO_MEGATRON
+    megatron = NO_MEGATRON
+    if backend == "megatron":
+        megatron = checked_megatron(read_fields(Megatron, reader, of), reader, of)
     ranks = data_parallel(backend, fsdp, megatron, reader.gpus)
     micro = update_micro_batch(reader, of, ranks)
     targets: Targets = "all-linear"
@@ -267,9 +269,8 @@ def _role(reader: Reader, of: Sections, backend: Backend) -> Role:
     )
 
 
-def _megatron(reader: Reader, of: Sections) -> Megatron:
-    """Read the Megatron keys of a role, and check that the sizes divide the GPUs."""
-    found = read_fields(Megatron, reader, of)
+def checked_megatron(found: Megatron, reader: Reader, of: Sections) -> Megatron:
+    """Return the Megatron keys of a role with the TP of experts; check that the sizes divide the GPUs."""
     tensor, pipeline, expert = found.tensor, found.pipeline, found.expert
     prefix = f"{of.role}.megatron"
     reader.must_divide(
