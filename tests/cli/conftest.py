@@ -38,3 +38,26 @@ def answers(estimate):
         return code, json.loads(out), err.splitlines()
 
     return run
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch, capsys):
+    """Runs the command on a line; returns exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(line, *words):
+        code = main(["plan", *line.split(), *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def planned(plan):
+    """The same with JSON, which is read."""
+
+    def run(line, *words):
+        code, out, err = plan(line, *words, "--format", "json")
+        return code, json.loads(out), err
+
+    return run

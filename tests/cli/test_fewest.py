@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.export import FIELDS
 from sphinx_verl_resources.answer.layouts import COUNTS
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import read_data
-
-
-@pytest.fixture
-def plan(tmp_path, monkeypatch, capsys):
-    """Runs the command on a line; returns exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-
-    def run(line):
-        code = main(["plan", *line.split()])
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def planned(plan):
-    """The same with JSON, which is read."""
-
-    def run(line):
-        code, out, err = plan(f"{line} --format json")
-        return code, json.loads(out), err
-
-    return run
 
 
 def test_the_fewest_of_each_memory_size(planned):

@@ -10,7 +10,6 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.export import FIELDS
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.tasks import TASKS
 
@@ -25,30 +24,6 @@ QWEN = {
     "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768,
     "tie_word_embeddings": True,
 }  # fmt: skip
-
-
-@pytest.fixture
-def plan(tmp_path, monkeypatch, capsys):
-    """Runs the command on a line; returns exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(line, *words):
-        code = main(["plan", *line.split(), *words])
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def planned(plan):
-    """The same with JSON, which is read."""
-
-    def run(line, *words):
-        code, out, err = plan(line, *words, "--format", "json")
-        return code, json.loads(out), err
-
-    return run
 
 
 def test_the_fields_of_an_answer(planned):

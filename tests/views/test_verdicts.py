@@ -50,7 +50,7 @@ def test_each_verdict_has_its_words():
     assert title("does-not-fit") == "Does not fit"
 
 
-def test_lengths_stand_wherever_a_verdict_does(monkeypatch, found):
+def test_lengths_are_told_wherever_a_verdict_is(monkeypatch, found):
     small = replace(found, settings=replace(found.settings, capacity=found.low + 1))
     monkeypatch.setattr(Estimate, "fits_up_to_tokens", 1937.6)
     assert small.verdict == "depends-on-lengths"
