@@ -14,6 +14,7 @@ from docutils import nodes
 from sphinx.domains import Domain, ObjType
 from sphinx.errors import NoUri
 from sphinx.util.nodes import make_refnode
+from sphinx.util.parallel import ParallelTasks, parallel_available
 
 from ..analysis.problems import problems_of
 from ..catalog.dataset import Answer, Query, digest, plain
@@ -77,6 +78,8 @@ class VerlDomain(Domain):
 
     #: The directory of conf.py.
     confdir: Path
+    #: The number of processes that Sphinx was asked for.
+    jobs = 1
     #: A digest of the translations of this build, see ``i18n.use_language``.
     words = ""
 
@@ -214,6 +217,15 @@ class VerlDomain(Domain):
             except NoAnswerError as error:
                 self._found[query] = Found(error, digest("no answer", str(error)))
         return self._found[query]
+
+    def find_ahead(self, queries: Iterable[Query[Any]]) -> None:
+        """Answer queries that take long in several processes, where Sphinx was asked for them."""
+        left = [query for query in queries if query not in self._found]
+        if self.jobs > 1 and parallel_available:
+            tasks = ParallelTasks(self.jobs)
+            for query in left:
+                tasks.add_task(self._find, query, self._found.__setitem__)
+            tasks.join()
 
     # -- files beside the pages
 

@@ -107,8 +107,9 @@ def choose_language(app: Sphinx) -> str:
 
 
 def start(app: Sphinx) -> None:
-    """Tell the domain where conf.py is."""
-    VerlDomain.of(app.env).confdir = Path(app.confdir)
+    """Tell the domain where conf.py is, and how many processes may work."""
+    domain = VerlDomain.of(app.env)
+    domain.confdir, domain.jobs = Path(app.confdir), app.parallel
 
 
 def find_outdated(

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from sphinx_verl_resources.answer import grid
 from sphinx_verl_resources.sphinx_ext.assets import write_files
 
 SMALL = ".. verl-what-if::\n   :models: Qwen/Qwen2.5-7B\n   :gpus: H100\n   :counts: 8\n   :responses: 1024 8192\n"
@@ -167,6 +168,24 @@ def test_pages_that_are_read_and_written_in_parallel(project):
         assert scripts(build, f"{page}.html") == ["verl-what-if.js"]
         (name,) = shared(build, f"{page}.html")["files"]
         assert f"verl-what-if-{name}.js" in files(build)
+
+
+def test_models_are_answered_in_parallel(project, monkeypatch):
+    """This process reads the page, and others answer for its models."""
+    answered_here = []
+
+    def spied(model, *others, compute=grid.compute_grid):
+        answered_here.append(model)
+        return compute(model, *others)
+
+    monkeypatch.setattr(grid, "compute_grid", spied)
+    project.page(SMALL.replace("Qwen2.5-7B", "Qwen2.5-7B, Qwen/Qwen2.5-0.5B"))
+    first = project.build()
+    assert answered_here == ["Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-0.5B"]
+    answered_here.clear()
+    second = project.build(parallel=2, fresh=True)
+    assert (second.warnings, answered_here) == ([], [])
+    assert (files(second), shared(second)) == (files(first), shared(first))
 
 
 def test_another_builder_on_the_same_environment_writes_its_own(project):

@@ -89,7 +89,9 @@ class VerlWhatIf(SettingsDirective):
         self._check_settings(settings)
         if self.problems:
             return []
-        grids = {model: self.ask(Grid(model, axes, settings)) for model in models}
+        queries = {model: Grid(model, axes, settings) for model in models}
+        VerlDomain.of(self.env).find_ahead(queries.values())
+        grids = {model: self.ask(query) for model, query in queries.items()}
         if all(cells.errors for cells in grids.values()):
             self.note_all(grids[models[0]].errors)
             return []
