@@ -28,7 +28,7 @@ _spoken: gettext.NullTranslations = gettext.NullTranslations()
 
 
 def use_language(language: str, directories: Iterable[Path] = ()) -> str:
-    """Speak ``language`` from now on, until somebody asks for another one.
+    """Translate into ``language`` from now on, until the next call.
 
     Catalogs of this name in ``directories`` come before those of the package, message by message. Sphinx's
     own registry of catalogs is not used: it keeps the language of the first build of a process.

@@ -208,7 +208,7 @@ def _runs_by_figures(catalog: Catalog, registries: Registries) -> Mapping[str, S
 
 
 def _needs_of_run(run: Run, catalog: Catalog, registries: Registries) -> Needs | None:
-    """Return what a run needed; a source that tells little of it had verl's defaults."""
+    """Return what a run needed; settings that its source leaves out have verl's defaults."""
     needs = needs_of(request_of_run(run, registries, needs_settings=False), catalog, registries)
     if needs is None:
         return None

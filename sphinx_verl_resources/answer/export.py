@@ -63,7 +63,7 @@ _FIGURES = (
     "longest_response",
 )  # fmt: skip
 
-#: What is told of each memory size.
+#: The fields for each memory size.
 _FEWEST = (
     "verdict", "strategy", "peak_gib", "low_gib", "high_gib", "capacity_gib", "peak_phase",
     "host_ram_gib_per_node",

@@ -149,7 +149,7 @@ def advice(of: Situation, request: Request | None, registries: Registries) -> tu
 
 
 def _is_estimated(failure: Failure, found: Estimate) -> bool:
-    """Tell whether the estimate orders what helps: in phases of training, or where none is told."""
+    """Tell whether the estimate orders what helps: in phases of training, or where the phase is not known."""
     phases = set(possible(failure))
     return phases == {"unknown"} or phases <= _TRAINING & {phase.name for phase in found.phases}
 

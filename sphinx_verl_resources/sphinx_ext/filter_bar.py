@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Filters, folds and sorts the rows.
 FILTER_SCRIPT = "verl-resources.js"
-#: What is folded until somebody asks for it.
+#: Of rows and blocks that are folded until a reader unfolds them.
 MORE_CLASS = "verl-more"
 _RUN_CLASS = run_class("")
 #: A page may have a section of its own with the title "Size matters".

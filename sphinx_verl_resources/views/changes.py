@@ -74,7 +74,7 @@ def _sentence(change: Change, settings: str | nodes.Node, caveats: Sequence[str]
 def changes_item(found: Answer) -> list[nodes.Node]:
     """Make the item with the changes that make a run fit, the first to be tried first; none where it fits.
 
-    A caveat is told where it comes up first.
+    A caveat is written where it comes up first.
     """
     changes, best = found.changes[:MOST], found.best.estimate
     if not changes:

@@ -63,8 +63,8 @@ class VerlLengths(SettingsDirective):
         caption = _("{model} on {gpus}: longer responses").format(model=model, gpus=f"{count}*{gpu}")
         table = self.table(length_rows(rows), caption)
         text = _(
-            "Per GPU, on the fullest. Token budgets that are not set are the smallest that hold one "
-            "sequence. The KV cache is that of one rollout engine, with sequences of full length; fewer "
-            "sequences at a time make the rollout slower and take no more memory."
+            "Figures are for the fullest GPU. A token budget that is not set holds exactly one sequence. The "
+            "KV cache is that of one rollout engine with sequences of full length; with fewer sequences at a "
+            "time, the rollout is slower and takes no more memory."
         )
         return [table, legend(text)]

@@ -84,7 +84,7 @@ ESTIMATE_OPTIONS = (
     Option(
         "model",
         "The checkpoint. It goes with ``gpus`` and with settings below the options: YAML, with verl's keys "
-        "dotted or nested. What is not set has verl's default.",
+        "dotted or nested. Unset keys have verl's default.",
         "Hugging Face name",
     ),
     Option(

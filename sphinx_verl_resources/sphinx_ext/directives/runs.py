@@ -62,7 +62,7 @@ OPTIONS = (
     ),
     Option(
         "columns",
-        "The fields to show, by their names in the run file, dotted where they lie deeper: "
+        "The fields to show, by their names in the run file, with dots for nested ones: "
         "``model gpus measured.gib settings.data.max_response_length``. See :ref:`fields` for all of them.",
         "fields, separated by spaces or commas",
         f"``{' '.join(PAGE_COLUMNS)}``",
@@ -71,7 +71,7 @@ OPTIONS = (
     ),
     Option(
         "sort",
-        "The fields to sort by, each with a leading ``-`` to turn its order round. Numbers inside text "
+        "The fields to sort by, each with a leading ``-`` for descending order. Numbers inside text "
         "count as numbers; what is not recorded comes last.",
         "fields, separated by spaces or commas",
         "tested runs first, MIN before RECOMMENDED, then by the day they were added, the number of GPUs and "
