@@ -17,7 +17,7 @@ from .evidence import needs_of, runs_for, takes_no_more
 from .layouts import Layout, best_of, largest_token_budget, longest_response
 from .question import assumed, assumed_in, request_of
 from .search import Searches, Tried
-from .trust import trust_in
+from .trust import smallest_run, trust_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,6 +165,11 @@ class Answers:
     def evidence(self, gpus: int | None, gpu: str | None) -> tuple[Run, ...]:
         """Return the recorded runs that bear on the question, see ``Answer.evidence``."""
         return runs_for(self._needs_on(gpus, gpu), self._data)
+
+    def smallest(self, gpu: str | None) -> Run | None:
+        """Return the recorded run of ``Trust.smallest``, which may bear on the question or not."""
+        found = smallest_run(self._needs_on(None, gpu), self._data)
+        return found[1] if found else None
 
     def _tried_on(self, gpus: int | None, gpu: str | None) -> Tried:
         if (gpus, gpu) not in self._tried:

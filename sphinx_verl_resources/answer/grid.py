@@ -20,10 +20,9 @@ from .command import SEPARATOR, command_of
 from .question import OWN_KEYS, USUAL_RANK, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ..catalog.models.registries import Gpu
-    from ..catalog.models.run import Run
     from ..catalog.names import Word
     from ..diagnostics import Diagnostic
     from ..estimator.context import EstimatorContext
@@ -81,7 +80,8 @@ class GridCells:
             ``host`` is in GiB per node. The others lead into the tables of their names.
         evidence: by GPU, an index into ``nearest`` for each run.
         nearest: indices into ``runs``.
-        runs: ids of recorded runs that ran or were reported, each with its word.
+        runs: ids of recorded runs that ran or were reported, each with its word, and whether it bears on the
+            question or is the smallest of the model instead, see ``Trust.smallest``.
         phases, layouts: their names.
         trusts: the measured runs behind the estimates.
         commands: of each layout the lines of its command.
@@ -95,7 +95,7 @@ class GridCells:
     columns: Mapping[str, tuple[int, ...]]
     evidence: tuple[tuple[int, ...], ...]
     nearest: tuple[tuple[int, ...], ...]
-    runs: tuple[tuple[str, Word], ...]
+    runs: tuple[tuple[str, Word, bool], ...]
     phases: tuple[str, ...]
     layouts: tuple[str, ...]
     trusts: tuple[Trust, ...]
@@ -159,10 +159,13 @@ class _Grid:
         key = trust.measured_runs, trust.mean_error, smallest
         return self.trusts.setdefault(key, (len(self.trusts), trust))[0]
 
-    def nearest(self, evidence: Iterable[Run]) -> int:
-        """Return the index of the nearest runs."""
-        runs = ((run.id, run.word) for run in evidence if run.was_seen_to_run)
-        return self.tables["nearest"].index(tuple(map(self.tables["run"].index, islice(runs, _MOST_RUNS))))
+    def nearest(self, asked: Answers, count: int, gpu: str) -> int:
+        """Return the index of the nearest runs; where none bears on the question, of the smallest."""
+        evidence = (run for run in asked.evidence(count, gpu) if run.was_seen_to_run)
+        runs = [(run.id, run.word, True) for run in islice(evidence, _MOST_RUNS)]
+        if not runs and (smallest := asked.smallest(gpu)):
+            runs = [(smallest.id, smallest.word, False)]
+        return self.tables["nearest"].index(tuple(map(self.tables["run"].index, runs)))
 
 
 def compute_grid(model: str, axes: Axes, overrides: Mapping[str, Any], data: EstimatorContext) -> GridCells:
@@ -192,7 +195,7 @@ def _compute_grid(model: str, axes: Axes, overrides: Mapping[str, Any], data: Es
         for gpu in alike.values():
             answers.append(_attempt(asked, count, gpu.name))
             rows.append(grid.cell(answers[-1], count))
-        evidence.append([grid.nearest(asked.evidence(count, gpu)) for gpu in axes.gpus])
+        evidence.append([grid.nearest(asked, count, gpu) for gpu in axes.gpus])
     told = [set(found.best.estimate.warnings) for found in answers if not isinstance(found, NoAnswerError)]
     tables: dict[str, Any] = {name: tuple(table) for name, table in grid.tables.items()}
     return GridCells(

@@ -46,13 +46,19 @@ def trust_in(layout: Layout, needs: Needs | None, data: EstimatorContext) -> Tru
     ]
     cases = sum(part.cases for part in parts)
     error = sum(part.cases * part.mean_error for part in parts) / cases if cases else None
+    smallest = smallest_run(needs, data)
+    if needs is None or smallest is None:
+        return Trust(cases, error)
+    least, run = smallest
+    used = needs.on(layout.request.gpus, None)
+    return Trust(cases, error, run, found.fits and used.total_gb < least)
+
+
+def smallest_run(needs: Needs | None, data: EstimatorContext) -> tuple[float, Run] | None:
+    """Return the run of ``Trust.smallest``, after the memory of all its GPUs together in GB."""
     recorded = [
-        (own.total_gb, run.id)
+        (own.total_gb, run)
         for run, own in (runs_of_model(needs, data) if needs else ())
         if needs and run.was_seen_to_run and own.is_like(needs)
     ]
-    if needs is None or not recorded:
-        return Trust(cases, error)
-    least, smallest = min(recorded)
-    used = needs.on(layout.request.gpus, None)
-    return Trust(cases, error, data.catalog.runs[smallest], found.fits and used.total_gb < least)
+    return min(recorded, key=lambda pair: (pair[0], pair[1].id), default=None)

@@ -10,6 +10,8 @@
 
   /** Before the names of fields in the address, where the tables of runs have names like them. */
   const PREFIX = 'if-';
+  /** The lines that name recorded runs. */
+  const LINES = ['ran', 'reported', 'smallest-ran', 'smallest-reported'];
   /** The fields of which another choice may fit, and in which direction it is looked for. */
   const WAYS = { response: -1, lora: 1, count: 1 };
   /** After so many milliseconds the page says that it is loading, and a button no more that it has copied. */
@@ -110,8 +112,10 @@
       badge.className = `verl-verdict verl-verdict-${verdict}`;
       badge.textContent = title;
       say('verdict', fill(why, { tokens: number(cell.tokens), reason }));
-      for (const word of ['ran', 'reported']) say(word, ...linksTo(runs.filter((run) => run[2] === word)));
-      form.querySelector('.verl-if-none').hidden = runs.length > 0;
+      for (const line of LINES) say(line, ...linksTo(runs.filter((run) => run[2] === line)));
+      const bears = runs.some(([, , line]) => !line.startsWith('smallest'));
+      const [, undercuts] = state ? answers.trusts[cell.trust] : [];
+      say('none', bears ? '' : undercuts ? words.undercuts : words.noRun);
       say('change', cell.state === 0 ? '' : waysFrom(answers, chosen).join(words.or));
       form.querySelector('.verl-if-plan code').textContent = plan;
       form.querySelector('.verl-if-plan').hidden = cell.state === 0;
@@ -134,7 +138,7 @@
       say('estimated', cell.used ? fill(words.next, { sentence: estimated, next: used }) : estimated);
       say('host', fill(words.host, { size: number(cell.host) }));
       say('phase', answers.phases[cell.phase]);
-      say('trust', answers.trusts[cell.trust]);
+      say('trust', answers.trusts[cell.trust][0]);
     }
 
     function showScript(runs) {

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ..answer.trust import Trust
 
 NO_RUN = N_("No recorded run bears on this question.")
-
+#: Before the word of a run that does not bear on the question, but is the smallest of its model.
+SMALLEST = "smallest-"
 
 #: More recorded runs make nothing clearer.
 _MOST = 3

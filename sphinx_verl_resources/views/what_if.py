@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from ..i18n import _
-from .answer import NO_RUN
+from ..i18n import N_, _
+from .answer import SMALLEST
 from .blocks import between_commas, fill, titled, verl_details, verl_summary
 from .file_names import FORM_CLASS
 from .runs import WORD_TEXTS
@@ -16,7 +16,6 @@ from .verdicts import as_title, mark, stop
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..catalog.names import Word
     from .what_if_answers import Shown
 
     Link = Callable[[str, str], nodes.Node]
@@ -27,8 +26,13 @@ LINE_CLASS = "verl-if-"
 TEXT_CLASS = "verl-if-text"
 #: Of the words about a table that not every page has.
 FEWEST_CLASS = "verl-if-fewest"
-#: How a recorded run has to be known to be named.
-NAMED: tuple[Word, ...] = ("ran", "reported")
+#: The lines that name recorded runs, with their titles; the word of a run says in which one it is.
+NAMED: Mapping[str, str] = {
+    "ran": WORD_TEXTS["ran"],
+    "reported": WORD_TEXTS["reported"],
+    SMALLEST + "ran": N_("smallest that ran"),
+    SMALLEST + "reported": N_("smallest that is reported"),
+}
 
 
 class verl_what_if(nodes.container):  # noqa: N801 - docutils names nodes in lower case
@@ -111,8 +115,8 @@ def _lines(shown: Shown, link: Link) -> list[nodes.Node]:
     return [
         _line("asked", [_text(texts["asked"])]),
         _line("verdict", [problem, mark(*shown.badge), stop(), nodes.Text(" "), _text(texts["verdict"])]),
-        *(_titled(word, as_title(_(WORD_TEXTS[word])), *_links(shown, word, link)) for word in NAMED),
-        _line("none", [nodes.Text(_(NO_RUN))], is_used=not shown.runs),
+        _line("none", [_text(texts["none"])], is_used=bool(texts["none"])),
+        *(_titled(name, as_title(_(text)), *_links(shown, name, link)) for name, text in NAMED.items()),
         _titled("estimated", _("Estimated"), nodes.Text(texts["estimated"])),
         _titled("change", _("To make it fit"), nodes.Text(texts["change"])),
         _titled("plan", _("Settings that help"), nodes.literal("", shown.plan), is_used=is_to_change),
@@ -120,8 +124,8 @@ def _lines(shown: Shown, link: Link) -> list[nodes.Node]:
     ]
 
 
-def _links(shown: Shown, word: str, link: Link) -> list[nodes.Node]:
-    return between_commas(link(run, title) for run, title, own, _script in shown.runs if own == word)
+def _links(shown: Shown, name: str, link: Link) -> list[nodes.Node]:
+    return between_commas(link(run, title) for run, title, line, _script in shown.runs if line == name)
 
 
 def _why(shown: Shown, more: nodes.Node) -> verl_details:

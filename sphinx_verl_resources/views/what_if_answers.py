@@ -17,7 +17,7 @@ from ..estimator.phases import LABELS
 from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _
 from ..units import two_digits
-from .answer import trust_text
+from .answer import NO_RUN, SMALLEST, trust_text
 from .file_names import answers_path
 from .verdicts import FITS_UP_TO, title
 
@@ -97,6 +97,10 @@ def _words() -> dict[str, Any]:
         "or": _(" or "),
         "estimated": _("{low} to {high} GiB per GPU with {layout}; the GPU has {capacity}."),
         "next": _("{sentence} {next}"),
+        "noRun": _(NO_RUN),
+        "undercuts": _(
+            "The estimate is below everything that ran: each recorded run of this model had more GPU memory."
+        ),
         "used": _("It takes only {count} of these GPUs."),
         "host": _("{size} GiB per node."),
         "response": _("responses of up to {label} tokens"),
@@ -130,8 +134,11 @@ def answers_of(cells: GridCells, runs: Mapping[str, tuple[str, str]]) -> dict[st
         "phases": [_(LABELS[name]) for name in cells.phases],
         "layouts": cells.layouts,
         "reasons": cells.reasons,
-        "trusts": list(map(trust_text, cells.trusts)),
-        "runs": [[run, runs[run][0], word, runs[run][1]] for run, word in cells.runs],
+        "trusts": [[trust_text(trust), int(trust.undercuts)] for trust in cells.trusts],
+        "runs": [
+            [run, runs[run][0], word if bears else SMALLEST + word, runs[run][1]]
+            for run, word, bears in cells.runs
+        ],
         "nearest": cells.nearest,
         "evidence": cells.evidence,
         "lines": list(lines),
@@ -176,7 +183,7 @@ class Shown:
     Attributes:
         badge: a verdict and its text.
         lines: by name, the texts of the lines; one without a text is not shown.
-        runs: of recorded runs the id, the title, how it is known, and the address of its script.
+        runs: of recorded runs the id, the title, the line that names it, and the address of its script.
         plan: the command of this program that answers the same question.
         command: runs verl with the settings of the estimate; empty without one.
     """
@@ -207,16 +214,19 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
     words, chosen = shared["words"], {field["name"]: field["first"] for field in fields}
     labels, values = ({field["name"]: field[kind][field["first"]] for field in fields} for kind in _TEXTS)
     cell = _cell(fields, shared["gpus"], answers, chosen)
-    figures = dict.fromkeys(_FIGURES, "")
+    figures, undercuts = dict.fromkeys(_FIGURES, ""), 0
     if cell["state"] < len(STATES):
         verdict, text, why = words["states"][cell["state"]]
         why = why.format(tokens=f"{cell['tokens']:,}")
         figures = _figures(cell, answers, words, shared["offered"][chosen["gpu"]])
+        figures["trust"], undercuts = answers["trusts"][cell["trust"]]
     else:
         verdict, text, why = words["noEstimate"]
         why = why.format(reason=answers["reasons"][cell["state"] - len(STATES)])
     ways = [] if verdict == "fits" else _ways(fields, shared, answers, chosen)
     nearest = answers["nearest"][answers["evidence"][chosen["gpu"]][_place(fields, chosen)]]
+    runs = [answers["runs"][run] for run in nearest]
+    bears = any(not line.startswith(SMALLEST) for _run, _title, line, _script in runs)
     lines = (
         (answers["lines"][line] for line in answers["commands"][cell["command"]]) if figures["host"] else ()
     )
@@ -225,10 +235,11 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
         {
             "asked": words["asked"].format(**labels),
             "verdict": why,
+            "none": "" if bears else words["undercuts" if undercuts else "noRun"],
             "change": words["or"].join(ways),
             **figures,
         },
-        [answers["runs"][run] for run in nearest],
+        runs,
         (words["plan"] + (words["planLora"] if values["lora"] != "0" else "")).format(**values),
         SEPARATOR.join(lines),
     )
@@ -275,5 +286,4 @@ def _figures(
         "estimated": estimated,
         "host": words["host"].format(size=f"{cell['host']:,}"),
         "phase": answers["phases"][cell["phase"]],
-        "trust": answers["trusts"][cell["trust"]],
     }

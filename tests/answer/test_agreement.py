@@ -201,7 +201,7 @@ def test_the_form_has_the_answer_of_the_command_line(question, other):
     answered(question)
     axes = Axes((question.gpus,), (other, question.gpu), (question.response,), (question.lora,))
     cells = compute_grid(question.model, axes, {}, DATA)
-    runs = {run: (run_title(DATA.catalog.runs[run]), "") for run, _word in cells.runs}
+    runs = {run: (run_title(DATA.catalog.runs[run]), "") for run, *_how in cells.runs}
     fields = [{**field, "first": len(field["values"]) - 1} for field in fields_of([question.model], axes)]
     form = first_answer(fields, shared_data([""], cells), answers_of(cells, runs))
     options = [f"--response={question.response}", f"--lora={question.lora}"][: 2 if question.lora else 1]

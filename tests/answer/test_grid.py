@@ -9,6 +9,7 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.command import SEPARATOR, command_of
 from sphinx_verl_resources.answer.grid import CHOSEN, Axes, compute_grid
+from sphinx_verl_resources.answer.queries import FewestGpus
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.catalog.names import VERDICTS
 from sphinx_verl_resources.cli.data import read_data
@@ -42,7 +43,7 @@ def text_of(tenths):
 
 
 def test_each_cell_is_what_the_answer_says(cells):
-    verdicts = set()
+    verdicts, named = set(), set()
     for number, run in enumerate(AXES.runs):
         for place, gpu in enumerate(AXES.gpus):
             found, cell = answer(asked(run, gpu), DATA), cell_of(cells, number, gpu)
@@ -63,11 +64,14 @@ def test_each_cell_is_what_the_answer_says(cells):
                 found.trust.undercuts,
             )
             runs = [cells.runs[index] for index in cells.nearest[cells.evidence[place][number]]]
-            bearing = [(run.id, run.word) for run in found.evidence if run.was_seen_to_run]
-            assert runs == bearing[:2]
+            bearing = [(run.id, run.word, True) for run in found.evidence if run.was_seen_to_run]
+            smallest = found.trust.smallest
+            instead = [(smallest.id, smallest.word, False)] if smallest else []
+            assert runs == (bearing[:2] or instead)
+            named |= {bears for *_, bears in runs}
             verdicts.add(found.verdict)
     assert verdicts >= {"fits", "does-not-fit"}
-    assert any(cells.nearest)
+    assert named == {True, False}
 
 
 def test_gpus_that_offer_the_same_memory_share_their_cells(cells):
@@ -76,6 +80,22 @@ def test_gpus_that_offer_the_same_memory_share_their_cells(cells):
     assert cells.offered[1] == cells.offered[2] == 791
     other = replace(AXES, counts=(8,), gpus=("L20", "RTX-A6000", "A40"))
     assert compute_grid(SMALL, other, {}, DATA).gpus == (1, 0, 1)
+
+
+def test_where_no_run_bears_on_the_question_the_smallest_is_named(data):
+    """As the table of the fewest GPUs does, whose sequences are shorter and whose GPUs are more."""
+    data.run("short", model=MODEL, gpus={"count": 2, "type": "H100"})
+    records = read_data([data.path])
+    (table,) = FewestGpus((80,), "GRPO", ("7B",)).answer(records)
+    ((_size, full, _lora),) = table.rows
+    assert (full.run, full.count, full.undercuts) == ("short", 1, True)
+    found = compute_grid(MODEL, Axes((1, 8), ("H100",), (512, 1024), (0,)), {}, records)
+    assert set(found.runs) == {("short", "ran", True), ("short", "ran", False)}
+    (evidence,) = found.evidence
+    named = [[found.runs[run] for run in found.nearest[index]] for index in evidence]
+    assert [bears for ((_run, _word, bears),) in named] == [False, False, True, False]
+    undercuts = [found.trusts[trust].undercuts for trust in found.columns["trust"]]
+    assert undercuts == [True, True, False, False]
 
 
 def test_a_cell_without_an_estimate_says_why():

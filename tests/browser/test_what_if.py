@@ -34,6 +34,28 @@ OUTSIDE = """\
 
    actor_rollout_ref.rollout.tensor_model_parallel_size: 4
 """
+#: Forms whose first answers are of other kinds, each with another choice.
+FIRSTS = """\
+.. verl-what-if::
+   :models: Qwen/Qwen2.5-32B, Qwen/Qwen2.5-0.5B
+   :gpus: H100
+   :counts: 8
+   :responses: 1024
+
+.. verl-what-if::
+   :models: Qwen/Qwen2.5-72B-Instruct, Qwen/Qwen2.5-0.5B
+   :gpus: RTX-4090
+   :counts: 2 32
+   :responses: 1024
+
+.. verl-what-if::
+   :models: Qwen/Qwen2.5-0.5B, Qwen/Qwen2.5-7B-Instruct-1M
+   :gpus: H100
+   :counts: 8
+   :responses: 1024
+
+   actor_rollout_ref.rollout.tensor_model_parallel_size: 4
+"""
 FIRST = {"model": "Qwen/Qwen2.5-7B", "count": "8", "gpu": "H100", "lora": "0", "response": "1024"}
 OTHERS = {
     "model": "Qwen/Qwen2.5-72B-Instruct", "count": "32", "gpu": "RTX-4090", "lora": "32", "response": "8192",
@@ -50,7 +72,7 @@ def folder(new_project):
     """A page with a form, one with its rows, one with two forms, one with a model without estimates, one without a form."""
     project = new_project("what-if")
     project.page(".. verl-runs::\n", "rows.rst").page(FORM).page(f"{FORM}\n{OUTSIDE}", "two.rst")
-    project.page(OUTSIDE, "outside.rst").page("Text.", "none.rst")
+    project.page(OUTSIDE, "outside.rst").page("Text.", "none.rst").page(FIRSTS, "firsts.rst")
     # Other themes break the strict policy themselves.
     build = project.build(html_theme="basic", html_sidebars={"**": []})
     assert build.warnings == []
@@ -121,6 +143,9 @@ def answered(chosen):
     return answer(Question(chosen["model"], count, chosen["gpu"], lora=lora, response=response), DATA)
 
 
+BELOW = "The estimate is below everything that ran: each recorded run of this model had more GPU memory."
+
+
 def check(found, chosen):
     """The form shows what the answer says."""
     expected = answered(chosen)
@@ -129,11 +154,15 @@ def check(found, chosen):
     assert found["badge"] == f"verl-verdict verl-verdict-{expected.verdict}"
     assert lines["verdict"].startswith(f"{title(expected.verdict)}. ")
     runs = [run for run in expected.evidence if run.was_seen_to_run][:2]
-    assert found["links"] == [f"#run-{run.id}" for run in runs]
-    assert lines.get("none") == (None if runs else NO_RUN)
+    smallest = [] if runs or not expected.trust.smallest else [expected.trust.smallest]
+    assert found["links"] == [f"#run-{run.id}" for run in runs or smallest]
+    assert lines.get("none") == (None if runs else BELOW if expected.trust.undercuts else NO_RUN)
     for word in ("ran", "reported"):
         titles = ", ".join(run_title(run) for run in runs if run.word == word)
         assert lines.get(word, "") == (f"{word.capitalize()}: {titles}" if titles else "")
+        (title_of_smallest,) = [run_title(run) for run in smallest if run.word == word] or [""]
+        start = {"ran": "Smallest that ran: ", "reported": "Smallest that is reported: "}[word]
+        assert lines.get(f"smallest-{word}", "") == (title_of_smallest and start + title_of_smallest)
     figures = f"{gib_number(best.low)} to {gib_number(best.high)} GiB per GPU with {expected.best.name}"
     assert lines["estimated"].startswith(f"Estimated: {figures}; the GPU has {gib_number(best.capacity)}.")
     assert lines["trust"] == f"How sure: {trust_text(expected.trust)}"
@@ -157,21 +186,24 @@ SAMPLE = [
 
 def test_what_is_shown_is_the_answer(open_page):
     page = open_page()
-    verdicts, links = set(), 0
+    verdicts, links, named = set(), 0, set()
     for chosen in SAMPLE:
         choose(page, **chosen)
         found = shown(page)
         check(found, chosen)
         verdicts.add(answered(chosen).verdict)
         links += len(found["links"])
+        named |= found["lines"].keys()
+        named |= {found["lines"].get("none")}
     assert len(SAMPLE) > 10
     assert verdicts >= {"fits", "does-not-fit"}
     assert links
+    assert named >= {"ran", "smallest-ran", BELOW, NO_RUN}
 
 
 #: Everything that a reader or a screen reader can tell of an answer.
-WHOLE = """() => [...document.querySelectorAll(".verl-if-answer, .verl-if-answer *")].map((element) => [
-  element.tagName, element.className, element.hidden, element.textContent, element.href, element.role,
+WHOLE = """(form) => [...form.querySelectorAll(".verl-if-answer, .verl-if-answer *")].map((element) => [
+  element.tagName, element.className, element.hidden, element.textContent, element.getAttribute("href"), element.role,
 ])"""
 
 
@@ -180,10 +212,22 @@ def test_the_script_says_what_the_server_has_written(open_page):
     page = open_page()
     check(shown(page), FIRST)
     assert "?" not in page.url, "nobody has chosen anything"
-    written = page.evaluate(WHOLE)
-    choose(page, **OTHERS)
-    assert page.evaluate(WHOLE) != written
-    choose(page, **FIRST)
+    told = [told_again(page, page.locator("form.verl-what-if"))]
+    page = open_page("firsts.html")
+    told += [told_again(page, form) for form in page.locator("form.verl-what-if").all()]
+    assert [verdict.partition(".")[0] for verdict in told] == ["Fits", "Fits", "Does not fit", "No estimate"]
+
+
+def told_again(page, form):
+    """The verdict of a form's first answer, which is the same once another answer was shown."""
+    model = form.locator("select[name=model]")
+    first, other = model.input_value(), model.locator("option:not([selected])").last
+    written = form.evaluate(WHOLE)
+    model.select_option(other.get_attribute("value"))
+    settle(page)
+    assert form.evaluate(WHOLE) != written
+    model.select_option(first)
+    settle(page)
 
     def plain(elements):
         """Without the spans that Sphinx writes around words."""
@@ -194,8 +238,9 @@ def test_the_script_says_what_the_server_has_written(open_page):
         ]
 
     again = [[kind, {"": "reference internal"}.get(name, name) if kind == "A" else name, *rest]
-             for kind, name, *rest in page.evaluate(WHOLE)]  # fmt: skip
+             for kind, name, *rest in form.evaluate(WHOLE)]  # fmt: skip
     assert plain(again) == plain(written)
+    return form.locator("[role=status]").text_content()
 
 
 def test_files_are_loaded_when_they_are_needed(open_page):

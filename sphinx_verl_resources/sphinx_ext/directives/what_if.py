@@ -97,7 +97,7 @@ class VerlWhatIf(SettingsDirective):
             return []
         told = (set(cells.warnings) for cells in grids.values() if not cells.errors)
         self.note_all(set.intersection(*told))
-        runs = self._runs(dict.fromkeys(run for cells in grids.values() for run, _word in cells.runs))
+        runs = self._runs(dict.fromkeys(run for cells in grids.values() for run, *_how in cells.runs))
         answers = [answers_of(cells, runs) for cells in grids.values()]
         files = []
         for of_model in answers:
