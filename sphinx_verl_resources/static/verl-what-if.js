@@ -49,6 +49,10 @@
     return value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
   }
 
+  function size(tenths) {
+    return number(tenths / 10, 1);
+  }
+
   // ---------------------------------------------------------------- one form
 
   function start(form, ownsAddress) {
@@ -111,7 +115,9 @@
       const badge = form.querySelector('.verl-verdict');
       badge.className = `verl-verdict verl-verdict-${verdict}`;
       badge.textContent = title;
-      say('verdict', fill(why, { tokens: number(cell.tokens), reason }));
+      const spare = size(shared.offered[chosen.gpu] - cell.high);
+      const sentence = fill(why, { tokens: number(cell.tokens), spare, reason });
+      say('verdict', state ? fill(words.why, { sentence }) : sentence);
       for (const line of LINES) say(line, ...linksTo(runs.filter((run) => run[2] === line)));
       const bears = runs.some(([, , line]) => !line.startsWith('smallest'));
       const [, undercuts] = state ? answers.trusts[cell.trust] : [];
@@ -132,7 +138,7 @@
         for (const name of ['estimated', 'host', 'phase', 'trust']) say(name);
         return;
       }
-      const [low, high, capacity] = [cell.low, cell.high, shared.offered[chosen.gpu]].map((size) => number(size / 10, 1));
+      const [low, high, capacity] = [cell.low, cell.high, shared.offered[chosen.gpu]].map(size);
       const estimated = fill(words.estimated, { low, high, capacity, layout: answers.layouts[cell.layout] });
       const used = fill(words.used, { count: cell.used });
       say('estimated', cell.used ? fill(words.next, { sentence: estimated, next: used }) : estimated);

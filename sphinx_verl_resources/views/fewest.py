@@ -77,7 +77,7 @@ def _estimated(cell: FewestCell) -> Cell:
     if not cell.count:
         from ..answer.layouts import COUNTS
 
-        return Cell.of(_("none up to {count}").format(count=f"{COUNTS[-1]:,}"))
+        return Cell.of(_("none up to {count} GPUs").format(count=f"{COUNTS[-1]:,}"))
     return Cell.of(marked(f"{cell.count:,}", cell.undercuts))
 
 

@@ -63,7 +63,7 @@ FSDP = "FSDP"
 
 def size_heading() -> str:
     """Return the heading of the column of ``size_cell``."""
-    return _("Size class (answered for)")
+    return _("Size class (model)")
 
 
 def size_cell(size: str, models: Mapping[str, str]) -> Cell:
@@ -164,4 +164,8 @@ def how_estimated() -> str:
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:
     """Return the settings of the computed figures, to be folded out."""
     block = code_block(flat_yaml(settings), "yaml", TABLE_CLASS)
-    return details([nodes.Text(_("The settings of the estimates"))], [block])
+    from ..estimator.tasks import LIMITS
+
+    prompt, response = (settings[key] for key in LIMITS)
+    title = _("Settings of the estimates: prompts of up to {prompt} and responses of up to {response} tokens")
+    return details([nodes.Text(title.format(prompt=prompt, response=response))], [block])

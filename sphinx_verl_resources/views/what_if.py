@@ -119,7 +119,7 @@ def _lines(shown: Shown, link: Link) -> list[nodes.Node]:
         *(_titled(name, as_title(_(text)), *_links(shown, name, link)) for name, text in NAMED.items()),
         _titled("estimated", _("Estimated"), nodes.Text(texts["estimated"])),
         _titled("change", _("To make it fit"), nodes.Text(texts["change"])),
-        _titled("plan", _("Settings that help"), nodes.literal("", shown.plan), is_used=is_to_change),
+        _titled("plan", _("To find settings"), nodes.literal("", shown.plan), is_used=is_to_change),
         _titled("host", _("Host memory"), nodes.Text(texts["host"])),
     ]
 

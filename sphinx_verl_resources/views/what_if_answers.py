@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _FIRST = {"model": "Qwen/Qwen2.5-7B", "gpu": "H100", "count": 8, "lora": 0, "response": 1024}
 #: What an answer says first: a verdict and why. Behind these come the reasons why there is no estimate.
 STATES: tuple[tuple[Verdict, str], ...] = (
-    ("fits", N_("The whole range of the estimate is within the GPU's memory.")),
+    ("fits", N_("The whole range is within the GPU's memory, with {spare} GiB to spare.")),
     ("borderline", N_("The GPU's memory is inside the range of the estimate.")),
     ("borderline", N_("The rollout engine may not start: too little memory is left for its KV cache.")),
     ("borderline", N_("It ran, although even the low end of the estimate exceeds the GPU's memory.")),
@@ -58,7 +58,9 @@ def fields_of(models: Sequence[str], axes: Axes) -> Fields:
     ``values`` are in the address of the page, ``labels`` in the form.
     """
     short = [model.rpartition("/")[2] for model in models]
-    loras = [_("LoRA, rank {rank}").format(rank=rank) if rank else _("all parameters") for rank in axes.loras]
+    loras = [
+        _("LoRA (rank {rank})").format(rank=rank) if rank else _("all parameters") for rank in axes.loras
+    ]
     return [
         _field("model", _("Model"), models, short if len(set(short)) == len(short) else models),
         _field("count", _("GPUs"), axes.counts, axes.counts),
@@ -92,6 +94,7 @@ def _words() -> dict[str, Any]:
     """Return the texts of the answers; braces are filled in."""
     return {
         "states": [[verdict, title(verdict), _(sentence)] for verdict, sentence in STATES],
+        "why": _("Estimated for GRPO. {sentence}"),
         "noEstimate": ["unknown", _("No estimate"), _("{reason}.")],
         "between": _(", "),
         "or": _(" or "),
@@ -217,8 +220,10 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
     figures, undercuts = dict.fromkeys(_FIGURES, ""), 0
     if cell["state"] < len(STATES):
         verdict, text, why = words["states"][cell["state"]]
-        why = why.format(tokens=f"{cell['tokens']:,}")
-        figures = _figures(cell, answers, words, shared["offered"][chosen["gpu"]])
+        capacity = shared["offered"][chosen["gpu"]]
+        sentence = why.format(tokens=f"{cell['tokens']:,}", spare=_size(capacity - cell["high"]))
+        why = words["why"].format(sentence=sentence)
+        figures = _figures(cell, answers, words, capacity)
         figures["trust"], undercuts = answers["trusts"][cell["trust"]]
     else:
         verdict, text, why = words["noEstimate"]
@@ -273,11 +278,15 @@ def _ways(
     return ways
 
 
+def _size(tenths: int) -> str:
+    return f"{tenths / 10:,.1f}"
+
+
 def _figures(
     cell: Mapping[str, int], answers: Answers, words: Mapping[str, Any], capacity: int
 ) -> dict[str, str]:
-    """Return the lines about an estimate; sizes come in tenths of a GiB."""
-    low, high, offered = (f"{size / 10:,.1f}" for size in (cell["low"], cell["high"], capacity))
+    """Return the lines about an estimate."""
+    low, high, offered = map(_size, (cell["low"], cell["high"], capacity))
     layout = answers["layouts"][cell["layout"]]
     estimated = words["estimated"].format(low=low, high=high, capacity=offered, layout=layout)
     if cell["used"]:

@@ -152,7 +152,10 @@ def check(found, chosen):
     best, lines = expected.best.estimate, found["lines"]
     assert found["chosen"] == chosen
     assert found["badge"] == f"verl-verdict verl-verdict-{expected.verdict}"
-    assert lines["verdict"].startswith(f"{title(expected.verdict)}. ")
+    assert lines["verdict"].startswith(f"{title(expected.verdict)}. Estimated for GRPO. ")
+    if expected.verdict == "fits":
+        capacity, high = (float(gib_number(size)) for size in (best.capacity, best.high))
+        assert lines["verdict"].endswith(f"with {capacity - high:.1f} GiB to spare.")
     runs = [run for run in expected.evidence if run.was_seen_to_run][:2]
     smallest = [] if runs or not expected.trust.smallest else [expected.trust.smallest]
     assert found["links"] == [f"#run-{run.id}" for run in runs or smallest]
@@ -260,7 +263,7 @@ def test_files_are_loaded_when_they_are_needed(open_page):
 @pytest.mark.parametrize(
     ("chosen", "ways"),
     [
-        ({"model": "Qwen/Qwen2.5-72B-Instruct", "count": "2"}, "LoRA, rank 32 or 8 GPUs"),
+        ({"model": "Qwen/Qwen2.5-72B-Instruct", "count": "2"}, "LoRA (rank 32) or 8 GPUs"),
         ({**OTHERS, "count": "2"}, "32 GPUs"),
     ],
 )
@@ -269,7 +272,7 @@ def test_what_makes_it_fit_is_looked_up(open_page, chosen, ways):
     lines = shown(open_page(f"index.html?{query(chosen)}"))["lines"]
     assert lines["change"] == f"To make it fit: {ways}"
     gpus = f"--gpus 2x{chosen['gpu']} --response {chosen['response']}"
-    plan = f"Settings that help: verl-resources plan {chosen['model']} {gpus}"
+    plan = f"To find settings: verl-resources plan {chosen['model']} {gpus}"
     assert lines["plan"] == plan + (" --lora 32" if chosen["lora"] == "32" else "")
     assert answered(chosen).verdict != "fits"
 
@@ -392,7 +395,9 @@ def test_it_has_names_for_those_who_do_not_see_it(open_page):
         1
     ] * 5
     (status,) = page.get_by_role("status").all_text_contents()
-    assert status == "Fits. The whole range of the estimate is within the GPU's memory.", "no more than that"
+    assert status == (
+        "Fits. Estimated for GRPO. The whole range is within the GPU's memory, with 18.3 GiB to spare."
+    ), "no more than that"
     assert page.locator(".verl-what-if [style]").count() == 0
 
 

@@ -22,7 +22,7 @@ def test_a_cell_has_the_run_that_ran_or_the_estimate(project, table_rows):
     shown = build.soup().select_one("#fewest-80-gb")
     headings, *table = table_rows(shown, "verl-fewest")
     assert headings == [
-        "Size class (answered for)", "Full: ran", "Full: estimated", "LoRA: ran", "LoRA: estimated",
+        "Size class (model)", "Full: ran", "Full: estimated", "LoRA: ran", "LoRA: estimated",
     ]  # fmt: skip
     assert [row[0] for row in table] == ["7B (Qwen2.5-7B)", "32B (Qwen2.5-32B)"]
     for size, row in zip(("7B", "32B"), table, strict=True):
@@ -56,6 +56,15 @@ def test_the_legend_explains_what_the_tables_show(project):
     legend = project.page(PAGE).build().soup().select_one("ul.verl-legend").get_text()
     assert "the recorded run on the fewest GPUs" in legend
     assert "†: less GPU memory" in legend
+
+
+def test_the_search_says_where_it_ends_and_for_which_lengths(project, table_rows):
+    page = ".. verl-fewest::\n   :memory: 24\n   :sizes: 671B\n\n   data.max_response_length: 16384\n"
+    soup = project.page(page).build().soup()
+    (row,) = table_rows(soup, "verl-fewest")[1:]
+    assert row[2] == "none up to 1,024 GPUs"
+    title = "Settings of the estimates: prompts of up to 512 and responses of up to 16384 tokens"
+    assert soup.select_one("details summary").get_text() == title
 
 
 def test_data_without_a_run_leave_estimates(own, data):

@@ -50,7 +50,7 @@ WORDS = {
 def test_each_cell_says_in_words_what_it_is(project, table_rows):
     soup = project.page(".. verl-fit::\n   :gpu: H100\n").build().soup()
     headings, *rows = table_rows(soup, "verl-fit")
-    assert headings[0] == "Size class (answered for)"
+    assert headings[0] == "Size class (model)"
     counts = [1, 2, 4, 8, 16, 32, 64, 128]
     assert headings[1:] == [f"{count} GPU{'s' if count > 1 else ''}" for count in counts]
     assert [row[0].split()[0] for row in rows][:4] == ["0.5B", "1.5B", "3B", "7B"]

@@ -315,7 +315,7 @@ def test_sphinx_offers_sentences_and_headings_to_translators_and_no_data(own, da
         "Saved",
         "The models are shared by different numbers of GPUs, so the rows do not compare directly.",
         "GRPO on H100: what fits",
-        "Size class (answered for)",
+        "Size class (model)",
         "1 GPU",
         "Fits: estimated to fit at the upper end of the range. The figure is what the GPU then has left.",
         "†: less GPU memory, all GPUs together, than any recorded run of this model that ran or was reported.",

@@ -96,12 +96,12 @@ def test_elsewhere_are_the_first_answer_and_what_to_do(project, builder):
     text = " ".join(path.read_text("utf-8") for path in pages)
     text = " ".join(re.sub(r"<[^>]*>", "", text).split())
     assert "With JavaScript, this page answers" in text
-    assert "Settings that help" not in text, "a line that is not used"
+    assert "To find settings" not in text, "a line that is not used"
     assert "Copy the command" not in text
     if builder != "gettext":  # which leaves out what is computed
         assert "all parameters, responses of up to 1,024 tokens" in text
         assert re.search(r"Fits\W", text)
-        assert "The whole range of the estimate is within" in text
+        assert "The whole range is within" in text
 
 
 def test_the_table_of_fewest_gpus_is_named_where_there_is_one(project):
