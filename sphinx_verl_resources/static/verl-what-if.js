@@ -126,14 +126,12 @@
       form.querySelector('.verl-if-plan code').textContent = plan;
       form.querySelector('.verl-if-plan').hidden = cell.state === 0;
       showFigures(answers, chosen, state && cell);
+      showCommand(state && verdict !== 'does-not-fit' ? answers.commands[cell.command] : [], answers.lines);
       showScript(runs);
     }
 
     /** What an estimate says; nothing without one. */
     function showFigures(answers, chosen, cell) {
-      const lines = cell ? answers.commands[cell.command].map((line) => answers.lines[line]) : [];
-      form.querySelector('pre').textContent = lines.join(' \\\n    ');
-      form.querySelector('.verl-if-command').hidden = button.hidden = !cell;
       if (!cell) {
         for (const name of ['estimated', 'host', 'phase', 'trust']) say(name);
         return;
@@ -147,11 +145,17 @@
       say('trust', answers.trusts[cell.trust][0]);
     }
 
+    function showCommand(command, lines) {
+      form.querySelector('pre').textContent = command.map((line) => lines[line]).join(' \\\n    ');
+      form.querySelector('.verl-if-command').hidden = button.hidden = !command.length;
+    }
+
     function showScript(runs) {
-      const address = runs.find(([, , word, script]) => word === 'ran' && script)?.[3];
+      const [, run, , address] = runs.find(([, , line, script]) => line === 'ran' && script) ?? [];
       const link = form.querySelector('.verl-if-script');
       link.hidden = !address;
       link.href = address ?? '';
+      link.textContent = address ? fill(words.scriptOf, { run }) : '';
     }
 
     /** The titles of runs, each a link where a page shows its row, with commas between. */

@@ -47,6 +47,7 @@ _REGISTRY = "(globalThis.verlWhatIf ??= {})"
 #: The fields of which another choice may fit, and in which direction it is looked for.
 _WAYS = (("response", -1), ("lora", 1), ("count", 1))
 
+SCRIPT_OF = N_("Script of {run}")
 #: The lines about an estimate.
 _FIGURES = ("estimated", "host", "phase", "trust")
 _TEXTS = ("labels", "values")
@@ -101,6 +102,7 @@ def _words() -> dict[str, Any]:
         "estimated": _("{low} to {high} GiB per GPU with {layout}; the GPU has {capacity}."),
         "next": _("{sentence} {next}"),
         "noRun": _(NO_RUN),
+        "scriptOf": _(SCRIPT_OF),
         "undercuts": _(
             "The estimate is below everything that ran: each recorded run of this model had more GPU memory."
         ),
@@ -188,7 +190,7 @@ class Shown:
         lines: by name, the texts of the lines; one without a text is not shown.
         runs: of recorded runs the id, the title, the line that names it, and the address of its script.
         plan: the command of this program that answers the same question.
-        command: runs verl with the settings of the estimate; empty without one.
+        command: runs verl with the settings of the estimate; empty without one, and where it does not fit.
     """
 
     badge: tuple[Verdict, str]
@@ -207,9 +209,11 @@ class Shown:
         ).format(version=version_text(CURRENT))
 
     @property
-    def script(self) -> str:
-        """The address of the script of the nearest run that ran and has one; empty without such a run."""
-        return next((script for _run, _title, word, script in self.runs if script and word == "ran"), "")
+    def script(self) -> tuple[str, str]:
+        """The address of the script of the nearest run that ran and has one, and a text; empty without it."""
+        scripts = ((script, title) for _run, title, line, script in self.runs if script and line == "ran")
+        address, run = next(scripts, ("", ""))
+        return address, _(SCRIPT_OF).format(run=run) if run else ""
 
 
 def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) -> Shown:
@@ -232,9 +236,8 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
     nearest = answers["nearest"][answers["evidence"][chosen["gpu"]][_place(fields, chosen)]]
     runs = [answers["runs"][run] for run in nearest]
     bears = any(not line.startswith(SMALLEST) for _run, _title, line, _script in runs)
-    lines = (
-        (answers["lines"][line] for line in answers["commands"][cell["command"]]) if figures["host"] else ()
-    )
+    is_of_use = figures["host"] and verdict != "does-not-fit"
+    command = answers["commands"][cell["command"]] if is_of_use else ()
     return Shown(
         (verdict, text),
         {
@@ -246,7 +249,7 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
         },
         runs,
         (words["plan"] + (words["planLora"] if values["lora"] != "0" else "")).format(**values),
-        SEPARATOR.join(lines),
+        SEPARATOR.join(answers["lines"][line] for line in command),
     )
 
 

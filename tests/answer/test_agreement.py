@@ -218,7 +218,7 @@ def test_the_form_has_the_answer_of_the_command_line(question, other):
     assert host == pytest.approx(planned["host_ram_gib_per_node"], abs=0.501)
     measured = planned["measured_runs_of_this_kind"]
     assert {0: "no", 1: "one"}.get(measured, str(measured)) in form.lines["trust"].lower()
-    assert form.command == planned["command"]
+    assert form.command == ("" if planned["verdict"] == "does-not-fit" else planned["command"])
     assert (
         form.plan
         == f"verl-resources plan {question.model} --gpus {question.gpus}x{question.gpu} "

@@ -123,8 +123,9 @@ LOOK = """(form) => {
     lines: Object.fromEntries(lines.map((line) => [line.className.slice(8), line.textContent.trim()])),
     links: [...form.querySelectorAll("p:not([hidden]) .verl-if-text a")].map((link) => link.hash),
     badge: form.querySelector(".verl-verdict").className,
-    script: form.querySelector(".verl-if-script:not([hidden])")?.href,
+    script: [...form.querySelectorAll(".verl-if-script:not([hidden])")].map((link) => [link.href, link.textContent]),
     command: form.querySelector("pre").textContent,
+    shown: [...form.querySelectorAll("button, .verl-if-command")].map((element) => !element.hidden),
   };
 }"""
 
@@ -172,9 +173,14 @@ def check(found, chosen):
     assert lines["host"] == f"Host memory: {round(best.host.total / 2**30):,} GiB per node."
     assert lines["phase"] == f"Peak phase: {best.peak_phase.label}"
     assert ("plan" in lines) is (expected.verdict != "fits")
-    assert found["command"] == command_of(expected.best, DATA.registries)
-    scripts = [run.script for run in runs if run.word == "ran" and run.script]
-    assert found["script"] == (DATA_LINKS.file(scripts[0].ref, scripts[0].path) if scripts else None)
+    command = command_of(expected.best, DATA.registries)
+    assert found["command"] == ("" if expected.verdict == "does-not-fit" else command)
+    assert found["shown"] == [bool(found["command"])] * 2, "the command and the button"
+    with_script = [run for run in runs if run.word == "ran" and run.script]
+    assert found["script"] == [
+        [DATA_LINKS.file(run.script.ref, run.script.path), f"Script of {run_title(run)}"]
+        for run in with_script[:1]
+    ]
 
 
 DATA_LINKS = Links()
