@@ -166,6 +166,9 @@
     return url.href;
   }
 
+  /** The script of the form, which no page has without this one, copies with it too. */
+  globalThis.verlCopy = copyText;
+
   async function copyText(text) {
     try {
       await navigator.clipboard.writeText(text);

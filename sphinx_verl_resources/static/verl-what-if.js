@@ -235,33 +235,10 @@
     });
     const label = button.textContent;
     button.addEventListener('click', async () => {
-      button.textContent = (await copy(form.querySelector('pre').textContent)) ? words.copied : words.notCopied;
+      const isCopied = await globalThis.verlCopy(form.querySelector('pre').textContent);
+      button.textContent = isCopied ? words.copied : words.notCopied;
       setTimeout(() => (button.textContent = label), SAID);
     });
-  }
-
-  // ---------------------------------------------------------------- copying
-
-  async function copy(text) {
-    try {
-      await navigator.clipboard.writeText(text);
-      return true;
-    } catch {
-      return copySelected(text); // No clipboard without a secure connection, or without leave.
-    }
-  }
-
-  function copySelected(text) {
-    const focused = document.activeElement;
-    const area = document.createElement('textarea');
-    area.className = 'verl-unseen';
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    const isCopied = document.execCommand('copy');
-    area.remove();
-    focused?.focus();
-    return isCopied;
   }
 
   document.querySelectorAll('form.verl-what-if').forEach((form, index) => start(form, index === 0));

@@ -50,6 +50,7 @@ def test_a_page_has_the_form_with_an_answer_and_a_file_for_each_model(project, b
     build = project.page("Text.", "plain.rst").build(builder)
     assert build.warnings == []
     assert scripts(build) == ["verl-what-if.js"]
+    assert build.soup().select("script[src*='verl-tables.js']"), "which copies"
     names = [f"verl-what-if-{name}.js" for name in shared(build)["files"]]
     found = files(build)
     assert sorted(names) == sorted(found)
