@@ -122,7 +122,8 @@
       const bears = runs.some(([, , line]) => !line.startsWith('smallest'));
       const [, undercuts] = state ? answers.trusts[cell.trust] : [];
       say('none', bears ? '' : undercuts ? words.undercuts : words.noRun);
-      say('change', cell.state === 0 ? '' : waysFrom(answers, chosen).join(words.or));
+      const ways = cell.state === 0 ? [] : waysFrom(answers, chosen);
+      say('change', ways.join(words.or) || (state && cell.state ? words.noWay : ''));
       form.querySelector('.verl-if-plan code').textContent = plan;
       form.querySelector('.verl-if-plan').hidden = cell.state === 0;
       showFigures(answers, chosen, state && cell);
@@ -193,6 +194,8 @@
       tell(answers ? problem : fill(words.failed, { ...labels, command }));
       say('asked', fill(words.asked, labels));
       if (answers) show(answers, chosen, command);
+      // What else the address asks for may have led elsewhere.
+      if (problem) box.scrollIntoView({ block: 'nearest', behavior: 'instant' });
     }
 
     // -------------------------------------------------------------- the address

@@ -99,6 +99,7 @@ def _words() -> dict[str, Any]:
         "noEstimate": ["unknown", _("No estimate"), _("{reason}.")],
         "between": _(", "),
         "or": _(" or "),
+        "noWay": _("No single other choice of response length, LoRA or number of GPUs is enough."),
         "estimated": _("{low} to {high} GiB per GPU with {layout}; the GPU has {capacity}."),
         "next": _("{sentence} {next}"),
         "noRun": _(NO_RUN),
@@ -232,6 +233,7 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
     else:
         verdict, text, why = words["noEstimate"]
         why = why.format(reason=answers["reasons"][cell["state"] - len(STATES)])
+    is_short = verdict not in ("fits", "unknown")
     ways = [] if verdict == "fits" else _ways(fields, shared, answers, chosen)
     nearest = answers["nearest"][answers["evidence"][chosen["gpu"]][_place(fields, chosen)]]
     runs = [answers["runs"][run] for run in nearest]
@@ -244,7 +246,7 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
             "asked": words["asked"].format(**labels),
             "verdict": why,
             "none": "" if bears else words["undercuts" if undercuts else "noRun"],
-            "change": words["or"].join(ways),
+            "change": words["or"].join(ways) or (words["noWay"] if is_short else ""),
             **figures,
         },
         runs,
