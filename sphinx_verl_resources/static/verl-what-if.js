@@ -118,37 +118,43 @@
       const spare = size(shared.offered[chosen.gpu] - cell.high);
       const sentence = fill(why, { tokens: number(cell.tokens), spare, reason });
       say('verdict', state ? fill(words.why, { sentence }) : sentence);
-      for (const line of LINES) say(line, ...linksTo(runs.filter((run) => run[2] === line)));
-      const bears = runs.some(([, , line]) => !line.startsWith('smallest'));
       const [, undercuts] = state ? answers.trusts[cell.trust] : [];
-      say('none', bears ? '' : undercuts ? words.undercuts : words.noRun);
+      const smallest = (undercuts ? words.undercut : words.unlike).split('{run}');
+      for (const line of LINES) {
+        const [before, after] = line.startsWith('smallest') ? smallest : [];
+        const links = linksTo(runs.filter((run) => run[2] === line));
+        say(line, ...(links.length ? [before ?? '', ...links, after ?? ''] : []));
+      }
+      say('none', runs.length ? '' : words.noRun);
       const ways = cell.state === 0 ? [] : waysFrom(answers, chosen);
       say('change', ways.join(words.or) || (state && cell.state ? words.noWay : ''));
       form.querySelector('.verl-if-plan code').textContent = plan;
       form.querySelector('.verl-if-plan').hidden = cell.state === 0;
       showFigures(answers, chosen, state && cell);
-      showCommand(state && verdict !== 'does-not-fit' ? answers.commands[cell.command] : [], answers.lines);
+      showUse(answers, state && verdict !== 'does-not-fit' && cell);
       showScript(runs);
     }
 
     /** What an estimate says; nothing without one. */
     function showFigures(answers, chosen, cell) {
       if (!cell) {
-        for (const name of ['estimated', 'host', 'phase', 'trust']) say(name);
+        for (const name of ['estimated', 'phase', 'trust']) say(name);
         return;
       }
       const [low, high, capacity] = [cell.low, cell.high, shared.offered[chosen.gpu]].map(size);
       const estimated = fill(words.estimated, { low, high, capacity, layout: answers.layouts[cell.layout] });
       const used = fill(words.used, { count: cell.used });
       say('estimated', cell.used ? fill(words.next, { sentence: estimated, next: used }) : estimated);
-      say('host', fill(words.host, { size: number(cell.host) }));
       say('phase', answers.phases[cell.phase]);
       say('trust', answers.trusts[cell.trust][0]);
     }
 
-    function showCommand(command, lines) {
-      form.querySelector('pre').textContent = command.map((line) => lines[line]).join(' \\\n    ');
-      form.querySelector('.verl-if-command').hidden = button.hidden = !command.length;
+    /** What those need who run it; nothing where it does not fit. */
+    function showUse(answers, cell) {
+      const lines = cell ? answers.commands[cell.command].map((line) => answers.lines[line]) : [];
+      form.querySelector('pre').textContent = lines.join(' \\\n    ');
+      form.querySelector('.verl-if-command').hidden = button.hidden = !cell;
+      say('host', cell ? fill(words.host, { size: number(cell.host) }) : '');
     }
 
     function showScript(runs) {
@@ -182,6 +188,8 @@
       const chosen = each(({ selectedIndex }) => selectedIndex);
       const labels = each(({ selectedOptions }) => selectedOptions[0].label);
       const command = planFor(each(({ value }) => value));
+      // Until another answer is there the page below stays where it is.
+      box.style.minBlockSize = `${box.offsetHeight}px`;
       box.setAttribute('aria-busy', 'true');
       const late = setTimeout(() => tell(words.loading), PATIENCE);
       // What has been out of sight for a frame does not jump when it comes back.
@@ -190,6 +198,7 @@
       clearTimeout(late);
       if (turn !== asked) return;
       box.removeAttribute('aria-busy');
+      box.style.minBlockSize = '';
       box.classList.toggle('verl-if-failed', !answers);
       tell(answers ? problem : fill(words.failed, { ...labels, command }));
       say('asked', fill(words.asked, labels));

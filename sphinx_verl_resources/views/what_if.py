@@ -125,7 +125,8 @@ def _lines(shown: Shown, link: Link) -> list[nodes.Node]:
 
 
 def _links(shown: Shown, name: str, link: Link) -> list[nodes.Node]:
-    return between_commas(link(run, title) for run, title, line, _script in shown.runs if line == name)
+    links = between_commas(link(run, title) for run, title, line, _script in shown.runs if line == name)
+    return fill(shown.lines["smallest"], run=links) if links and name.startswith(SMALLEST) else links
 
 
 def _why(shown: Shown, more: nodes.Node) -> verl_details:

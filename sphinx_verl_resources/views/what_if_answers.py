@@ -104,9 +104,8 @@ def _words() -> dict[str, Any]:
         "next": _("{sentence} {next}"),
         "noRun": _(NO_RUN),
         "scriptOf": _(SCRIPT_OF),
-        "undercuts": _(
-            "The estimate is below everything that ran: each recorded run of this model had more GPU memory."
-        ),
+        "undercut": _("{run}; the estimate is below everything that ran."),
+        "unlike": _("{run}; no recorded run bears on this question."),
         "used": _("It takes only {count} of these GPUs."),
         "host": _("{size} GiB per node."),
         "response": _("responses of up to {label} tokens"),
@@ -188,7 +187,8 @@ class Shown:
 
     Attributes:
         badge: a verdict and its text.
-        lines: by name, the texts of the lines; one without a text is not shown.
+        lines: by name, the texts of the lines; one without a text is not shown. ``smallest`` is for the lines
+            of ``SMALLEST``, and has braces for their runs.
         runs: of recorded runs the id, the title, the line that names it, and the address of its script.
         plan: the command of this program that answers the same question.
         command: runs verl with the settings of the estimate; empty without one, and where it does not fit.
@@ -230,6 +230,8 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
         why = words["why"].format(sentence=sentence)
         figures = _figures(cell, answers, words, capacity)
         figures["trust"], undercuts = answers["trusts"][cell["trust"]]
+        if verdict == "does-not-fit":
+            figures["host"] = ""
     else:
         verdict, text, why = words["noEstimate"]
         why = why.format(reason=answers["reasons"][cell["state"] - len(STATES)])
@@ -237,15 +239,14 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
     ways = [] if verdict == "fits" else _ways(fields, shared, answers, chosen)
     nearest = answers["nearest"][answers["evidence"][chosen["gpu"]][_place(fields, chosen)]]
     runs = [answers["runs"][run] for run in nearest]
-    bears = any(not line.startswith(SMALLEST) for _run, _title, line, _script in runs)
-    is_of_use = figures["host"] and verdict != "does-not-fit"
-    command = answers["commands"][cell["command"]] if is_of_use else ()
+    command = answers["commands"][cell["command"]] if figures["host"] else ()
     return Shown(
         (verdict, text),
         {
             "asked": words["asked"].format(**labels),
             "verdict": why,
-            "none": "" if bears else words["undercuts" if undercuts else "noRun"],
+            "none": "" if runs else words["noRun"],
+            "smallest": words["undercut" if undercuts else "unlike"],
             "change": words["or"].join(ways) or (words["noWay"] if is_short else ""),
             **figures,
         },
