@@ -203,8 +203,6 @@
       tell(answers ? problem : fill(words.failed, { ...labels, command }));
       say('asked', fill(words.asked, labels));
       if (answers) show(answers, chosen, command);
-      // What else the address asks for may have led elsewhere.
-      if (problem) box.scrollIntoView({ block: 'nearest', behavior: 'instant' });
     }
 
     // -------------------------------------------------------------- the address

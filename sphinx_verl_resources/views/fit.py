@@ -163,9 +163,9 @@ def how_estimated() -> str:
 
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:
     """Return the settings of the computed figures, to be folded out."""
-    block = code_block(flat_yaml(settings), "yaml", TABLE_CLASS)
     from ..estimator.tasks import LIMITS
 
+    block = code_block(flat_yaml(settings), "yaml", TABLE_CLASS)
     prompt, response = (settings[key] for key in LIMITS)
     title = _("Settings of the estimates: prompts of up to {prompt} and responses of up to {response} tokens")
     return details([nodes.Text(title.format(prompt=prompt, response=response))], [block])
