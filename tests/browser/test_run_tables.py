@@ -17,6 +17,21 @@ def test_long_names_may_break_where_they_are_divided(opened):
     assert link.inner_text() == "qwen2_7b_grpo.sh"
 
 
+def test_numbers_stay_before_their_gpus_where_text_runs_from_right_to_left(opened):
+    page = opened()
+    page.evaluate("document.documentElement.dir = 'rtl'")
+    places = page.get_by_text("16*H100", exact=True).first.evaluate(
+        """(cell) => [0, 3].map((index) => {
+          const letter = document.createRange();
+          const text = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT).nextNode();
+          letter.setStart(text, index);
+          letter.setEnd(text, index + 1);
+          return letter.getBoundingClientRect().left;
+        })"""
+    )
+    assert places[0] < places[1]
+
+
 def test_settings_break_between_words(opened):
     settings = opened().locator("#run-c-details pre")
     assert settings.inner_html() == "data.<wbr>max_<wbr>length=<wbr>3"
