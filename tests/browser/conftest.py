@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
+# So that a failing ``check`` says what differs.
+pytest.register_assert_rewrite("form_pages")
+
 #: Set where these tests must not be skipped, as in continuous integration.
 REQUIRED = "VERL_TEST_BROWSER_REQUIRED"
 #: What scripts of themes say about themselves.
@@ -128,3 +131,32 @@ def opened(site: Callable[..., Site], runs_folder: Path) -> Callable[..., Page]:
     """A function: opens a page of the project of ``runs_pages``."""
     served = site(runs_folder)
     return lambda path="runs.html", **context: served.open(path, **context)
+
+
+@pytest.fixture(scope="session")
+def form_folder(new_project: Callable[[str], Any]) -> Path:
+    """Pages with and without forms, one with rows of runs, and one with a model without estimates."""
+    from form_pages import FIRSTS, FORM, OUTSIDE
+
+    project = new_project("what-if")
+    project.page(".. verl-runs::\n", "rows.rst").page(FORM).page(f"{FORM}\n{OUTSIDE}", "two.rst")
+    project.page(OUTSIDE, "outside.rst").page("Text.", "none.rst").page(FIRSTS, "firsts.rst")
+    # Other themes break the strict policy themselves.
+    build = project.build(html_theme="basic", html_sidebars={"**": []})
+    assert build.warnings == []
+    return build.out
+
+
+@pytest.fixture
+def open_page(site: Callable[..., Site], form_folder: Path) -> Callable[..., Page]:
+    """A function: opens a page of ``form_folder`` under a strict policy, and waits until everything is loaded."""
+    from form_pages import STRICT, settle
+
+    served = site(form_folder, STRICT)
+
+    def opened(path: str = "index.html", **context: Any) -> Page:
+        page = served.open(path, **context)
+        settle(page)
+        return page
+
+    return opened

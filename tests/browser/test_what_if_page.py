@@ -1,0 +1,174 @@
+"""The form on its page: files, keyboard, screen readers, paper, no JavaScript, narrow windows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from form_pages import FIRST, FORM, LABEL, OTHERS, STRICT, check, choose, query, settle, shown
+
+
+@pytest.fixture(scope="module")
+def usual(new_project):
+    """A page with a form in a theme that knows narrow windows, and text below."""
+    build = new_project("usual").page(FORM + "\nText.\n" * 50).build(html_theme="alabaster")
+    return build.out
+
+
+def test_files_are_loaded_when_they_are_needed(open_page):
+    page = open_page()
+    loaded = []
+    page.on("request", lambda request: loaded.append(request.url.rpartition("/")[2]))
+    assert page.locator("script[src*=verl-what-if-]").count() == 0
+    choose(page, count="32")
+    assert len(loaded) == 1
+    assert re.fullmatch(r"verl-what-if-[0-9a-f]{12}\.js", loaded[0])
+    choose(page, count="2", lora="32")
+    assert len(loaded) == 1
+    choose(page, model=OTHERS["model"])
+    assert len(set(loaded)) == 2
+
+
+def test_a_file_that_is_missing_is_said_and_asked_for_again(site, form_folder):
+    served = site(form_folder, STRICT)
+    page = served.open()
+    page.route("**/verl-what-if-*.js", lambda route: route.abort())
+    choose(page, count="32")
+    (text,) = page.locator("[role=status]").all_inner_texts()
+    assert text.strip() == (
+        "The answers for Qwen2.5-7B could not be loaded. "
+        "Run verl-resources plan Qwen/Qwen2.5-7B --gpus 32xH100 --response 1024 instead."
+    )
+    assert page.locator(".verl-if-answer > :visible").count() == 1, "no answer of another question"
+    page.unroute("**/verl-what-if-*.js")
+    choose(page, lora="32")
+    check(shown(page), {**FIRST, "count": "32", "lora": "32"})
+    assert [problem for problem in served.problems if "ERR_FAILED" not in problem] == []
+    served.problems.clear()
+
+
+def test_the_keyboard_is_enough(open_page):
+    page = open_page()
+    page.locator("select[name=model]").focus()
+    order = []
+    for _number in FIRST:
+        order.append(page.evaluate("document.activeElement.name"))
+        page.keyboard.press("Tab")
+    assert order == ["model", "count", "gpu", "lora", "response"]
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("ArrowUp")
+    settle(page)
+    check(shown(page), {**FIRST, "response": "512"})
+    for name in ("a", "button", "a", "summary", "summary"):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.localName") == name
+    page.keyboard.press("Enter")
+    assert page.locator(".verl-what-if pre").is_visible()
+    choose(page, count="32")
+    assert page.locator(".verl-what-if pre").is_visible(), "it stays open"
+
+
+def test_the_command_is_copied(open_page):
+    page = open_page(permissions=["clipboard-read", "clipboard-write"])
+    button = page.get_by_role("button", name="Copy the command")
+    button.click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == shown(page)["command"]
+    assert shown(page)["command"].startswith("python3 -m verl.trainer.main_ppo \\\n")
+    button.wait_for()
+
+
+def test_it_has_names_for_those_who_do_not_see_it(open_page):
+    page = open_page()
+    group = page.get_by_role("group", name="Will it fit?")
+    assert [group.get_by_role("combobox", name=label, exact=True).count() for label in LABEL.values()] == [
+        1
+    ] * 5
+    (status,) = page.get_by_role("status").all_text_contents()
+    assert status == (
+        "Fits. Estimated for GRPO. The whole range is within the GPU's memory, with 18.3 GiB to spare."
+    ), "no more than that"
+    assert page.locator(".verl-what-if [style]").count() == 0
+
+
+QUESTION = "Qwen2.5-7B on 8 × H100, all parameters, responses of up to 1,024 tokens"
+
+
+def test_without_javascript_are_question_answer_and_what_to_do(open_page):
+    page = open_page(java_script_enabled=False)
+    assert page.locator(".verl-what-if :is(select, button)").locator("visible=true").count() == 0
+    text = page.locator("form.verl-what-if").inner_text()
+    assert "run verl-resources plan Qwen/Qwen2.5-7B --gpus 8xH100" in text
+    assert QUESTION in text
+    assert "Fits" in text
+    page.locator("summary", has_text="Command").click()
+    assert page.locator(".verl-what-if pre").is_visible()
+
+
+def test_print_has_the_question_in_words(open_page):
+    page = open_page()
+    page.emulate_media(media="print")
+    text = page.locator("form.verl-what-if").inner_text()
+    assert QUESTION in text
+    assert "JavaScript" not in text
+    assert page.locator(".verl-what-if :is(select, button, summary)").locator("visible=true").count() == 0
+    page.emulate_media(media="screen")
+    choose(page, count="32")
+    page.emulate_media(media="print")
+    assert "Qwen2.5-7B on 32 × H100" in page.locator("form.verl-what-if").inner_text()
+
+
+def test_a_page_without_a_form_loads_nothing_of_it(open_page):
+    assert open_page("none.html").locator("script[src*=verl-what-if]").count() == 0
+
+
+def test_it_works_from_a_folder(browser, form_folder):
+    page = browser.new_page()
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto((form_folder / "index.html").as_uri())
+    choose(page, count="32")
+    check(shown(page), {**FIRST, "count": "32"})
+    assert problems == []
+
+
+@pytest.mark.parametrize("direction", ["ltr", "rtl"])
+@pytest.mark.parametrize("width", [360, 390, 800, 1440])
+def test_it_is_no_wider_than_its_place(site, usual, width, direction):
+    """Not even with a model whose name has 60 characters, and with everything open."""
+    page = site(usual).open(viewport={"width": width, "height": 800})
+    page.evaluate("(direction) => { document.dir = direction; }", direction)
+    page.evaluate("document.querySelector('option').label = 'x'.repeat(60)")
+    choose(page, model="Qwen/Qwen2.5-0.5B", gpu="RTX-4090")
+    for summary in page.locator(".verl-what-if summary").all():
+        summary.click()
+    wide = """(form) => {
+      const {left, right} = form.parentElement.getBoundingClientRect();
+      const inside = [form, ...form.querySelectorAll("*:not(option, .verl-unseen)")];
+      const boxes = inside.map((one) => [one.className || one.tagName, one.getBoundingClientRect()]);
+      return boxes.filter(([, box]) => box.width && (box.right > right + 1 || box.left < left - 1)).map(([name]) => name);
+    }"""
+    assert page.locator("form.verl-what-if").evaluate(wide) == []
+    choose(page, model="Qwen/Qwen2.5-72B-Instruct")
+    assert page.locator("form.verl-what-if").evaluate(wide) == []
+
+
+#: The sum of all layout shifts so far.
+SHIFTS = """() => new Promise((resolve) => {
+  let sum = 0;
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) sum += entry.value;
+  }).observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => resolve(sum), 300);
+})"""
+#: Answers with few lines and with many.
+ASKED = ("", query(OTHERS), query({**FIRST, "model": OTHERS["model"], "count": "2"}), "if-gpu=H9000")
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_moves_when_an_answer_comes(site, usual, width):
+    served = site(usual)
+    for asked in ASKED:
+        page = served.open(f"index.html?{asked}", viewport={"width": width, "height": 900})
+        settle(page)
+        assert page.evaluate(SHIFTS) <= 0.02, asked
