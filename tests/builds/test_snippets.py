@@ -84,8 +84,9 @@ def doctree(tree, name: str) -> str:
 
 
 def changes(read: str, written: str) -> Iterator[str]:
-    """What post-transforms take out and put in, line by line."""
-    lines = difflib.unified_diff(read.splitlines(True), written.splitlines(True), n=0)
+    """What post-transforms take out and put in, line by line; what they only move deeper stays the same."""
+    before, after = ([f"{line.lstrip()}\n" for line in text.splitlines()] for text in (read, written))
+    lines = difflib.unified_diff(before, after, n=0)
     return (line for line in lines if not line.startswith(("---", "+++")))
 
 
