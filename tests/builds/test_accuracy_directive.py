@@ -40,6 +40,8 @@ def cases(own, data):
 def test_cases_stand_beside_what_was_observed(cases, table_rows):
     build = cases.page(".. verl-accuracy::\n   :show: cases\n   :group: other\n").build()
     assert build.warnings == []
+    block = build.soup().select_one("details.verl-details")
+    assert block.summary.get_text(strip=True) == f"{len(block.select('tbody tr'))} cases"
     headings, *rows = table_rows(build.soup(), "verl-accuracy")
     assert headings == [
         "Case and source", "Model", "GPUs", "Compared", "Computed (GiB)", "Range (GiB)", "Observed (GiB)", "Error",

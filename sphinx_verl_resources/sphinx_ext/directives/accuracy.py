@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from docutils import nodes
+
 from ...catalog.names import CASE_GROUPS
-from ...i18n import _
+from ...i18n import _, plural
 from .base import ABOUT_TABLE, VerlDirective
 from .options import Option, choices, listed, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from docutils import nodes
 
     from ...catalog.names import Verdict
     from ...estimator.backtest import Outcomes, Score
@@ -23,8 +23,8 @@ OPTIONS = (
         "``summary``: a row for each group of cases, with their number, the mean, median and worst error, "
         "and the share of the observed values inside the range; then the cases by verdict and outcome. "
         "``plot``: computed against observed, drawn in HTML and followed by a table of its cases unless "
-        "``cases`` is asked for. ``cases``: every case, computed beside observed, with its source. A case "
-        "that is contested or not scored is marked with the reason and never counted.",
+        "``cases`` is asked for. ``cases``: every case, computed beside observed, with its source; folded in "
+        "HTML. A case that is contested or not scored is marked with the reason and never counted.",
         ("summary", "plot", "cases"),
         ("summary",),
     ),
@@ -93,6 +93,7 @@ class VerlAccuracy(VerlDirective):
 
     def _cases(self, scores: Sequence[Score], caption: str) -> list[nodes.Node]:
         from ...views import accuracy as render
+        from ...views.blocks import details
 
         reasons = dict.fromkeys(filter(None, map(render.reason, scores)))
         targets = self.targets({text: f"verl-case-note-{number}" for number, text in enumerate(reasons, 1)})
@@ -100,5 +101,8 @@ class VerlAccuracy(VerlDirective):
             text: (f"[{number}]", target["ids"][0])
             for number, (text, target) in enumerate(targets.items(), 1)
         }
-        table = self.table(render.case_rows(scores, marks), caption)
-        return [table, render.reason_list(reasons, targets)] if reasons else [table]
+        content: list[nodes.Node] = [self.table(render.case_rows(scores, marks), caption)]
+        if reasons:
+            content.append(render.reason_list(reasons, targets))
+        text = plural("{count} case", "{count} cases", len(scores)).format(count=len(scores))
+        return [details([nodes.Text(text)], content)]
