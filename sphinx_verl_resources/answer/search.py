@@ -149,21 +149,24 @@ class _Search:
         Tell whether that can help.
         """
         tried, given = self.tried, self._all.asked.config
-        if not any(_fits_asleep(layout.estimate) for layout in tried):
+        if not tried:
             return False
         last = tried[-1].estimate
         rollout = last.settings.rollout
         wider, more = 2 * rollout.tensor, round(rollout.utilization + 0.1, 2)
         if ENGINE_TP not in given and not last.settings.gpus % wider and not last.shape.heads % wider:
-            self._engine[ENGINE_TP] = wider
+            larger: dict[str, float] = {ENGINE_TP: wider}
         elif ENGINE_SHARE not in given and more <= _MOST_SHARE and not tried[-1].starts:
-            self._engine[ENGINE_SHARE] = more
+            larger = {ENGINE_SHARE: more}
         else:
             return False
+        if not any(_fits_asleep(layout.estimate) for layout in tried):
+            return False
+        self._engine |= larger
         return True
 
 
 def _fits_asleep(estimate: Estimate) -> bool:
     """Tell whether all phases fit in which the rollout engine sleeps."""
     capacity = estimate.capacity or 0.0
-    return all(phase.total <= capacity for phase in estimate.phases if phase.engine_state == "asleep")
+    return all(phase.total <= capacity for phase in estimate.in_turn() if phase.engine_state == "asleep")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from .phases import on_gpu_of, phases_in_turn, phases_of, roles_of
 from .pools import is_npu
 from .reader import Reader
 from .registries import capacity_of
-from .request import changed
+from .request import changed, made
 from .resolve import cache_problems, problems_of, resolve
 from .settings import least, most
 from .suggestions import Suggestion, override_text, reliefs
@@ -116,7 +116,7 @@ class Estimate(AnyEstimate):
     @cached_property
     def _bare(self) -> Estimate:
         """The same without cached properties."""
-        return replace(self)
+        return made(Estimate, {item.name: getattr(self, item.name) for item in fields(self)})
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
@@ -126,9 +126,9 @@ class Estimate(AnyEstimate):
     @cached_property
     def phases(self) -> tuple[Phase, ...]:  # type: ignore[override]
         """The phases in the order in which they take turns."""
-        return tuple(self._in_turn())
+        return tuple(self.in_turn())
 
-    def _in_turn(self) -> Iterator[Phase]:
+    def in_turn(self) -> Iterator[Phase]:
         """Yield the phases, which are computed as far as someone asks for them."""
         known, others = self._computed
         for place in count():
@@ -142,7 +142,7 @@ class Estimate(AnyEstimate):
     def _computed(self) -> tuple[list[Phase], Iterator[Phase]]:
         """The phases that are computed, and the others."""
         if self.elsewhere:
-            return [], on_gpu_of(self.elsewhere._in_turn(), self.shape, self.settings)
+            return [], on_gpu_of(self.elsewhere.in_turn(), self.shape, self.settings)
         return [], phases_in_turn(self.shape, self.settings)
 
     @property
@@ -181,8 +181,8 @@ class Estimate(AnyEstimate):
 
         def longest(shortest: int, fits: Callable[[Estimate], bool]) -> int | None:
             def with_mean(mean: int) -> bool:
-                settings = replace(self.settings, lengths=replace(lengths, mean=mean, known=True))
-                return fits(replace(self, settings=settings, elsewhere=None))
+                settings = changed(self.settings, lengths=replace(lengths, mean=mean, known=True))
+                return fits(changed(self._bare, settings=settings, elsewhere=None))
 
             return (
                 largest_that_fits(shortest, int(lengths.longest), with_mean) if with_mean(shortest) else None
@@ -226,10 +226,9 @@ class Estimate(AnyEstimate):
         if capacity is None or self.undecided:
             return False
         if self.settings.lengths.known:
-            return all(phase.total <= capacity for phase in self._in_turn()) and self.high <= capacity
+            return all(phase.total <= capacity for phase in self.in_turn()) and self.high <= capacity
         return all(
-            phase.total <= capacity and phase.ends(self.widening).high <= capacity
-            for phase in self._in_turn()
+            phase.total <= capacity and phase.ends(self.widening).high <= capacity for phase in self.in_turn()
         )
 
     @property
