@@ -1,4 +1,4 @@
-"""Bytes, and how they are written for people.
+"""Bytes and GPUs, and how they are written for people.
 
 GiB is 2^30 bytes, what a GPU and verl report; GB is 10^9 bytes, what the memory analysis counts in.
 """
@@ -76,3 +76,12 @@ def _rounded(value: float) -> str:
     """Write one decimal, and two below one, where one would hide half of what there is."""
     text = f"{value:,.1f}" if abs(value) >= 1 or not value else f"{value:.2f}"
     return text.replace("-", MINUS)
+
+
+def crossed(gpus: object) -> str:
+    """Write GPUs as in a sentence.
+
+    >>> crossed("8*H20")
+    '8×H20'
+    """
+    return str(gpus).replace("*", "×")

@@ -9,7 +9,7 @@ from ..answer.layouts import largest_token_budget, longest_response
 from ..estimator.recorded import credible
 from ..estimator.request import MODEL
 from ..settings.writing import nested_yaml
-from ..units import gib_number, short_number
+from ..units import crossed, gib_number, short_number
 from .answer import trust_text
 from .blocks import in_a_row
 from .changes import MOST, change_text
@@ -102,7 +102,7 @@ def _evidence(found: Answer) -> Iterator[str]:
     word = _BEARS[run.word]
     if found.verdict == "does-not-fit":
         word = f"With other settings {word.lower()}"
-    yield f"{word} on {str(run.gpus).replace('*', '×')} ({run.train}{by}): {run.id}{more}."
+    yield f"{word} on {crossed(run.gpus)} ({run.train}{by}): {run.id}{more}."
 
 
 def _ignored(found: Answer) -> Iterator[str]:

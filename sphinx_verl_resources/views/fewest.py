@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import _
-from ..units import short_number
+from ..units import crossed, short_number
 from .blocks import LEGEND_CLASS, legend, listed, titled_item, verl_tabs
-from .fit import UNDERCUTS, UNDERCUTS_MEANING, crossed, how_estimated, marked, size_cell, size_heading
+from .fit import UNDERCUTS, UNDERCUTS_MEANING, how_estimated, marked, size_cell, size_heading
 from .table import Cell, table_group
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..answer.question import task_text
-from ..units import gib_number, short_number
-from .fit import crossed
+from ..units import crossed, gib_number, short_number
 from .plain_text import plain_table, wrapped
 from .verdicts import label
 

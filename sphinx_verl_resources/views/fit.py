@@ -8,7 +8,7 @@ from docutils import nodes
 
 from ..i18n import N_, _, plural
 from ..settings.writing import flat_yaml
-from ..units import gib, short_number, two_digits
+from ..units import crossed, gib, short_number, two_digits
 from .blocks import LEGEND_CLASS, code_block, details, in_a_row, legend, listed, titled_item
 from .table import Cell, table_group
 from .verdicts import as_title, mark
@@ -70,15 +70,6 @@ def size_cell(size: str, models: Mapping[str, str]) -> Cell:
     """Return the cell of a size class with its model."""
     model = models.get(size, "").rpartition("/")[2]
     return Cell.of(_("{size} ({model})").format(size=size, model=model))
-
-
-def crossed(gpus: object) -> str:
-    """Write GPUs as in a sentence.
-
-    >>> crossed("8*H20")
-    '8×H20'
-    """
-    return str(gpus).replace("*", "×")
 
 
 def marked(text: str, undercuts: bool) -> str:

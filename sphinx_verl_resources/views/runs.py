@@ -11,6 +11,7 @@ from docutils import nodes
 from ..catalog.fields import field_named, is_numeric
 from ..catalog.names import row_id, run_class
 from ..i18n import N_, _
+from ..units import crossed
 from .blocks import between_commas, fill, numbered_notes
 from .table import PATH_CLASS, Cell, table_group
 
@@ -96,12 +97,12 @@ def runs_rows(
 
 def run_about(run: Run) -> str:
     """Return what a run did, and on which hardware."""
-    return _("{task} on {gpus}").format(task=run.task, gpus=run.gpus)
+    return _("{task} on {gpus}").format(task=run.task, gpus=crossed(run.gpus))
 
 
 def run_title(run: Run) -> str:
     """Return the title of a run."""
-    return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=run.gpus)
+    return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=crossed(run.gpus))
 
 
 def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
@@ -252,7 +253,7 @@ def notes_list(
         paragraph += note_target(placed, next(iter(placed.anchors)))
         titles: dict[str, Run] = {}
         for run in map(runs.__getitem__, placed.anchors):
-            title = _("{model} on {gpus}").format(model=run.short_name, gpus=run.gpus)
+            title = _("{model} on {gpus}").format(model=run.short_name, gpus=crossed(run.gpus))
             titles.setdefault(title, run)
         named = between_commas(
             nodes.reference("", title, refid=row_id(run.id), internal=True)

@@ -48,7 +48,7 @@ def test_the_drawing_of_an_estimate_has_the_numbers_of_the_table(runs, estimated
     ]
     assert f"The GPU offers {gib(found.capacity)}" in labels
     assert f"Range of the peak: {gib_number(found.low)} to {gib(found.high)}" in labels
-    assert chart.svg.title.get_text() == "Qwen2.5-7B-Instruct, GRPO on 8*H100: memory per GPU, phase by phase"
+    assert chart.svg.title.get_text() == "Qwen2.5-7B-Instruct, GRPO on 8×H100: memory per GPU, phase by phase"
     for phase in found.phases:
         assert f"{phase.label} {gib(phase.total)}" in chart.desc.get_text()
 

@@ -67,7 +67,7 @@ def test_the_table_has_a_row_for_each_phase_and_one_stands_out(runs, table_rows,
         total, *parts = (float(cell.replace(",", "")) for cell in row[1:])
         assert sum(parts) == pytest.approx(total, abs=0.4)
     assert soup.caption.get_text().startswith(
-        "Qwen2.5-7B-Instruct, GRPO on 8*H100: memory per GPU, phase by phase"
+        "Qwen2.5-7B-Instruct, GRPO on 8×H100: memory per GPU, phase by phase"
     )
 
 

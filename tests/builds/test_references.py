@@ -17,7 +17,7 @@ RST = {name: f":verl:{name}:" for name in ("run", "size", "gpu", "model")}
 MYST = {name: f"{{verl:{name}}}" for name in ("run", "size", "gpu", "model")}
 #: Text and target of each link that the roles make.
 LINKS = [
-    ("My model, GRPO-LoRA on 2*H100", "shown.html#run-b"),
+    ("My model, GRPO-LoRA on 2×H100", "shown.html#run-b"),
     ("this", "shown.html#run-b"),
     ("7b", "shown.html#size-7b"),
     ("H100 80GB", "shown.html#gpu-h100-80gb"),
@@ -136,8 +136,8 @@ def test_general_index(shown):
     soup = shown.page("Text.").build().soup("genindex.html")
     entries = {link.get_text(): link["href"] for link in soup.select("table.indextable a")}
     assert entries == {
-        "GRPO on 2*H100": "shown.html#run-a",
-        "GRPO-LoRA on 2*H100": "shown.html#run-b",
+        "GRPO on 2×H100": "shown.html#run-a",
+        "GRPO-LoRA on 2×H100": "shown.html#run-b",
         "[1]": "shown.html#run-c",
     }
 
@@ -150,10 +150,10 @@ def test_index_of_runs(shown):
     rows = [row.get_text(" ", strip=True) for row in soup.select("table.indextable tr:not(.pcap)")]
     assert rows == [
         "0.5B",
-        "Qwen2.5-7B-Instruct, GRPO on 2*H100 (c)",
+        "Qwen2.5-7B-Instruct, GRPO on 2×H100 (c)",
         "7B",
-        "My model, GRPO-LoRA on 2*H100 (b)",
-        "Qwen2.5-7B-Instruct, GRPO on 2*H100 (a)",
+        "My model, GRPO-LoRA on 2×H100 (b)",
+        "Qwen2.5-7B-Instruct, GRPO on 2×H100 (a)",
     ]
 
 
@@ -234,11 +234,11 @@ def test_a_page_that_refers_follows_the_row(shown, data):
     shown.page(".. verl-gpus::", "shown.rst")
     build = shown.build()
     assert build.read == {"other", "shown"}
-    assert links(build) == [("Qwen2.5-7B-Instruct, GRPO on 2*H100", "other.html#run-c")]
+    assert links(build) == [("Qwen2.5-7B-Instruct, GRPO on 2×H100", "other.html#run-c")]
     data.run("c", size="0.5B", label="New name")
     build = shown.build()
     assert build.read == {"other"}
-    assert links(build) == [("New name, GRPO on 2*H100", "other.html#run-c")]
+    assert links(build) == [("New name, GRPO on 2×H100", "other.html#run-c")]
 
 
 def test_a_page_that_refers_is_read_again_when_the_name_means_something_else(shown, data):

@@ -51,7 +51,7 @@ def test_a_block_says_what_the_row_has_no_room_for(detailed):
     block = soup.select_one("details#run-a-details")
     assert "verl-run-a" in block["class"]
     summary = text(block.summary)
-    assert summary.startswith("Qwen2.5-7B-Instruct, GRPO on 8*H100: MIN, ran; peak measured 60.0, estimated ")
+    assert summary.startswith("Qwen2.5-7B-Instruct, GRPO on 8×H100: MIN, ran; peak measured 60.0, estimated ")
     assert summary.endswith(" of 79.1 GiB")
     assert block.select_one(".verl-answer strong")
     assert block.svg
@@ -104,11 +104,11 @@ def test_runs_with_one_title_are_told_apart_by_what_differs(detailed, data):
     data.run("b", settings=COMPLETE, gpus={"count": 8, "type": "H100"}, train="megatron")
     blocks = detailed.build().soup().select("details")
     titles = {block["id"]: block.summary.strong.get_text() for block in blocks}
-    assert titles["run-a-details"] == "Qwen2.5-7B-Instruct, GRPO on 8*H100, fsdp"
-    assert titles["run-b-details"] == "Qwen2.5-7B-Instruct, GRPO on 8*H100, megatron"
+    assert titles["run-a-details"] == "Qwen2.5-7B-Instruct, GRPO on 8×H100, fsdp"
+    assert titles["run-b-details"] == "Qwen2.5-7B-Instruct, GRPO on 8×H100, megatron"
     data.run("b", settings=COMPLETE, gpus={"count": 8, "type": "H100"}, infer={"engine": "sglang"})
     summary = detailed.build().soup().select_one("#run-b-details > summary")
-    assert summary.strong.get_text() == "Qwen2.5-7B-Instruct, GRPO on 8*H100, sglang"
+    assert summary.strong.get_text() == "Qwen2.5-7B-Instruct, GRPO on 8×H100, sglang"
 
 
 def test_the_row_leads_to_its_block(detailed):
@@ -139,10 +139,10 @@ def test_only_what_says_more_than_its_row_has_a_block(own, data):
     build = own.page(DETAILS).build()
     assert build.warnings == []
     known, some = build.soup().select("details")
-    assert (known["id"], text(known.summary)) == ("run-known-details", "Known, GRPO on 2*H100: MIN, ran")
+    assert (known["id"], text(known.summary)) == ("run-known-details", "Known, GRPO on 2×H100: MIN, ran")
     assert "Measured: Host RAM (GiB per node): 90" in text(known)
     assert (some["id"], text(some.summary)) == (
-        "run-some-details", "Qwen2.5-7B-Instruct, GRPO on 2*H100: claimed",
+        "run-some-details", "Qwen2.5-7B-Instruct, GRPO on 2×H100: claimed",
     )  # fmt: skip
     assert "The source quotes only some of the settings, so there is no estimate." in text(some)
     assert not some.select("svg, table")

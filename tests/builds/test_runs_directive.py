@@ -152,8 +152,8 @@ def test_notes_are_marked_in_the_row_and_shown_once_for_all_their_runs(own, data
     soup = build.soup()
     items = soup.select("ol.verl-notes > li")
     assert [item.get_text().strip() for item in items] == [
-        "Qwen2.5-7B-Instruct on 2*H100, Qwen2.5-7B-Instruct on 4*H20: Others *saw* <b>less</b>.",
-        "Qwen2.5-7B-Instruct on 4*H20: Second.",
+        "Qwen2.5-7B-Instruct on 2×H100, Qwen2.5-7B-Instruct on 4×H20: Others *saw* <b>less</b>.",
+        "Qwen2.5-7B-Instruct on 4×H20: Second.",
     ]
     rows = soup.select("table.verl-runs tbody tr")
     assert rows[0].select("td")[4].get_text() == "16\N{NO-BREAK SPACE}[1]"

@@ -28,7 +28,7 @@ RAN = "qwen2-7b-grpo-2xh800"
         (
             Trust(0, None, RUNS[RAN], undercuts=True),
             "No run of this kind was measured. No such run of this model ran on so little GPU memory; the "
-            "smallest is Qwen2-7B, GRPO on 2*H800.",
+            "smallest is Qwen2-7B, GRPO on 2×H800.",
         ),
     ],
 )
@@ -48,7 +48,7 @@ def test_settings_of_ones_own_name_the_nearest_runs():
     config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
     found = answer_settings(Request("Qwen/Qwen2.5-7B", config, 8, "H100"), DATA)
     first, *_ = named(found)
-    assert first.startswith("Ran: Qwen2-7B, GRPO on 2*H800")
+    assert first.startswith("Ran: Qwen2-7B, GRPO on 2×H800")
     assert named(answer_settings(Request("Qwen/Qwen2.5-7B", config, 1, "RTX-4090"), DATA)) == []
 
 
@@ -58,10 +58,10 @@ def test_a_run_that_ran_names_no_other():
     assert [run.word for run in found.evidence] == ["ran", "ran", "claimed"]
     assert named(found, run) == []
     ran, claimed = named(found)
-    assert ran.startswith("Ran: Qwen2.5-0.5B, PPO on 8*L20, Qwen2.5-0.5B, PPO on 8*L20")
+    assert ran.startswith("Ran: Qwen2.5-0.5B, PPO on 8×L20, Qwen2.5-0.5B, PPO on 8×L20")
     assert claimed.startswith("Claimed: ")
 
 
 def test_a_run_that_was_reported_names_others_and_not_itself():
     run = "qwen3-8b-grpo-4xb200"
-    assert named(answer_run(RUNS[run], DATA), run) == ["Ran: Qwen3-8B, GRPO on 4*H20"]
+    assert named(answer_run(RUNS[run], DATA), run) == ["Ran: Qwen3-8B, GRPO on 4×H20"]

@@ -60,7 +60,7 @@ class VerlLengths(SettingsDirective):
         if all(row.estimate is None for row in rows):
             self.note_all(rows[0].diagnostics)
             return []
-        caption = _("{model} on {gpus}: longer responses").format(model=model, gpus=f"{count}*{gpu}")
+        caption = _("{model} on {gpus}: longer responses").format(model=model, gpus=f"{count}×{gpu}")
         table = self.table(length_rows(rows), caption)
         text = _(
             "Figures are for the fullest GPU. A token budget that is not set holds exactly one sequence. The "

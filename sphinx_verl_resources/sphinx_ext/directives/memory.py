@@ -286,7 +286,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
             return None
         if not self.problems:
             self.note_all(found.warnings)
-        return query, _("{model} on {gpus}").format(model=model, gpus=f"{count}*{gpu}"), None
+        return query, _("{model} on {gpus}").format(model=model, gpus=f"{count}×{gpu}"), None
 
     def _show_estimate(self, query: EstimateQuery, title: str, measured: Measured | None) -> list[nodes.Node]:
         from ...estimator.recorded import credible
