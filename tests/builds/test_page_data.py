@@ -113,7 +113,7 @@ def test_the_bar_and_what_is_folded_are_in_the_page(three):
     assert [tag["class"] for tag in soup.select(".verl-more")] == [
         ["verl-scroll", "verl-more"], ["verl-run-b", "verl-more", "row-even"],
     ]  # fmt: skip
-    assert [tag.text for tag in soup.select("#size-0-5b .verl-unfold")] == ["1 more run"]
+    assert [tag.text for tag in soup.select("#size-0-5b .verl-unfold")] == ["1 run, reported or claimed"]
 
 
 def test_regions_of_one_name_are_numbered(three):

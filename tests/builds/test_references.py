@@ -161,7 +161,7 @@ def test_numbers_in_the_index_of_runs_count_as_numbers(own, data):
     for count in (128, 16, 2):
         data.run(f"a-{count}", gpus={"count": count, "type": "H20"})
     soup = own.page(".. verl-runs:: 7B").build().soup("verl-runindex.html")
-    assert re.findall(r"(\d+)\*H20", soup.get_text()) == ["2", "16", "128"]
+    assert re.findall(r"(\d+)×H20", soup.get_text()) == ["2", "16", "128"]
 
 
 def inventory(build):

@@ -22,7 +22,7 @@ from sphinx_verl_resources.sphinx_ext.objects import Target
 MODULES = {analysis_queries.__name__, answer_queries.__name__, estimator_queries.__name__, queries.__name__}
 
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
-DATA_VERSION = 15
+DATA_VERSION = 16
 DATA = {
     "": "files objects problems state uses written",
     "analysis.queries.AnalysisQuery": "function arguments",
@@ -31,6 +31,7 @@ DATA = {
     "answer.queries.FewestGpus": "memories task sizes config",
     "answer.queries.Fit": "gpu task sizes counts config",
     "answer.queries.Grid": "model axes config",
+    "answer.queries.RunArguments": "run",
     "answer.queries.SettingsAnswer": "asked",
     "answer.queries.SizeModels": "sizes",
     "answer.queries.UsedModels": "",
