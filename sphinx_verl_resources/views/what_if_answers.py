@@ -104,7 +104,7 @@ def _words() -> dict[str, Any]:
         "next": _("{sentence} {next}"),
         "noRun": _(NO_RUN),
         "scriptOf": _(SCRIPT_OF),
-        "undercut": _("{run}; the estimate is below everything that ran."),
+        "undercut": _("{run}; the estimate is below every recorded run."),
         "unlike": _("{run}; no recorded run bears on this question."),
         "used": _("It takes only {count} of these GPUs."),
         "host": _("{size} GiB per node."),

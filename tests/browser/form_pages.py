@@ -107,7 +107,7 @@ def answered(chosen):
     return answer(Question(chosen["model"], count, chosen["gpu"], lora=lora, response=response), DATA)
 
 
-BELOW = "the estimate is below everything that ran."
+BELOW = "the estimate is below every recorded run."
 
 
 def check(found, chosen):
