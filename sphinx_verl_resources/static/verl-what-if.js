@@ -80,12 +80,16 @@
       return Object.fromEntries(Object.entries(answers.cells).map(([name, column]) => [name, column[index]]));
     }
 
+    function fits({ state }) {
+      return words.states[state]?.[0] === 'fits';
+    }
+
     /** The nearest choices of each field that fit, in words. */
     function waysFrom(answers, chosen) {
       return Object.entries(WAYS).flatMap(([name, step]) => {
         const { options } = selects.find((select) => select.name === name);
         for (let index = chosen[name] + step; options[index]; index += step) {
-          if (cellOf(answers, { ...chosen, [name]: index }).state === 0) {
+          if (fits(cellOf(answers, { ...chosen, [name]: index }))) {
             return [fill(words[name], { label: options[index].label })];
           }
         }
@@ -126,10 +130,10 @@
         say(line, ...(links.length ? [before ?? '', ...links, after ?? ''] : []));
       }
       say('none', runs.length ? '' : words.noRun);
-      const ways = cell.state === 0 ? [] : waysFrom(answers, chosen);
-      say('change', ways.join(words.or) || (state && cell.state ? words.noWay : ''));
+      const ways = fits(cell) ? [] : waysFrom(answers, chosen);
+      say('change', ways.join(words.or) || (state && !fits(cell) ? words.noWay : ''));
       form.querySelector('.verl-if-plan code').textContent = plan;
-      form.querySelector('.verl-if-plan').hidden = cell.state === 0;
+      form.querySelector('.verl-if-plan').hidden = fits(cell);
       showFigures(answers, chosen, state && cell);
       showUse(answers, state && verdict !== 'does-not-fit' && cell);
       showScript(runs);

@@ -45,16 +45,20 @@ def evidence_items(
             yield titled_item(title, between_commas(link(run.id, run_title(run)) for run in runs))
 
 
-def trust_text(trust: Trust) -> str:
-    """Say how many runs of this kind were measured, how far off estimates were, and what is undercut."""
+def measured_text(trust: Trust) -> str:
+    """Say how many runs of this kind were measured, and how far off estimates were."""
     if trust.mean_error is None:
-        text = _("No run of this kind was measured.")
-    else:
-        text = plural(
-            "One run of this kind was measured; its estimate was {share} % off.",
-            "{count} runs of this kind were measured; their estimates were {share} % off on average.",
-            trust.measured_runs,
-        ).format(count=trust.measured_runs, share=round(100 * trust.mean_error))
+        return _("No run of this kind was measured.")
+    return plural(
+        "One run of this kind was measured; its estimate was {share} % off.",
+        "{count} runs of this kind were measured; their estimates were {share} % off on average.",
+        trust.measured_runs,
+    ).format(count=trust.measured_runs, share=round(100 * trust.mean_error))
+
+
+def trust_text(trust: Trust) -> str:
+    """Say what ``measured_text`` says, and which run is undercut."""
+    text = measured_text(trust)
     if trust.undercuts and trust.smallest:
         below = _("No such run of this model ran on so little GPU memory; the smallest is {run}.")
         text = in_a_row(text, below.format(run=run_title(trust.smallest)))

@@ -105,6 +105,12 @@ def run_title(run: Run) -> str:
     return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=crossed(run.gpus))
 
 
+def title_and_batch(run: Run) -> str:
+    """Return the title of a run, with the largest batch that fitted if it is known."""
+    title = run_title(run)
+    return _("{run} (MaxBatch {count})").format(run=title, count=run.max_batch) if run.max_batch else title
+
+
 def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
     """Return the link templates that the table of ``runs`` needs: ``script_url``, ``commit_url``."""
     used: set[str] = set()

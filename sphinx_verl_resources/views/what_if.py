@@ -118,6 +118,7 @@ def _lines(shown: Shown, link: Link) -> list[nodes.Node]:
         _line("none", [_text(texts["none"])], is_used=bool(texts["none"])),
         *(_titled(name, as_title(_(text)), *_links(shown, name, link)) for name, text in NAMED.items()),
         _titled("estimated", _("Estimated"), nodes.Text(texts["estimated"])),
+        _titled("trust", _("How sure"), nodes.Text(texts["trust"])),
         _titled("change", _("To make it fit"), nodes.Text(texts["change"])),
         _titled("plan", _("To find settings"), nodes.literal("", shown.plan), is_used=is_to_change),
         _titled("host", _("Host memory"), nodes.Text(texts["host"])),
@@ -135,7 +136,6 @@ def _why(shown: Shown, more: nodes.Node) -> verl_details:
     block += verl_summary("", _("Why"))
     block += [
         _titled("phase", _("Peak phase"), nodes.Text(shown.lines["phase"])),
-        _titled("trust", _("How sure"), nodes.Text(shown.lines["trust"])),
         nodes.paragraph("", "", nodes.Text(shown.rests_on), nodes.Text(" "), more),
     ]
     return block

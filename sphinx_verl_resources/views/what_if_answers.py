@@ -17,7 +17,7 @@ from ..estimator.phases import LABELS
 from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _
 from ..units import two_digits
-from .answer import NO_RUN, SMALLEST, trust_text
+from .answer import NO_RUN, SMALLEST, measured_text
 from .file_names import answers_path
 from .verdicts import FITS_UP_TO, title
 
@@ -41,7 +41,10 @@ STATES: tuple[tuple[Verdict, str], ...] = (
     ("depends-on-lengths", FITS_UP_TO),
     ("depends-on-lengths", N_("It fits with short sequences, not with sequences at their limits.")),
     ("does-not-fit", N_("Even the low end of the estimate exceeds the GPU's memory.")),
+    ("fits", N_("Tight: {spare} GiB to spare, less than such estimates are off on average.")),
 )
+#: The states in which it fits.
+FITTING = (0, 7)
 #: The global variable under which the script finds the answers for a model.
 _REGISTRY = "(globalThis.verlWhatIf ??= {})"
 #: The fields of which another choice may fit, and in which direction it is looked for.
@@ -105,7 +108,7 @@ def _words() -> dict[str, Any]:
         "noRun": _(NO_RUN),
         "scriptOf": _(SCRIPT_OF),
         "undercut": _("{run}; the estimate is below every recorded run."),
-        "unlike": _("{run}; no recorded run bears on this question."),
+        "unlike": _("{run}; no recorded run had so little GPU memory and responses this long."),
         "used": _("It takes only {count} of these GPUs."),
         "host": _("{size} GiB per node."),
         "response": _("responses of up to {label} tokens"),
@@ -114,7 +117,7 @@ def _words() -> dict[str, Any]:
         "asked": _("{model} on {count} × {gpu}, {lora}, responses of up to {response} tokens"),
         "plan": "verl-resources plan {model} --gpus {count}x{gpu} --response {response}",
         "planLora": " --lora {lora}",
-        "strange": _("The address asks for what the form does not offer: {asked}."),
+        "strange": _("The form does not offer {asked}. It answers for the choices shown."),
         "loading": _("Loading …"),
         "failed": _("The answers for {model} could not be loaded. Run {command} instead."),
         "copied": _("Copied"),
@@ -139,7 +142,7 @@ def answers_of(cells: GridCells, runs: Mapping[str, tuple[str, str]]) -> dict[st
         "phases": [_(LABELS[name]) for name in cells.phases],
         "layouts": cells.layouts,
         "reasons": cells.reasons,
-        "trusts": [[trust_text(trust), int(trust.undercuts)] for trust in cells.trusts],
+        "trusts": [[measured_text(trust), int(trust.undercuts)] for trust in cells.trusts],
         "runs": [
             [run, runs[run][0], word if bears else SMALLEST + word, runs[run][1]]
             for run, word, bears in cells.runs
@@ -161,8 +164,9 @@ def _states(cells: GridCells) -> list[int]:
             return len(STATES) + verdict - len(VERDICTS)
         low, high, tokens = (cells.columns[name][number] for name in ("low", "high", "tokens"))
         capacity = capacities[number % len(capacities)]
+        error = cells.trusts[cells.columns["trust"][number]].mean_error or 0
         by_name: dict[str, int] = {
-            "fits": 0,
+            "fits": 7 if capacity - high < error * high else 0,
             "borderline": 3 if low > capacity else 1 if high > capacity else 2,
             "depends-on-lengths": 4 if tokens else 5,
         }
@@ -278,7 +282,7 @@ def _ways(
     for name, step in _WAYS:
         labels = next(field["labels"] for field in fields if field["name"] == name)
         for other in range(chosen[name] + step, len(labels) if step > 0 else -1, step):
-            if _cell(fields, shared["gpus"], answers, {**chosen, name: other})["state"] == 0:
+            if _cell(fields, shared["gpus"], answers, {**chosen, name: other})["state"] in FITTING:
                 ways.append(shared["words"][name].format(label=labels[other]))
                 break
     return ways

@@ -8,8 +8,8 @@ from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.catalog.links import Links
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.units import gib_number
-from sphinx_verl_resources.views.answer import NO_RUN, trust_text
-from sphinx_verl_resources.views.runs import run_title
+from sphinx_verl_resources.views.answer import NO_RUN, measured_text
+from sphinx_verl_resources.views.runs import title_and_batch
 from sphinx_verl_resources.views.verdicts import title
 
 FORM = """\
@@ -119,21 +119,24 @@ def check(found, chosen):
     assert lines["verdict"].startswith(f"{title(expected.verdict)}. Estimated for GRPO. ")
     if expected.verdict == "fits":
         capacity, high = (float(gib_number(size)) for size in (best.capacity, best.high))
-        assert lines["verdict"].endswith(f"with {capacity - high:.1f} GiB to spare.")
+        is_tight = capacity - high < (expected.trust.mean_error or 0) * high
+        end = f"{capacity - high:.1f} GiB to spare" + (", less than such estimates are off on average." if is_tight else ".")
+        assert lines["verdict"].endswith(end)
+        assert ("Tight" in lines["verdict"]) is is_tight
     runs = [run for run in expected.evidence if run.was_seen_to_run][:2]
     smallest = [] if runs or not expected.trust.smallest else [expected.trust.smallest]
     assert found["links"] == [f"#run-{run.id}" for run in runs or smallest]
     assert lines.get("none") == (None if runs or smallest else NO_RUN)
     for word in ("ran", "reported"):
-        titles = ", ".join(run_title(run) for run in runs if run.word == word)
+        titles = ", ".join(title_and_batch(run) for run in runs if run.word == word)
         assert lines.get(word, "") == (f"{word.capitalize()}: {titles}" if titles else "")
         start = {"ran": "Smallest that ran: ", "reported": "Smallest that is reported: "}[word]
-        end = BELOW if expected.trust.undercuts else "no recorded run bears on this question."
-        (line,) = [f"{start}{run_title(run)}; {end}" for run in smallest if run.word == word] or [""]
+        end = BELOW if expected.trust.undercuts else "no recorded run had so little GPU memory and responses this long."
+        (line,) = [f"{start}{title_and_batch(run)}; {end}" for run in smallest if run.word == word] or [""]
         assert lines.get(f"smallest-{word}", "") == line
     figures = f"{gib_number(best.low)} to {gib_number(best.high)} GiB per GPU with {expected.best.name}"
     assert lines["estimated"].startswith(f"Estimated: {figures}; the GPU has {gib_number(best.capacity)}.")
-    assert lines["trust"] == f"How sure: {trust_text(expected.trust)}"
+    assert lines["trust"] == f"How sure: {measured_text(expected.trust)}"
     assert lines["phase"] == f"Peak phase: {best.peak_phase.label}"
     assert ("plan" in lines) is (expected.verdict != "fits")
     command, host = command_of(expected.best, DATA.registries), round(best.host.total / 2**30)
@@ -143,7 +146,7 @@ def check(found, chosen):
     assert found["shown"] == [bool(found["command"])] * 2, "the command and the button"
     with_script = [run for run in runs if run.word == "ran" and run.script]
     assert found["script"] == [
-        [DATA_LINKS.file(run.script.ref, run.script.path), f"Script of {run_title(run)}"]
+        [DATA_LINKS.file(run.script.ref, run.script.path), f"Script of {title_and_batch(run)}"]
         for run in with_script[:1]
     ]
 

@@ -126,7 +126,7 @@ def test_an_address_opens_the_form_as_it_was_left(open_page):
 )
 def test_what_the_address_asks_in_vain_is_said(open_page, asked, said):
     page = open_page(f"index.html?{asked}&if-lora=32")
-    problem = f"The address asks for what the form does not offer: {said}"
+    problem = f"The form does not offer {said}"
     found = shown(page)
     assert found["lines"]["verdict"].startswith(problem)
     assert page.locator(".verl-what-if img").count() == 0

@@ -121,13 +121,13 @@ class VerlWhatIf(SettingsDirective):
     def _runs(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
         """Return the titles of recorded runs, and the addresses of their scripts or nothing."""
         from ...estimator.queries import RecordedRun
-        from ...views.runs import run_title
+        from ...views.runs import title_and_batch
 
         self.ask(ConfigValue("script_url"))
         links = VerlDomain.of(self.env).settings.links
         runs = {run: self.ask(RecordedRun(run)) for run in ids}
         return {
-            id_: (run_title(run), links.file(run.script.ref, run.script.path) if run.script else "")
+            id_: (title_and_batch(run), links.file(run.script.ref, run.script.path) if run.script else "")
             for id_, run in runs.items()
         }
 
