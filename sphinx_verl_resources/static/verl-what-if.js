@@ -132,7 +132,7 @@
       say('none', runs.length ? '' : words.noRun);
       const ways = fits(cell) ? [] : waysFrom(answers, chosen);
       say('change', ways.join(words.or) || (state && !fits(cell) ? words.noWay : ''));
-      form.querySelector('.verl-if-plan code').textContent = plan;
+      form.querySelector('.verl-if-plan code').replaceChildren(...wordsOf(plan));
       form.querySelector('.verl-if-plan').hidden = fits(cell);
       showFigures(answers, chosen, state && cell);
       showUse(answers, state && verdict !== 'does-not-fit' && cell);
@@ -178,6 +178,16 @@
         link.textContent = address ? title : `${title} (${id})`;
         if (address) link.href = address;
         return index ? [words.between, link] : [link];
+      });
+    }
+
+    /** The words of a command in the markup that Sphinx gives them, so that each stays whole. */
+    function wordsOf(command) {
+      return command.split(' ').flatMap((text, index) => {
+        const word = document.createElement('span');
+        word.className = 'pre';
+        word.textContent = text;
+        return index ? [' ', word] : [word];
       });
     }
 

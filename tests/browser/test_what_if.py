@@ -88,12 +88,17 @@ def told_again(page, form):
 )
 def test_what_makes_it_fit_is_looked_up(open_page, chosen, ways):
     chosen = {**FIRST, "gpu": "B200", **chosen}
-    lines = shown(open_page(f"index.html?{query(chosen)}"))["lines"]
+    page = open_page(f"index.html?{query(chosen)}")
+    lines = shown(page)["lines"]
     assert lines["change"] == f"To make it fit: {ways}"
     gpus = f"--gpus 2x{chosen['gpu']} --response {chosen['response']}"
     plan = f"To find settings: verl-resources plan {chosen['model']} {gpus}"
     assert lines["plan"] == plan + (" --lora 32" if chosen["lora"] == "32" else "")
     assert answered(chosen).verdict != "fits"
+    lines_of_options = "() => [...document.querySelectorAll('.verl-if-plan code .pre')].filter((word) => word.textContent.startsWith('--')).map((word) => word.getClientRects().length)"
+    for width in range(320, 640, 40):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert {*page.evaluate(lines_of_options)} == {1}, "an option is divided behind its hyphens"
 
 
 @pytest.mark.parametrize("name", FIRST)

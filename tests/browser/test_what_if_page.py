@@ -47,6 +47,17 @@ def test_a_file_that_is_missing_is_said_and_asked_for_again(site, form_folder):
     served.problems.clear()
 
 
+def test_what_is_loaded_is_said_as_clearly_as_an_answer(open_page):
+    page, held = open_page(), []
+    page.route("**/verl-what-if-*.js", lambda route: held.append(route))
+    page.locator("select[name=model]").select_option(OTHERS["model"])
+    loading = page.get_by_text("Loading …")
+    loading.wait_for()
+    opacities = "(one) => [one, one.parentElement, one.nextElementSibling].map((each) => getComputedStyle(each).opacity)"
+    assert loading.evaluate(opacities) == ["1", "1", "0.4"]
+    held[0].continue_()
+
+
 def test_the_keyboard_is_enough(open_page):
     page = open_page()
     page.locator("select[name=model]").focus()
