@@ -69,6 +69,7 @@ def form(
     runs: Mapping[str, str],
     link: Link,
     more: nodes.Node,
+    remedies: nodes.Node,
 ) -> verl_what_if:
     """Return the form with the answer to its first choice.
 
@@ -79,10 +80,12 @@ def form(
         runs: by id, the titles of the recorded runs that answers name.
         link: makes a link to the row of a run, from its id and a text.
         more: a link to how the figures are made.
+        remedies: a link to what helps when memory runs out.
     """
     answer = nodes.container("", *_lines(shown, link), classes=["verl-if-answer"])
+    actions = [_why(shown, more), nodes.inline("", "", remedies)]
     answer += verl_if_actions(
-        "", _why(shown, more), classes=["verl-if-actions"], command=shown.command, script=shown.script
+        "", *actions, classes=["verl-if-actions"], command=shown.command, script=shown.script
     )
     links = nodes.paragraph("", "", *(link(run, title) for run, title in runs.items()))
     return verl_what_if(

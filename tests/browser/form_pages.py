@@ -107,7 +107,7 @@ def answered(chosen):
     return answer(Question(chosen["model"], count, chosen["gpu"], lora=lora, response=response), DATA)
 
 
-BELOW = "the estimate is below every recorded run."
+BELOW = "the estimate is below every such run."
 
 
 def check(found, chosen):
@@ -120,7 +120,9 @@ def check(found, chosen):
     if expected.verdict == "fits":
         capacity, high = (float(gib_number(size)) for size in (best.capacity, best.high))
         is_tight = capacity - high < (expected.trust.mean_error or 0) * high
-        end = f"{capacity - high:.1f} GiB to spare" + (", less than such estimates are off on average." if is_tight else ".")
+        end = f"{capacity - high:.1f} GiB to spare" + (
+            ", less than such estimates are off on average." if is_tight else "."
+        )
         assert lines["verdict"].endswith(end)
         assert ("Tight" in lines["verdict"]) is is_tight
     runs = [run for run in expected.evidence if run.was_seen_to_run][:2]
@@ -131,7 +133,11 @@ def check(found, chosen):
         titles = ", ".join(title_and_batch(run) for run in runs if run.word == word)
         assert lines.get(word, "") == (f"{word.capitalize()}: {titles}" if titles else "")
         start = {"ran": "Smallest that ran: ", "reported": "Smallest that is reported: "}[word]
-        end = BELOW if expected.trust.undercuts else "no recorded run had so little GPU memory and responses this long."
+        end = (
+            BELOW
+            if expected.trust.undercuts
+            else "no such run had so little GPU memory and responses this long."
+        )
         (line,) = [f"{start}{title_and_batch(run)}; {end}" for run in smallest if run.word == word] or [""]
         assert lines.get(f"smallest-{word}", "") == line
     figures = f"{gib_number(best.low)} to {gib_number(best.high)} GiB per GPU with {expected.best.name}"

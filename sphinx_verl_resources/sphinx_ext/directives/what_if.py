@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: The link to the page about the estimator.
 _MORE = N_("How figures are made.")
+#: The label of the page about what to change when memory runs out.
+_OUT_OF_MEMORY = "out-of-memory"
 #: Each is an answer, and about a thousand take a second.
 MOST_CELLS = 100_000
 
@@ -115,6 +117,7 @@ class VerlWhatIf(SettingsDirective):
                 {run: title for run, (title, _script) in runs.items()},
                 partial(row_link, self.env),
                 more,
+                link_if_any(_OUT_OF_MEMORY, _("Out of memory?"), self.env.docname),
             )
         ]
 
