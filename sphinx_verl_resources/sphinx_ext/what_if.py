@@ -120,11 +120,13 @@ def _unless(text: str) -> str:
 
 
 def _visit_actions(self: HTML5Translator, node: verl_if_actions) -> None:
-    copy = escape(_("Copy the command"))
-    address, script = map(escape, node["script"])
+    copy, script = escape(_("Copy the command")), escape(_("Script that ran"))
+    address, run = map(escape, node["script"])
     self.body.append(self.starttag(node, "div"))
     self.body.append(f'<button type="button"{_unless(node["command"])}>{copy}</button>\n')
-    self.body.append(f'<a class="verl-if-script" href="{address}"{_unless(address)}>{script}</a>\n')
+    self.body.append(
+        f'<a class="verl-if-script" href="{address}" title="{run}"{_unless(address)}>{script}</a>\n'
+    )
 
 
 def _depart_actions(self: HTML5Translator, node: verl_if_actions) -> None:

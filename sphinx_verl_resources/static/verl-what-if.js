@@ -166,7 +166,7 @@
       const link = form.querySelector('.verl-if-script');
       link.hidden = !address;
       link.href = address ?? '';
-      link.textContent = address ? fill(words.scriptOf, { run }) : '';
+      link.title = address ? run : '';
     }
 
     /** The titles of runs, each a link where a page shows its row, with commas between. */

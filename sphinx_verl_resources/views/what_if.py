@@ -58,7 +58,7 @@ class verl_if_actions(nodes.container):  # noqa: N801
 
     Attributes:
         command: to be copied.
-        script: the address of a launch script and the text of a link to it; both empty without one.
+        script: the address of a launch script and the title of its run; both empty without one.
     """
 
 

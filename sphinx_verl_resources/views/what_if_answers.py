@@ -50,7 +50,6 @@ _REGISTRY = "(globalThis.verlWhatIf ??= {})"
 #: The fields of which another choice may fit, and in which direction it is looked for.
 _WAYS = (("response", -1), ("lora", 1), ("count", 1))
 
-SCRIPT_OF = N_("Script of {run}")
 #: The lines about an estimate.
 _FIGURES = ("estimated", "host", "phase", "trust")
 _TEXTS = ("labels", "values")
@@ -106,7 +105,6 @@ def _words() -> dict[str, Any]:
         "estimated": _("{low} to {high} GiB per GPU with {layout}; the GPU has {capacity}."),
         "next": _("{sentence} {next}"),
         "noRun": _(NO_RUN),
-        "scriptOf": _(SCRIPT_OF),
         "undercut": _("{run}; the estimate is below every such run."),
         "unlike": _("{run}; no such run had so little GPU memory and responses this long."),
         "used": _("It takes only {count} of these GPUs."),
@@ -215,10 +213,9 @@ class Shown:
 
     @property
     def script(self) -> tuple[str, str]:
-        """The address of the script of the nearest run that ran and has one, and a text; empty without it."""
+        """The address of the script of the nearest run that ran, and its title; both may be empty."""
         scripts = ((script, title) for _run, title, line, script in self.runs if script and line == "ran")
-        address, run = next(scripts, ("", ""))
-        return address, _(SCRIPT_OF).format(run=run) if run else ""
+        return next(scripts, ("", ""))
 
 
 def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) -> Shown:

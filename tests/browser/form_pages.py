@@ -86,7 +86,7 @@ LOOK = """(form) => {
     lines: Object.fromEntries(lines.map((line) => [line.className.slice(8), line.textContent.trim()])),
     links: [...form.querySelectorAll("p:not([hidden]) .verl-if-text a")].map((link) => link.hash),
     badge: form.querySelector(".verl-verdict").className,
-    script: [...form.querySelectorAll(".verl-if-script:not([hidden])")].map((link) => [link.href, link.textContent]),
+    script: [...form.querySelectorAll(".verl-if-script:not([hidden])")].map((link) => [link.href, link.title]),
     command: form.querySelector("pre").textContent,
     shown: [...form.querySelectorAll("button, .verl-if-command")].map((element) => !element.hidden),
   };
@@ -152,8 +152,7 @@ def check(found, chosen):
     assert found["shown"] == [bool(found["command"])] * 2, "the command and the button"
     with_script = [run for run in runs if run.word == "ran" and run.script]
     assert found["script"] == [
-        [DATA_LINKS.file(run.script.ref, run.script.path), f"Script of {title_and_batch(run)}"]
-        for run in with_script[:1]
+        [DATA_LINKS.file(run.script.ref, run.script.path), title_and_batch(run)] for run in with_script[:1]
     ]
 
 
