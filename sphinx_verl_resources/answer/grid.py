@@ -155,8 +155,7 @@ class _Grid:
         return self._layouts[id(config)][1]
 
     def _trust(self, trust: Trust) -> int:
-        smallest = trust.smallest.id if trust.smallest and trust.undercuts else None
-        key = trust.measured_runs, trust.mean_error, smallest
+        key = trust.measured_runs, trust.mean_error, trust.undercuts
         return self.trusts.setdefault(key, (len(self.trusts), trust))[0]
 
     def nearest(self, asked: Answers, count: int, gpu: str) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..i18n import _
+from ..views.fewest import TABLE_CLASS
 from ..views.file_names import FORM_SCRIPT
 from ..views.what_if import FEWEST_CLASS, LINE_CLASS, verl_if_actions, verl_if_line, verl_what_if
 from .assets import is_for_browsers, may_need_files
@@ -23,15 +24,13 @@ if TYPE_CHECKING:
 
 #: After the scripts of the theme.
 _AFTER_THE_THEME = 600
-#: The table that the sentence for readers without JavaScript names.
-_FEWEST_TABLE = "verl-fewest"
 
 
 def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Leave out of forms what a builder or a page has no use for."""
     if not VerlDomain.of(app.env).may_need_files(docname):
         return
-    has_table = any(_FEWEST_TABLE in table["classes"] for table in doctree.findall(nodes.table))
+    has_table = any(TABLE_CLASS in table["classes"] for table in doctree.findall(nodes.table))
     for form in list(doctree.findall(verl_what_if)):
         links = form.children[-1]
         form["rows"] = _rows(form["runs"], links)

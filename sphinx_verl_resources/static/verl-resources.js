@@ -17,7 +17,7 @@
   const RUN = 'verl-run-';
   const COLUMN = 'verl-col-';
   const SORT = 'sort';
-  /** The number of a value that stands for all of them. */
+  /** The number that means all values. */
   const ANY = -1;
   /** With more runs than this, only sections near the window are laid out. */
   const MANY = 100;
@@ -84,7 +84,7 @@
     return sections.find((section) => section.contains(element));
   }
 
-  /** Where no section can go away: the sentence behind a table none of whose rows is shown. */
+  /** Where no section can go away: the sentence after a table none of whose rows is shown. */
   function noneHere(table) {
     const note = make('p', { class: 'verl-none', hidden: '' }, words.noneHere);
     outermost(table).after(note);
@@ -410,7 +410,7 @@
   }
 
   /**
-   * The numbers of a text and what stands between them; null where nothing is recorded.
+   * The numbers of a text and the text between them; null where nothing is recorded.
    *
    * A number with two points or more is a version, each of whose parts counts alone. A hyphen is a minus where
    * a text begins with it; elsewhere it joins words. Signs before a number do not keep it from being one.

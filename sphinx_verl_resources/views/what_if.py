@@ -145,7 +145,7 @@ def _why(shown: Shown, more: nodes.Node) -> verl_details:
 
 
 def _text(text: str, *content: nodes.Node) -> nodes.inline:
-    # The script writes what stands here, and Sphinx no other quotation marks.
+    # The script replaces this text, so Sphinx must not change its quotation marks.
     return nodes.inline("", text, *content, classes=[TEXT_CLASS], support_smartquotes=False)
 
 

@@ -32,19 +32,24 @@ if TYPE_CHECKING:
 
 #: The choices of the form when it opens, where it offers them; elsewhere the first of each field.
 _FIRST = {"model": "Qwen/Qwen2.5-7B", "gpu": "H100", "count": 8, "lora": 0, "response": 1024}
-#: What an answer says first: a verdict and why. Behind these come the reasons why there is no estimate.
-STATES: tuple[tuple[Verdict, str], ...] = (
-    ("fits", N_("The whole range is within the GPU's memory, with {spare} GiB to spare.")),
-    ("borderline", N_("The GPU's memory is inside the range of the estimate.")),
-    ("borderline", N_("The rollout engine may not start: too little memory is left for its KV cache.")),
-    ("borderline", N_("It ran, although even the low end of the estimate exceeds the GPU's memory.")),
-    ("depends-on-lengths", FITS_UP_TO),
-    ("depends-on-lengths", N_("It fits with short sequences, not with sequences at their limits.")),
-    ("does-not-fit", N_("Even the low end of the estimate exceeds the GPU's memory.")),
-    ("fits", N_("Tight: {spare} GiB to spare, less than such estimates are off on average.")),
-)
-#: The states in which it fits.
-FITTING = (0, 7)
+#: What an answer says first, by the name of the state: a verdict and why. In the files a state is a number;
+#: greater numbers are the reasons why there is no estimate.
+STATES: Mapping[str, tuple[Verdict, str]] = {
+    "fits": ("fits", N_("The whole range is within the GPU's memory, with {spare} GiB to spare.")),
+    "tight": ("fits", N_("Tight: {spare} GiB to spare, less than such estimates are off on average.")),
+    "borderline": ("borderline", N_("The GPU's memory is inside the range of the estimate.")),
+    "engine": (
+        "borderline",
+        N_("The rollout engine may not start: too little memory is left for its KV cache."),
+    ),
+    "ran": ("borderline", N_("It ran, although even the low end of the estimate exceeds the GPU's memory.")),
+    "mean-length": ("depends-on-lengths", FITS_UP_TO),
+    "lengths": (
+        "depends-on-lengths",
+        N_("It fits with short sequences, not with sequences at their limits."),
+    ),
+    "too-large": ("does-not-fit", N_("Even the low end of the estimate exceeds the GPU's memory.")),
+}
 #: The global variable under which the script finds the answers for a model.
 _REGISTRY = "(globalThis.verlWhatIf ??= {})"
 #: The fields of which another choice may fit, and in which direction it is looked for.
@@ -96,7 +101,7 @@ def shared_data(files: Sequence[str], cells: GridCells) -> dict[str, Any]:
 def _words() -> dict[str, Any]:
     """Return the texts of the answers; braces are filled in."""
     return {
-        "states": [[verdict, title(verdict), _(sentence)] for verdict, sentence in STATES],
+        "states": [[verdict, title(verdict), _(sentence)] for verdict, sentence in STATES.values()],
         "why": _("Estimated for GRPO. {sentence}"),
         "noEstimate": ["unknown", _("No estimate"), _("{reason}.")],
         "between": _(", "),
@@ -155,7 +160,7 @@ def answers_of(cells: GridCells, runs: Mapping[str, tuple[str, str]]) -> dict[st
 
 def _states(cells: GridCells) -> list[int]:
     """Return of each cell the index into ``STATES``, and from there on into the reasons."""
-    capacities = {place: cells.offered[gpu] for gpu, place in enumerate(cells.gpus)}
+    capacities, names = {place: cells.offered[gpu] for gpu, place in enumerate(cells.gpus)}, list(STATES)
 
     def state(number: int, verdict: int) -> int:
         if verdict >= len(VERDICTS):
@@ -163,12 +168,12 @@ def _states(cells: GridCells) -> list[int]:
         low, high, tokens = (cells.columns[name][number] for name in ("low", "high", "tokens"))
         capacity = capacities[number % len(capacities)]
         error = cells.trusts[cells.columns["trust"][number]].mean_error or 0
-        by_name: dict[str, int] = {
-            "fits": 7 if capacity - high < error * high else 0,
-            "borderline": 3 if low > capacity else 1 if high > capacity else 2,
-            "depends-on-lengths": 4 if tokens else 5,
+        by_verdict: dict[str, str] = {
+            "fits": "tight" if capacity - high < error * high else "fits",
+            "borderline": "ran" if low > capacity else "borderline" if high > capacity else "engine",
+            "depends-on-lengths": "mean-length" if tokens else "lengths",
         }
-        return by_name.get(VERDICTS[verdict], 6)
+        return names.index(by_verdict.get(VERDICTS[verdict], "too-large"))
 
     return [state(number, verdict) for number, verdict in enumerate(cells.columns["verdict"])]
 
@@ -279,7 +284,8 @@ def _ways(
     for name, step in _WAYS:
         labels = next(field["labels"] for field in fields if field["name"] == name)
         for other in range(chosen[name] + step, len(labels) if step > 0 else -1, step):
-            if _cell(fields, shared["gpus"], answers, {**chosen, name: other})["state"] in FITTING:
+            cell = _cell(fields, shared["gpus"], answers, {**chosen, name: other})
+            if cell["state"] < len(STATES) and shared["words"]["states"][cell["state"]][0] == "fits":
                 ways.append(shared["words"][name].format(label=labels[other]))
                 break
     return ways

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...catalog.names import LIMITS
 from ...i18n import _
 from ...views.blocks import legend
 from .base import ABOUT_TABLE
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT_RESPONSES = (1024, 2048, 4096, 8192, 16384, 32768)
-MOST_TOKENS = 10_000_000
 LENGTHS_OPTIONS = (
     Option(
         "model",
@@ -29,7 +29,7 @@ LENGTHS_OPTIONS = (
         "Limits of the responses, in tokens.",
         "numbers, separated by spaces or commas",
         f"``{' '.join(map(str, DEFAULT_RESPONSES))}``",
-        numbers(MOST_TOKENS),
+        numbers(LIMITS["sequence-length"]),
         DEFAULT_RESPONSES,
     ),
     *ABOUT_TABLE,

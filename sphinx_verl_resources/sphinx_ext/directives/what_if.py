@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...catalog.names import FORM_COUNTS, FORM_GPUS, FORM_RESPONSES, MOST_GPUS
+from ...catalog.names import FORM_COUNTS, FORM_GPUS, FORM_RESPONSES, LIMITS, MOST_GPUS
 from ...catalog.selection import names, phrases
 from ...diagnostics import Code, Diagnostic
 from ...i18n import N_, _
@@ -14,7 +14,6 @@ from ..objects import GPU, MODEL
 from ..queries import ConfigValue
 from ..references import link_if_any, row_link
 from .computed import SettingsDirective
-from .lengths import MOST_TOKENS
 from .options import Option, numbers
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ WHAT_IF_OPTIONS = (
         "Limits of the responses to choose from, in tokens.",
         "numbers, separated by spaces or commas",
         f"``{' '.join(map(str, FORM_RESPONSES))}``",
-        numbers(MOST_TOKENS),
+        numbers(LIMITS["sequence-length"]),
         FORM_RESPONSES,
     ),
 )
