@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from .overrides import OVERRIDE, add_override
+from .programs import Program, Started, kind_of, named_in, started
 from .result import Collector, SettingsText, listed, read_yaml_settings
 from .shell.expansion import Expansion
 from .shell.follow import read_commands
@@ -18,6 +19,7 @@ from .shell.words import split_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from .programs import Command, Kind
     from .result import SettingsText
 
 
@@ -47,8 +49,8 @@ _CONFIG_NAME = frozenset({"--config-name", "-cn"})
 _SHOWS = frozenset({"echo", "cat", "grep", "sed"})
 #: A word such as ``trainer.nnodes=1`` or ``+actor.x.y=2``.
 _DOTTED = re.compile(r"\+{0,2}[A-Za-z_]\w*\.[\w.]*=")
-
-_Command = tuple[Argument, ...]
+#: The programs whose settings are read, first those that are looked for first.
+_TRAIN: tuple[Kind, ...] = ("rl", "sft")
 
 
 def read_settings(text: str, shown: str) -> SettingsText:
@@ -120,21 +122,27 @@ def _read(text: str, shown: str, read: Callable[[Collector, Source], None]) -> S
 
 
 def _read_commands(collector: Collector, source: Source) -> None:
-    """Note the settings of the first command that trains."""
+    """Note the settings of the first command that trains, and the program that it starts."""
     commands, problems = read_commands(source)
     collector.problems += problems
-    trainings = _trainings(commands) or _trainings(_inner_commands(commands)) or _with_settings(commands)
+    programs = started(commands)
+    if not any(found.kind in _TRAIN for found in programs):
+        programs = started(_inner_commands(commands)) or programs
+    trainings = [found for kind in _TRAIN for found in programs if found.kind == kind]
+    trainings = trainings or _with_settings(commands, programs)
     if not trainings and not problems:
         message = "no command that trains with verl was found"
         hint = "expected one such as python3 -m verl.trainer.main_ppo data.train_batch_size=256"
         collector.fail(source.place(0), Code.shell_syntax, message, hint)
     if len(trainings) > 1:
-        place = source.place(trainings[1][0][0].at)
-        message = f"the script trains {len(trainings)} times; only the settings of the first are read"
+        read, place = (source.place(found.command[0].at) for found in trainings[:2])
+        message = f"the script trains {len(trainings)} times; only the settings of line {read.line} are read"
         collector.warn(place, Code.shell_syntax, message, "split the script")
-    for command, arguments in trainings[:1]:
-        _read_arguments(collector, arguments, source)
-        _report_lost(collector, commands, command, source)
+    for first in (trainings or programs)[:1]:
+        collector.program = Program(first.name, first.kind, source.place(first.command[0].at))
+    for training in trainings[:1]:
+        _read_arguments(collector, training.arguments, source)
+        _report_lost(collector, commands, training.command, source)
 
 
 def _read_words(collector: Collector, source: Source) -> None:
@@ -179,28 +187,7 @@ def _read_arguments(collector: Collector, arguments: Iterable[Argument], source:
                 collector.warn(place, Code.unresolved, message, "write the settings out")
 
 
-def _trainings(commands: Iterable[_Command]) -> list[tuple[_Command, Sequence[Argument]]]:
-    """Return the commands that train with verl, each with the words after the name of the program."""
-    trainings: list[tuple[_Command, Sequence[Argument]]] = []
-    for command in commands:
-        words = [known(argument.text) or "" for argument in command]
-        for index, (before, word) in enumerate(pairwise(words), 2):
-            if (before == "-m" or word.endswith(".py")) and _trains(word.removesuffix(".py")):
-                trainings.append((command, command[index:]))
-                break
-    return trainings
-
-
-def _trains(module: str) -> bool:
-    """Return whether a module is one of verl's programs that train, or of a recipe's."""
-    package, _, name = module.replace("/", ".").rpartition(".")
-    if name.startswith(("main_eval", "main_generation")):
-        return False
-    is_main = name.startswith("main_") or name.endswith("_main") or "sft_trainer" in name
-    return is_main or (name == "main" and "verl" in package.split("."))
-
-
-def _inner_commands(commands: Iterable[_Command]) -> Iterator[_Command]:
+def _inner_commands(commands: Iterable[Command]) -> Iterator[Command]:
     """Yield the commands in a text that is handed to another shell, as in ``bash -c "…"``."""
     texts = ((written(argument.text), argument.at) for command in commands for argument in command)
     for text, at in islice((item for item in texts if " -m " in item[0]), _MAX_TEXTS):
@@ -208,7 +195,7 @@ def _inner_commands(commands: Iterable[_Command]) -> Iterator[_Command]:
             yield tuple(Argument(argument.text, at) for argument in command)
 
 
-def _with_settings(commands: Iterable[_Command]) -> list[tuple[_Command, Sequence[Argument]]]:
+def _with_settings(commands: Iterable[Command], programs: Sequence[Started]) -> list[Started]:
     """Return the command with most words that look like settings, for scripts that name no known program."""
     candidates = [
         (command, [argument for argument in command if _DOTTED.match(written(argument.text))])
@@ -216,11 +203,16 @@ def _with_settings(commands: Iterable[_Command]) -> list[tuple[_Command, Sequenc
         if known(command[0].text) not in _SHOWS
     ]
     most = max(candidates, key=lambda candidate: len(candidate[1]), default=None)
-    return [most] if most and most[1] else []
+    if most is None or not most[1]:
+        return []
+    command, arguments = most
+    named = [(found.name, found.kind) for found in programs if found.command is command]
+    name, kind = next(iter(named), (module := named_in(command), kind_of(module)))
+    return [Started(command, arguments, name, "rl" if kind == "other" else kind)]
 
 
 def _report_lost(
-    collector: Collector, commands: Sequence[_Command], training: _Command, source: Source
+    collector: Collector, commands: Sequence[Command], training: Command, source: Source
 ) -> None:
     """Warn of settings below the command that are not part of it."""
     start = next((index for index, command in enumerate(commands, 1) if command is training), len(commands))

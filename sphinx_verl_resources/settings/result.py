@@ -14,6 +14,8 @@ from ..diagnostics import Code, Diagnostic, Location, Severity
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from .programs import Program
+
 #: Problems that are listed of one text.
 MAX_PROBLEMS = 50
 
@@ -34,6 +36,7 @@ class SettingsText:
         unresolved: keys whose value the text does not tell, with the text there; not in ``values``.
         problems: everything found wrong, and a warning for each value that is not known.
         lines: the lines where each key is set, those of replaced values too.
+        program: what a script starts: the program that trains, or else the first one; None in other texts.
 
     >>> SettingsText({"trainer.nnodes": 1}, {"trainer.nnodes": Location("run.sh", 3, 5)}).values
     {'trainer.nnodes': 1}
@@ -45,6 +48,7 @@ class SettingsText:
     unresolved: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Diagnostic, ...] = ()
     lines: Mapping[str, Collection[int]] = field(default_factory=dict)
+    program: Program | None = None
 
 
 class Collector:
@@ -52,6 +56,7 @@ class Collector:
 
     def __init__(self) -> None:
         self.config_name: str | None = None
+        self.program: Program | None = None
         self.problems: list[Diagnostic] = []
         self._values: dict[str, Any] = {}
         self._places: dict[str, Location] = {}
@@ -92,6 +97,7 @@ class Collector:
             self._unresolved,
             listed(self.problems),
             self._lines,
+            self.program,
         )
 
     def _forget(self, key: str, place: Location) -> None:

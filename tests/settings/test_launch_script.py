@@ -11,6 +11,7 @@ from sphinx_verl_resources.catalog.dataset import Dataset
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.diagnostics import Location, Severity
 from sphinx_verl_resources.settings.overrides import read_overrides
+from sphinx_verl_resources.settings.programs import Program
 from sphinx_verl_resources.settings.read import read_script, read_settings, unread_settings
 
 
@@ -241,11 +242,43 @@ def test_a_script_that_trains_nothing(text):
 
 
 def test_a_script_that_trains_twice():
-    found = read_script(
-        "python -m verl.trainer.sft_trainer a.b=1\npython -m verl.trainer.main_ppo a.b=2", "run.sh"
-    )
+    found = read_script("-m x\npython -m verl.trainer.main_ppo a.b=1\npython main_ppo.py a.b=2", "run.sh")
     assert found.values == {"a.b": 1}
-    assert [(problem.place.line, problem.severity) for problem in found.problems] == [(2, Severity.WARNING)]
+    assert [(problem.place.line, problem.severity) for problem in found.problems] == [(3, Severity.WARNING)]
+    assert found.problems[0].message.endswith("only the settings of line 2 are read")
+
+
+def test_fine_tuning_before_the_training_that_is_read():
+    found = read_script(
+        "torchrun -m verl.trainer.sft_trainer a.b=1\npython -m verl.trainer.main_ppo a.b=2", "run.sh"
+    )
+    assert (found.values, found.program) == (
+        {"a.b": 2},
+        Program("verl.trainer.main_ppo", "rl", Location("run.sh", 2, 1)),
+    )
+    assert found.problems[0].message.endswith("only the settings of line 2 are read")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "kind"),
+    [
+        ("ENTRY='-m verl.trainer.sft_trainer'\ntorchrun --nproc_per_node=8 $ENTRY model.path=a", "verl.trainer.sft_trainer", "sft"),
+        ("python3 examples/data_preprocess/gsm8k.py\npython3 -m verl.trainer.main_eval data.path=x", "verl.trainer.main_eval", "evaluation"),
+        ("python -m verl.model_merger merge --backend fsdp", "verl.model_merger", "conversion"),
+        ("ray start --head\npython data_preprocess/gsm8k.py --local_dir x", "ray start", "cluster"),
+        ('exec bash "$(dirname "$0")/other.sh" trainer.nnodes=2', '$(dirname "$0")/other.sh', "script"),
+        ("RUN=\"torchrun --nproc_per_node=$N -m verl.trainer.sft_trainer\"\n$RUN model.path=a", "verl.trainer.sft_trainer", "sft"),
+        ("torchrun -m verl_mlite.launch verl.trainer.sft_trainer model.path=a", "verl.trainer.sft_trainer", "sft"),
+        ("bash tests/other.sh trainer.nnodes=2", "tests/other.sh", "script"),
+        ("python train.py trainer.nnodes=2", "train", "rl"),
+        ("$RUN trainer.nnodes=2", "", "rl"),
+        ("ray job submit -- python3 -m verl.trainer.main_ppo a.b=1", "verl.trainer.main_ppo", "rl"),
+        ("python -m torch.distributed.run --nproc_per_node 8 train/main_ppo.py a.b=1", "train/main_ppo", "rl"),
+    ],
+)  # fmt: skip
+def test_the_program_that_is_started(text, name, kind):
+    program = read_script(text, "run.sh").program
+    assert (program.name, program.kind) == (name, kind)
 
 
 def test_words_that_cannot_be_known():
