@@ -12,7 +12,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
 
 .DEFAULT_GOAL := help
-.PHONY: help html check test test-all screenshots measure matrix benchmark accuracy oracle schema transcript messages lint format clean
+.PHONY: help html check test test-all screenshots measure matrix benchmark accuracy oracle schema transcript messages dist lint format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -81,6 +81,12 @@ transcript: $(BIN)/.ready  ## record the two minutes of the page "Contributing a
 
 messages: $(BIN)/.ready  ## bring the message catalogs up to date and compile them
 	$(BIN)/python tools/messages.py
+
+# The addresses in the metadata come from the remote `origin`, or from REPOSITORY=https://github.com/OWNER/NAME.
+REPOSITORY ?=
+
+dist: $(BIN)/.ready  ## build wheel and sdist into dist/, check them, and install the wheel
+	@$(BIN)/python tools/distribution.py "$(REPOSITORY)"
 
 lint: $(BIN)/.ready  ## ruff and mypy alone
 	$(BIN)/ruff check .

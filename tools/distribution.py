@@ -1,0 +1,165 @@
+"""Build wheel and sdist, check them, and install the wheel: ``make dist``.
+
+The wheel is built from the sdist, as an installer would do it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+from venv import EnvBuilder
+from zipfile import ZipFile
+
+from packaging.metadata import ExceptionGroup, Metadata
+from readme_renderer import markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+#: What the wheel takes of the folders below, and where it puts them.
+KINDS = {".css", ".js", ".md", ".mo", ".py", ".typed", ".yaml"}
+FOLDERS = {"sphinx_verl_resources": "sphinx_verl_resources", "data": "sphinx_verl_resources/data"}
+#: An address that GitHub uses for a repository, in a browser or in git.
+GITHUB = re.compile(r"(?:https://|ssh://git@|git@)github\.com[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
+
+
+class WrongDistributionError(Exception):
+    """A distribution that must not be published; each argument is a line of the message."""
+
+
+def repository(given: str) -> str:
+    """Return the address of the repository on GitHub, by default that of the remote ``origin``.
+
+    Raises:
+        WrongDistributionError: there is none.
+    """
+    remote = ["git", "remote", "get-url", "origin"]
+    named = (
+        given or subprocess.run(remote, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    )
+    if found := GITHUB.fullmatch(named):
+        return f"https://github.com/{found[1]}"
+    message = (
+        f"the repository {named!r} has no address on GitHub" if named else "the repository has no address"
+    )
+    raise WrongDistributionError(f"{message}; run make dist REPOSITORY=https://github.com/OWNER/NAME")
+
+
+def build(folder: Path, address: str) -> None:
+    """Build both into a folder that holds nothing else."""
+    for old in folder.glob("*"):
+        old.unlink()
+    command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+    environment = {**os.environ, "VERL_RESOURCES_REPOSITORY": address}
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def check(folder: Path) -> str:
+    """Return one line for each distribution.
+
+    Raises:
+        WrongDistributionError: a distribution is not what it should be.
+    """
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    with ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (place,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(place)
+    with tarfile.open(sdist) as packed:
+        (stem,) = {name.split("/")[0] for name in packed.getnames()}
+        information = packed.extractfile(f"{stem}/PKG-INFO")
+        assert information
+        same = information.read() == metadata
+    problems = [*content_problems(names), *metadata_problems(metadata)]
+    if not same:
+        problems.append("METADATA differs from PKG-INFO of the sdist; see tools/repository_metadata.py")
+    if problems:
+        raise WrongDistributionError(*(f"{wheel.name}: {problem}" for problem in problems))
+    return "\n".join(f"{path.name}: {path.stat().st_size / 1024:,.0f} KiB" for path in (wheel, sdist))
+
+
+def content_problems(names: list[str]) -> Iterator[str]:
+    """Find what the wheel lacks, and what it should not have."""
+    expected = {
+        f"{target}/{path.relative_to(ROOT / source).as_posix()}"
+        for source, target in FOLDERS.items()
+        for path in (ROOT / source).rglob("*")
+        if path.suffix in KINDS
+    }
+    packed = {name for name in names if ".dist-info/" not in name}
+    remedy = "see tool.hatch.build.targets.wheel in pyproject.toml"
+    for name in sorted(expected - packed):
+        yield f"{name} is missing; {remedy}"
+    for name in sorted(packed - expected):
+        yield f"{name} does not belong into the wheel; {remedy}"
+    if len(names) != len(set(names)):
+        yield f"some files are in it twice; {remedy}"
+
+
+def metadata_problems(text: bytes) -> Iterator[str]:
+    """Find wrong metadata, and what of the README an index cannot show."""
+    try:
+        metadata = Metadata.from_email(text, validate=True)
+    except ExceptionGroup as group:
+        yield from (f"metadata: {problem}; see project in pyproject.toml" for problem in group.exceptions)
+        return
+    if not metadata.project_urls:
+        yield "no Project-URL; run make dist REPOSITORY=https://github.com/OWNER/NAME"
+    warnings = io.StringIO()
+    html = markdown.render(metadata.description or "", stream=warnings)
+    if html is None or warnings.getvalue():
+        yield f"README.md is empty, or an index cannot render it: {warnings.getvalue().strip()}"
+    addresses = _Addresses()
+    addresses.feed(html or "")
+    for address in addresses.found:
+        if not address.startswith(("https://", "http://", "#")):
+            yield f"README.md: {address!r} leads nowhere on an index; see tools/repository_metadata.py"
+
+
+class _Addresses(HTMLParser):
+    """Where the links and pictures of a page lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collect the addresses of a tag."""
+        self.found += [value or "" for name, value in attrs if name in {"href", "src"}]
+
+
+def install(folder: Path) -> str:
+    """Install the wheel in an empty environment, and return what its command prints of itself."""
+    (wheel,) = folder.glob("*.whl")
+    with tempfile.TemporaryDirectory() as place:
+        EnvBuilder(with_pip=True, symlinks=os.name != "nt").create(place)
+        programs = Path(place) / ("Scripts" if os.name == "nt" else "bin")
+        pip = [programs / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "install", wheel.resolve()], check=True)
+        command = [programs / "verl-resources", "--version"]
+        return subprocess.run(
+            command, cwd=place, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout.strip()
+
+
+def main(folder: Path, given: str) -> None:
+    """Build, check and install."""
+    address = repository(given)
+    build(folder, address)
+    sys.stdout.write(f"repository: {address}\n{check(folder)}\ninstalled: {install(folder)}\n")
+
+
+if __name__ == "__main__":
+    try:
+        main(ROOT / "dist", *sys.argv[1:])
+    except WrongDistributionError as wrong:
+        sys.exit("\n".join(wrong.args))
