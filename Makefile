@@ -24,7 +24,7 @@ $(BIN)/.ready: pyproject.toml
 	@touch $@
 
 html: $(BIN)/.ready  ## build the documentation into docs/_build/html
-	$(BIN)/python -m sphinx -b html $(SPHINXOPTS) docs docs/_build/html
+	$(BIN)/python -m sphinx -j auto -b html $(SPHINXOPTS) docs docs/_build/html
 	@echo "The pages are in docs/_build/html; see hardware.html and memory.html"
 
 check: $(BIN)/.ready  ## check the recorded runs and registries
@@ -86,7 +86,10 @@ messages: $(BIN)/.ready  ## bring the message catalogs up to date and compile th
 REPOSITORY ?=
 
 dist: $(BIN)/.ready  ## build wheel and sdist into dist/, check them, and install the wheel
-	@$(BIN)/python tools/distribution.py "$(REPOSITORY)"
+	@$(BIN)/python tools/distribution.py "$(REPOSITORY)" dist
+	@rm -rf build/empty && $(PYTHON) -m venv build/empty
+	@build/empty/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	@build/empty/bin/verl-resources --version
 
 lint: $(BIN)/.ready  ## ruff and mypy alone
 	$(BIN)/ruff check .

@@ -57,8 +57,10 @@ THEMES = ("sphinx-rtd-theme", "furo", "pydata-sphinx-theme", "alabaster")
 ONCE = {"playwright"}
 #: Colours of code, which conf.py names.
 STYLES = "accessible-pygments"
-#: The builders beside html.
-BUILDERS = ("text", "latex", "man", "texinfo", "gettext", "xml", "epub")
+#: The builders beside html that share what Sphinx has read, which takes ten times as long as to write it.
+BUILDERS = ("text", "latex", "man", "texinfo", "xml", "epub")
+#: The one that does not.
+READS_ALONE = "gettext"
 
 #: What other packages warn of by themselves; everything else that warns is an error.
 OTHERS = [
@@ -82,9 +84,14 @@ def extras(without: list[str]) -> list[str]:
     return [text for text in texts if Requirement(text).name not in left_out]
 
 
+def distributions(session: nox.Session) -> Path:
+    """The folder with the wheel and the sdist."""
+    return session.cache_dir / "dist"
+
+
 def install(session: nox.Session, *requirements: str) -> None:
     """Install the wheel that was built last, and what is asked for beside it."""
-    (wheel,) = (session.cache_dir / "wheel").glob("*.whl")
+    (wheel,) = distributions(session).glob("*.whl")
     session.install(str(wheel), *requirements)
     # pip keeps a wheel of the same version, which an environment that is used again has.
     session.run("python", "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", str(wheel))
@@ -92,11 +99,10 @@ def install(session: nox.Session, *requirements: str) -> None:
 
 @nox.session(tags=["ends"])
 def build(session: nox.Session) -> None:
-    """Build the wheel that the other sessions install."""
-    folder = session.cache_dir / "wheel"
-    shutil.rmtree(folder, ignore_errors=True)
-    session.install("build")
-    session.run("python", "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT), silent=True)
+    """Build and check the distributions that the other sessions install; nobody publishes these."""
+    session.install("build", "readme-renderer[md]")
+    tool = str(ROOT / "tools/distribution.py")
+    session.run("python", tool, "https://github.com/OWNER/NAME", str(distributions(session)), silent=True)
 
 
 @nox.session(requires=["build"])
@@ -121,29 +127,41 @@ def documentation(session: nox.Session, pins: list[str], without: list[str]) -> 
     shutil.rmtree(folder)
     folder.mkdir()
     builds = [("html", theme) for theme in themes] + [(builder, themes[0]) for builder in BUILDERS]
+    if pins is NEWEST:
+        builds.append((READS_ALONE, themes[0]))
     for builder, theme in builds:
-        # Sphinx keeps what it has read for all builders but this one.
-        doctrees = folder / ("doctrees-gettext" if builder == "gettext" else "doctrees")
-        options = ("-n", "-W", "--keep-going", "-q", "-b", builder, "-d", str(doctrees))
+        doctrees = folder / (READS_ALONE if builder == READS_ALONE else "doctrees")
+        options = ("-j", "auto", "-n", "-W", "--keep-going", "-q", "-b", builder, "-d", str(doctrees))
         out = str(folder / f"{builder}-{theme}")
         session.run("sphinx-build", *options, "-D", f"html_theme={module(theme)}", "docs", out, env=STRICT)
 
 
-@nox.session(requires=["build"], tags=["ends"])
+@nox.session(requires=["build"], python=["3.10", "3.13"], tags=["ends"])
 def wheel(session: nox.Session) -> None:
-    """The wheel in an environment with nothing beside it builds a page, and its command works."""
+    """The wheel, then the sdist, with nothing beside them build a page, and their command works."""
     install(session)
+    works_alone(session)
+    (sdist,) = distributions(session).glob("*.tar.gz")
+    session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "sphinx-verl-resources")
+    session.install(str(sdist))
+    works_alone(session)
+
+
+def works_alone(session: nox.Session) -> None:
+    """Build a project whose conf.py is one line, and run the command."""
     project = Path(session.create_tmp()).resolve()
     (project / "conf.py").write_text('extensions = ["sphinx_verl_resources"]\n', "utf-8")
     (project / "index.rst").write_text("Page\n====\n\n.. verl-runs::\n\n.. verl-memory:: 8B\n", "utf-8")
-    session.chdir(project)
-    session.run("sphinx-build", "-E", "-W", "-q", "-b", "html", ".", "out", env=STRICT)
+    with session.chdir(project):
+        session.run("sphinx-build", "-E", "-W", "-q", "-b", "html", ".", "out", env=STRICT)
+        version = session.run("verl-resources", "--version", env=STRICT, silent=True)
+        checked = session.run("verl-resources", "check", env=STRICT, silent=True)
     page = (project / "out/index.html").read_text("utf-8")
     assert 'id="run-qwen2-5-7b-grpo-lora-1xh100"' in page
     assert page.count('class="verl-runs') >= 8
     assert "117.5 GB" in page
-    printed = session.run("verl-resources", "check", env=STRICT, silent=True)
-    assert "runs, 0 errors" in printed
+    assert version.startswith("verl-resources ")
+    assert "runs, 0 errors" in checked
 
 
 @nox.session(requires=["build"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ def build_once(theme: str, folder: Path, builder: str = "html") -> Path:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            _build(theme, builder, out, folder / "doctrees")
+            _build(theme, builder, out, Path(os.environ.get("VERL_TEST_DOCTREES", folder / "doctrees")))
             done.touch()
     return out
 
@@ -40,7 +41,19 @@ def _build(theme: str, builder: str, out: Path, doctrees: Path) -> None:
     Raises:
         RuntimeError: Sphinx has something to say.
     """
-    options = ["-q", "-W", "--keep-going", "-b", builder, "-d", doctrees, "-D", f"html_theme={theme}"]
+    options = [
+        "-j",
+        "auto",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        builder,
+        "-d",
+        doctrees,
+        "-D",
+        f"html_theme={theme}",
+    ]
     command = [sys.executable, "-m", "sphinx", *options, ROOT / "docs", out]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

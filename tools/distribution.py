@@ -1,4 +1,4 @@
-"""Build wheel and sdist, check them, and install the wheel: ``make dist``.
+"""Build wheel and sdist and check them: ``make dist``.
 
 The wheel is built from the sdist, as an installer would do it.
 """
@@ -11,11 +11,9 @@ import re
 import subprocess
 import sys
 import tarfile
-import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
-from venv import EnvBuilder
 from zipfile import ZipFile
 
 from packaging.metadata import ExceptionGroup, Metadata
@@ -137,29 +135,15 @@ class _Addresses(HTMLParser):
         self.found += [value or "" for name, value in attrs if name in {"href", "src"}]
 
 
-def install(folder: Path) -> str:
-    """Install the wheel in an empty environment, and return what its command prints of itself."""
-    (wheel,) = folder.glob("*.whl")
-    with tempfile.TemporaryDirectory() as place:
-        EnvBuilder(with_pip=True, symlinks=os.name != "nt").create(place)
-        programs = Path(place) / ("Scripts" if os.name == "nt" else "bin")
-        pip = [programs / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "install", wheel.resolve()], check=True)
-        command = [programs / "verl-resources", "--version"]
-        return subprocess.run(
-            command, cwd=place, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout.strip()
-
-
-def main(folder: Path, given: str) -> None:
-    """Build, check and install."""
+def main(given: str, folder: str) -> None:
+    """Build into a folder and check."""
     address = repository(given)
-    build(folder, address)
-    sys.stdout.write(f"repository: {address}\n{check(folder)}\ninstalled: {install(folder)}\n")
+    build(Path(folder), address)
+    sys.stdout.write(f"repository: {address}\n{check(Path(folder))}\n")
 
 
 if __name__ == "__main__":
     try:
-        main(ROOT / "dist", *sys.argv[1:])
+        main(*sys.argv[1:])
     except WrongDistributionError as wrong:
         sys.exit("\n".join(wrong.args))
