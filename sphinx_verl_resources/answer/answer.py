@@ -107,6 +107,21 @@ class Answer:
         """The number of GPUs that the best layout uses: fewer than asked for where not all of them help."""
         return self.best.estimate.settings.gpus
 
+    @property
+    def all_gpus(self) -> int:
+        """The number of GPUs that is asked about; with pools that do not train, the GPUs of all pools."""
+        settings = self.best.estimate.settings
+        if settings.other_gpus:
+            return settings.gpus + settings.other_gpus
+        return self.asked.gpus or settings.gpus
+
+    @property
+    def task(self) -> str:
+        """The algorithm, with ``-LoRA`` where adapters are trained."""
+        settings = self.best.estimate.settings
+        task = self.asked.task or ("PPO" if settings.critic else "GRPO")
+        return f"{task}-LoRA" if settings.actor.lora_rank else task
+
     @cached_property
     def trust(self) -> Trust:
         """The measured runs behind the estimate."""

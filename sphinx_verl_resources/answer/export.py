@@ -37,7 +37,7 @@ _BESIDES: Mapping[str, Callable[[Answer], Any]] = {
 #: The fields of what ``plan --format json`` prints, in order.
 FIELDS: Mapping[str, Callable[[Answer], Any]] = {
     "model": lambda found: found.asked.model,
-    "gpus": lambda found: {"count": found.asked.gpus or found.gpus, "type": found.asked.gpu},
+    "gpus": lambda found: {"count": found.all_gpus, "type": found.asked.gpu},
     "verdict": lambda found: found.verdict,
     **{word: _BESIDES[word] for word in WORDS},
     "strategy": lambda found: found.best.name,
@@ -85,7 +85,8 @@ def settings_result(name: str, found: Answer) -> dict[str, Any]:
         result |= {"verdict": found.verdict, "fits": None}
     open_: dict[str, Any] = {"change": []} if found.best.estimate.undecided else {}
     besides = {name: open_[name] if name in open_ else value(found) for name, value in _BESIDES.items()}
-    return {**result, **besides, "assumed": list(found.assumed)}
+    asked = {"model": found.asked.model, "task": found.task, "gpus": FIELDS["gpus"](found)}
+    return {**result, **asked, **besides, "assumed": list(found.assumed)}
 
 
 def fewest_result(item: Fewest) -> dict[str, Any]:

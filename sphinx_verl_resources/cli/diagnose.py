@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.yaml_data import printable
 from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
+from ..estimator.request import MODEL
 from ..intake.diagnosis import Given, diagnose
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
@@ -97,6 +98,7 @@ def _given(options: argparse.Namespace, asked: Asked) -> Given:
         script=script.values,
         overrides=asked.request.config,
         unread=frozenset(script.unresolved),
+        open_model=script.unresolved.get(f"{MODEL}.path"),
         version=options.verl_version,
         backend="megatron" if "megatron" in (script.config_name or "") else None,
     )

@@ -13,15 +13,18 @@ from ..catalog.cases import BrokenCase, load_cases
 from ..catalog.models.run import Run
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable, read_yaml
-from ..diagnostics import Code, Location, NoAnswerError
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
 from ..estimator.export import failed, result_of
 from ..estimator.recorded import estimate_case
+from ..intake.recorded_names import NamedModel
 from ..views.answer_text import answer_text
 from ..views.plain_text import case_text, estimates_text
 from .command import EXIT_CODES, Command, UsageError, exit_code, progress, report, screen_width
 from .data import given_data, registry_problems
 from .files import read_file
 from .question import (
+    COMMAND_LINE,
+    NAMING,
     add_question_arguments,
     add_strict_option,
     errors_text,
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from ..catalog.cases import CaseEntry
     from ..catalog.files import DataFile
     from ..catalog.names import Verdict
-    from ..diagnostics import Diagnostic
     from ..estimator.context import EstimatorContext
     from ..estimator.peak import AnyEstimate
 
@@ -133,11 +135,7 @@ def _own(options: argparse.Namespace, data: EstimatorContext) -> tuple[list[Foun
         asked = read_question(options, data, options.words, source)
         request = asked.request
         if not request.model:
-            raise NoAnswerError.because(
-                "no model is named",
-                "add its full or short name, qwen2.5-7b for example, or the path of its config.json",
-                code=Code.missing_key,
-            )
+            raise NoAnswerError(Diagnostic(COMMAND_LINE, *NamedModel().why_none((), NAMING)))
         found = answer_settings(request, asked.data)
     except NoAnswerError as error:
         problems = placed(error.diagnostics, asked.place) if asked else list(error.diagnostics)

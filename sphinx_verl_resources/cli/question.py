@@ -18,6 +18,8 @@ from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
 from ..estimator.tasks import TASKS
 from ..estimator.versions import CURRENT, version_of
+from ..intake.recorded_names import model_of
+from ..intake.tasks import ESTIMATOR, algorithm_of, program_of
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
 from ..settings.result import SettingsText
@@ -32,10 +34,13 @@ if TYPE_CHECKING:
     from ..catalog.models.architecture import Architecture
     from ..estimator.context import EstimatorContext
     from ..estimator.versions import Version
+    from ..intake.recorded_names import NamedModel
 
 #: The place of what is wrong with an argument: no file.
 COMMAND_LINE = Location("")
 _MODEL_PATH = f"{MODEL}.path"
+#: How the words of a question name a model.
+NAMING = "before the settings, qwen2.5-7b for example, or the path of its config.json"
 #: No model has room for more in its positions, and no adapter has a larger rank.
 _MOST_TOKENS, _MOST_RANK = 100_000_000, 65_536
 
@@ -66,14 +71,17 @@ class Asked:
         asked = self.question
         named = named_settings(asked.task, asked.lora, asked.prompt, asked.response)
         config = {**self.given.values, **named, **self.own.values}
+        program = program_of(self.given)
+        algorithm = algorithm_of(config, program) if ESTIMATOR in config or program.strip() else None
         return Request(
             model=asked.model,
             config=config,
             gpus=asked.gpus,
             gpu=asked.gpu,
             version=asked.version,
+            task=asked.task or algorithm,
             backend="megatron" if "megatron" in (self.given.config_name or "") else None,
-            unread=frozenset(self.given.unresolved.keys() - config.keys()),
+            unread=frozenset(self.given.unresolved.keys() - config.keys() - {_MODEL_PATH}),
         )
 
     def place(self, problem: Diagnostic) -> Location:
@@ -180,9 +188,12 @@ def read_question(
     count, gpu = _gpus(options, data)
     task, rank = task_of(options.task) if options.task else (None, 0)
     named = named_settings(task, options.lora or rank, options.prompt, options.response)
-    values, found = {**given.values, **own.values}, _still_open(given, {*own.values, *named})
+    found = _still_open(given, {*own.values, *named, _MODEL_PATH})
+    path = own.values.get(_MODEL_PATH, given.values.get(_MODEL_PATH))
+    meant = model_of(data.registries.architectures, path, left_open=given.unresolved.get(_MODEL_PATH))
+    at = given.places.get(_MODEL_PATH, COMMAND_LINE)
     try:
-        data, model, noted = _model(options.config, _named_model(words), data, values.get(_MODEL_PATH))
+        data, model, noted = _model(options.config, _named_model(words), data, meant, at)
     except NoAnswerError as error:  # what is wrong with the text may be why
         raise NoAnswerError(*found, *error.diagnostics) from None
     question = Question(
@@ -247,12 +258,11 @@ def _still_open(given: SettingsText, named: Set[str]) -> list[Diagnostic]:
 
 
 def _model(
-    config: str | None, named: str | None, data: EstimatorContext, path: Any
+    config: str | None, named: str | None, data: EstimatorContext, meant: NamedModel, at: Location
 ) -> tuple[EstimatorContext, str, tuple[Diagnostic, ...]]:
     """Return the data that know the model, its name, and what is wrong with its config.json.
 
-    The path in the settings counts as a name only where it is one that is known. The name is empty where
-    nothing names a model.
+    The name is empty where nothing names a model; ``meant`` is the one of the settings, which is at ``at``.
     """
     architectures = data.registries.architectures
     if named and not config and architectures.get(named) is None:
@@ -261,19 +271,13 @@ def _model(
         architecture, found = read_config_json(read_text(config), printable(config))
         if architecture is None:
             raise NoAnswerError(*found)
-        name = named or (path if isinstance(path, str) and path else architecture.name)
+        name = named or meant.text or architecture.name
         return _knowing(data, name, architecture), name, found
     if named:
         return data, data.registries.known_model(named), ()
-    if path is None or (isinstance(path, str) and architectures.get(path) is not None):
-        return data, path or "", ()
-    message = f"no model is named; {str(path)[:200]!r} in the settings is none that is recorded"
-    try:
-        same = data.registries.known_model(str(path).rstrip("/").rpartition("/")[2])
-        remedy = f"add its name before the settings: {same}"
-    except NoAnswerError:
-        remedy = "add its name or the path of its config.json before the settings"
-    raise refused(Code.missing_key, message, remedy)
+    if meant.model or not meant.text:
+        return data, meant.model or "", ()
+    raise NoAnswerError(Diagnostic(at, *meant.why_none(architectures.names, NAMING)))
 
 
 def _config_at(named: str) -> tuple[str | None, str | None]:

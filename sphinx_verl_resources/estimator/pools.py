@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..diagnostics import Code
 from ..units import GB
 from .constants import DRIVER_RESERVE
+from .reader import Reader
 from .registries import capacity_of
-from .request import ROLLOUT
+from .request import ROLLOUT, Request
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+    from typing import Any
+
     from ..catalog.models.registries import Gpu
-    from .reader import Reader
     from .registries import Registries
-    from .request import Request
 
 TRAINER_GPUS = ("trainer.nnodes", "trainer.n_gpus_per_node")
 
@@ -45,32 +47,85 @@ def training_gpus(reader: Reader) -> tuple[int, int]:
     return gpus, math.ceil(gpus / 8)
 
 
-def other_gpus(reader: Reader) -> int:
-    """Return the GPUs of the pools that do not train, as far as they are set.
+class Pools(NamedTuple):
+    """The GPUs of a run: of each of some nodes for training, others, and the key that leaves that open."""
 
-    Rollout engines of their own, teachers and reward models (trainer/ppo/v1/trainer_base.py:757-791 at
-    1dda039b9) take none of the trainer's GPUs.
+    nodes: int
+    each: int
+    others: int
+    open_key: str = ""
+
+    @property
+    def total(self) -> int:
+        """The GPUs of all pools together."""
+        return self.nodes * self.each + self.others
+
+
+def all_gpus(settings: Mapping[str, Any], unread: Container[str], registries: Registries) -> Pools:
+    """Return the GPUs of all pools.
+
+    Args:
+        settings: by dotted key; what is not set has verl's default.
+        unread: keys that are set to an unknown value.
+        registries: the registries.
+
+    >>> from ..cli.data import read_data
+    >>> teachers = {"distillation.enabled": True, "distillation.nnodes": 1, "distillation.n_gpus_per_node": 4}
+    >>> all_gpus(teachers, (), read_data([]).registries).total
+    12
     """
-    pools = [rollout_gpus(reader)]
-    if reader.flag("distillation.enabled"):
-        pools.append(_pool(reader, "distillation"))
-    if reader.flag("reward.reward_model.enable_resource_pool"):
-        pools.append(_pool(reader, "reward.reward_model"))
-    return sum(pools)
+    reader = Reader(Request("", settings), registries)
+    keys = [*TRAINER_GPUS, *(key for section in _other_pools(reader) for key in _keys(section))]
+    nodes, each = map(reader.whole, TRAINER_GPUS)
+    others = other_gpus(reader)
+    wrong = {problem.place.key for problem in reader.diagnostics}
+    return Pools(nodes, each, others, next((key for key in keys if key in unread or key in wrong), ""))
+
+
+def other_gpus(reader: Reader) -> int:
+    """Return the GPUs of the pools that do not train, as far as they are set."""
+    return sum(_size(reader, section) for section in _other_pools(reader))
 
 
 def rollout_gpus(reader: Reader) -> int:
     """Return the GPUs of rollout engines that are no training GPUs, as far as they are set."""
+    return sum(_size(reader, section) for section in _rollout_pool(reader))
+
+
+def _other_pools(reader: Reader) -> list[str]:
+    """Return the sections of the pools that take none of the trainer's GPUs.
+
+    They are rollout engines of their own, teachers and reward models (trainer/ppo/v1/trainer_base.py:757-791
+    at 1dda039b9).
+    """
+    pools = _rollout_pool(reader)
+    if reader.flag("distillation.enabled"):
+        pools.append("distillation")
+    if reader.flag("reward.reward_model.enable_resource_pool"):
+        pools.append("reward.reward_model")
+    return pools
+
+
+def _rollout_pool(reader: Reader) -> list[str]:
+    """Return the section of the rollout engines' own pool, if there is one."""
     if reader.has_rollout_pool:  # copied to the keys of the engine (fully_async_main.py:321 at 1dda039b9)
-        return _pool(reader, "rollout") or _pool(reader, ROLLOUT)
-    return _pool(reader, ROLLOUT) if reader.any("trainer.v1.trainer_mode") == "separate_async" else 0
+        return ["rollout" if any(key in reader.config for key in _keys("rollout")) else ROLLOUT]
+    return [ROLLOUT] if reader.any("trainer.v1.trainer_mode") == "separate_async" else []
 
 
-def _pool(reader: Reader, section: str) -> int:
-    """Return the GPUs of a pool: nodes times GPUs of each; 0 where either is not set."""
-    keys = (f"{section}.nnodes", f"{section}.n_gpus_per_node")
-    sizes = [reader.whole(key, 0) for key in keys]
-    return math.prod(sizes) if all(map(reader.is_set, keys)) else 0
+def _keys(section: str) -> tuple[str, str]:
+    """Return the keys of the nodes of a pool, and of the GPUs of each."""
+    return f"{section}.nnodes", f"{section}.n_gpus_per_node"
+
+
+def _size(reader: Reader, section: str) -> int:
+    """Return the GPUs of a pool; 0 where neither key is set, which leaves their number open."""
+    nodes, each = _keys(section)
+    if not (reader.is_set(nodes) or reader.is_set(each)):
+        return 0
+    if section == ROLLOUT and not reader.is_set(each):  # config/rollout/rollout.yaml:14
+        each = TRAINER_GPUS[1]
+    return reader.whole(nodes, 0) * reader.whole(each)
 
 
 def is_separate(reader: Reader, mode: str, *hybrid: str) -> bool:

@@ -138,6 +138,8 @@ class Settings:
     """All settings that the formulas read.
 
     Attributes:
+        gpus: that train.
+        other_gpus: of the pools that do not train, as far as they are set.
         capacity: bytes that the GPU offers to programs; those of an 80 GB GPU if it is not known.
         capacity_known: the GPU or its memory is named.
         npu: it is Huawei's.
@@ -157,6 +159,7 @@ class Settings:
 
     version: Version
     gpus: int
+    other_gpus: int
     nodes: int
     capacity: float
     capacity_known: bool
@@ -221,6 +224,7 @@ def settings_of(reader: Reader, registries: Registries) -> Settings:
         reader,
         version=reader.request.version,
         gpus=reader.gpus,
+        other_gpus=pools.other_gpus(reader),
         nodes=nodes,
         capacity=capacity if capacity is not None else USUAL_CAPACITY,
         capacity_known=capacity is not None,

@@ -17,8 +17,8 @@ from ..estimator.versions import CURRENT, version_of, version_text
 from ..units import GIB, gib
 from .failure import narrowed
 from .moves import Situation, is_fragmented, is_shared
+from .recorded_names import model_of, recorded_gpu
 from .remedies import Advice, advice
-from .sources import recorded_gpu, recorded_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,6 +54,7 @@ class Given:
         script: settings of a launch script; those of the log override them.
         overrides: settings that override all others.
         unread: keys whose values the script leaves open.
+        open_model: the model's path as the script has it, where only a running shell knows all of it.
         version: of verl.
         backend: of training, where the script tells it by the configuration that it names.
     """
@@ -63,6 +64,7 @@ class Given:
     script: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, Any] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
+    open_model: str | None = None
     version: Version | None = None
     backend: str | None = None
 
@@ -140,10 +142,12 @@ def _request(log: LogText, given: Given, registries: Registries) -> tuple[Reques
     own = {**given.script, **log.settings, **given.overrides}
     config = own if any(key.startswith("actor_rollout_ref.") for key in own) else dict(given.overrides)
     missing = [] if config else ["the configuration"]
-    path = str(config.get(_PATH) or log.model)
-    models = [given.model] if given.model else recorded_models(path, registries.architectures.names)
-    if len(models) != 1:
-        missing.append(f"which of {', '.join(models[:5])} the model is" if models else "the model")
+    texts = (given.model, config.get(_PATH), log.model)
+    named = model_of(registries.architectures, *texts, left_open=given.open_model)
+    model = given.model or named.model or ""
+    if not model:
+        several = ", ".join(named.models[:5])
+        missing.append(f"which of {several} the model is" if several else "the model")
     count, name = given.gpus
     if count is None and not any(key in config for key in _COUNTS):
         missing.append("the number of GPUs")
@@ -155,7 +159,7 @@ def _request(log: LogText, given: Given, registries: Registries) -> tuple[Reques
     usual = _LAST_OLD if log.failure and log.failure.of_old_workers else CURRENT
     if version is None:
         missing.append(f"the version of verl ({version_text(usual)} is assumed)")
-    backend, model = given.backend, models[0] if len(models) == 1 else ""
+    backend = given.backend
     if log.failure and log.failure.of_megatron and not any(config.get(key) for key in _STRATEGIES):
         backend = backend or "megatron"
     unread = given.unread - own.keys()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,20 +10,13 @@ from ..catalog.run_names import ScriptName, parse_script_name, suggested_id
 from ..catalog.run_text import TODO
 from ..diagnostics import Code, Diagnostic, Location, warning
 from ..estimator.parameters import count_parameters
+from ..estimator.pools import TRAINER_GPUS, all_gpus
 from ..estimator.versions import CURRENT
 from ..git import GitError, committed
 from .log_facts import measured_fields
-from .sources import (
-    ESTIMATOR,
-    is_hub_name,
-    is_private,
-    nearest_model,
-    public_settings,
-    recorded_gpu,
-    recorded_models,
-    task_of,
-    tells_of_a_machine,
-)
+from .recorded_names import model_of, recorded_gpu
+from .sources import is_private, public_settings, tells_of_a_machine
+from .tasks import ESTIMATOR, program_of, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -37,17 +29,14 @@ _MODEL = "actor_rollout_ref.model.path"
 _STRATEGY = ("actor_rollout_ref.actor.strategy", "model_engine")
 _ENGINE = "actor_rollout_ref.rollout.name"
 _BATCH = "data.train_batch_size"
-_NODES, _PER_NODE = "trainer.nnodes", "trainer.n_gpus_per_node"
 #: Settings that every run should state.
 _ALWAYS = frozenset(
     {
-        _BATCH, _NODES, _PER_NODE, ESTIMATOR, _ENGINE, "data.max_prompt_length", "data.max_response_length",
+        _BATCH, *TRAINER_GPUS, ESTIMATOR, _ENGINE, "data.max_prompt_length", "data.max_response_length",
         "actor_rollout_ref.rollout.n", "actor_rollout_ref.rollout.tensor_model_parallel_size",
         "actor_rollout_ref.rollout.gpu_memory_utilization", "actor_rollout_ref.actor.ppo_mini_batch_size",
     }
 )  # fmt: skip
-#: verl's defaults.
-_DEFAULT_NODES, _DEFAULT_PER_NODE = 1, 8
 _MEGATRON = "actor_rollout_ref.actor.megatron."
 
 _REMARKS = {
@@ -59,9 +48,9 @@ _EVIDENCE_KINDS = {".log": "log", ".txt": "log", ".png": "screenshot", ".jpg": "
 _UNKNOWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "task": ("the algorithm is not known", "say it with --task, for example --task GRPO", (ESTIMATOR,)),
     "count": (
-        "how many GPUs there are is not known",
+        "how many GPUs there are is not known: {key} is left open",
         "say it with --gpus, as in 8*H100",
-        (_PER_NODE, _NODES),
+        (*TRAINER_GPUS,),
     ),
     "gpu": ("which GPU ran this is not known", "name it with --gpus, as in --gpus H100", ()),
     "engine": ("the rollout engine is not known", "name it with --infer, as in --infer vllm", (_ENGINE,)),
@@ -144,7 +133,7 @@ def _found(
     versions = sources.log.versions if sources.log else {}
     model, about_model = _model(sources, user, registries)
     architecture = registries.architectures.get(model)
-    count, nodes = _gpu_count(sources, user)
+    count, nodes, open_key = _gpu_count(sources, user, registries)
     gpu, about_gpu = (user.gpus[1], []) if user.gpus[1] else _gpu(sources, registries, named)
     engine = user.engine or _engine(sources, named)
     script, about_script = _script(sources, user)
@@ -167,7 +156,7 @@ def _found(
         "settings": settings,
     }
     undecided = [
-        warning(sources.place(*keys), Code.undecided, message.format(engine=engine), remedy)
+        warning(sources.place(*keys), Code.undecided, message.format(engine=engine, key=open_key), remedy)
         for name, (message, remedy, keys) in _UNKNOWN.items()
         if found[name] is None
     ]
@@ -198,64 +187,44 @@ def _evidence_kind(url: str | None) -> str:
 
 def _model(sources: Sources, user: UserInput, registries: Registries) -> tuple[str, list[Diagnostic]]:
     """Return the checkpoint, TODO where it is unknown or one of several, and what is doubtful about it."""
-    names, place = registries.architectures.names, sources.place(_MODEL)
-    left_open = sources.script.unresolved.get(_MODEL)
-    in_sources = (sources.script.values.get(_MODEL), sources.printed.get(_MODEL), left_open)
-    paths = [path for path in ([user.model] if user.model else in_sources) if path and isinstance(path, str)]
-    for path in paths:
-        models = recorded_models(path, names)
-        if len(models) == 1:
-            return models[0], []
-        if models:
-            message = f"the model {path[-80:]!r} may be any of {', '.join(models[:10])}"
-            return TODO, [warning(place, Code.undecided, message, "say which with --model")]
-    path = next(iter(paths), "")
-    near = nearest_model(path, names)
-    remedy = f"did you mean {near}? Give it with --model" if near else "name it with --model"
-    if is_hub_name(path):
-        message = f"no architecture is recorded for {path!r}, so that nothing is computed"
-        return path, [
-            warning(place, Code.unknown_model, message, f"{remedy}, or add it to architectures.yaml")
-        ]
-    message = "no model is named"
-    if path:
-        message = f"no recorded model is called as the path {path[-80:]!r} ends"
-    if path and path == left_open:
-        message = f"the model is {path[-80:]!r}, which the script alone does not decide"
-    return TODO, [warning(place, Code.undecided, message, remedy)]
+    if user.model:
+        meant = model_of(registries.architectures, user.model)
+    else:
+        said = (sources.script.values.get(_MODEL), sources.printed.get(_MODEL))
+        meant = model_of(registries.architectures, *said, left_open=sources.script.unresolved.get(_MODEL))
+    if meant.model:
+        return meant.model, []
+    code, message, remedy = meant.why_none(registries.architectures.names, "with --model")
+    place = sources.place(_MODEL)
+    if not meant.is_hub_name:
+        return TODO, [warning(place, Code.undecided, message, remedy)]
+    more = f"{remedy}, or add it to architectures.yaml"
+    return meant.text, [warning(place, code, f"{message}, so that nothing is computed", more)]
 
 
 def _task(sources: Sources) -> str | None:
     """Return the algorithm and its variant."""
-    program = f"{sources.text} -m {sources.script.config_name or ''}"
     unset = frozenset() if sources.has_defaults else {ESTIMATOR} - sources.all.keys()
-    return task_of(sources.all, program, unknown=sources.open | unset)
+    return task_of(sources.all, program_of(sources.script), unknown=sources.open | unset)
 
 
-def _gpu_count(sources: Sources, user: UserInput) -> tuple[int | None, int | None]:
-    """Return the numbers of GPUs and of nodes; None for an unknown one."""
-    nodes = _whole(sources, _NODES, _DEFAULT_NODES)
-    per_node = _whole(sources, _PER_NODE, _DEFAULT_PER_NODE)
-    count = user.gpus[0]
-    if count is None:
-        if nodes is None or per_node is None:
-            return None, nodes
-        # Where training has GPUs of its own, others only generate.
-        others = [sources.all.get(f"rollout.{key}") for key in ("nnodes", "n_gpus_per_node")]
-        numbers = [number for number in others if type(number) is int and number > 0]
-        count = nodes * per_node + (math.prod(numbers) if len(numbers) == len(others) else 0)
-    if not 1 <= count <= MOST_GPUS:
-        return None, None
-    return count, nodes if nodes and count % nodes == 0 else None
+def _gpu_count(
+    sources: Sources, user: UserInput, registries: Registries
+) -> tuple[int | None, int | None, str]:
+    """Return the numbers of GPUs and of nodes, None for an unknown one, and the key that leaves it open.
 
-
-def _whole(sources: Sources, key: str, default: int) -> int | None:
-    """Return a setting that is a whole number above zero; None where it is not known."""
-    has_default = sources.has_defaults and key not in sources.open
-    value = sources.all.get(key, default if has_default else None)
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value[:9])
-    return value if type(value) is int and value > 0 else None
+    Where some GPUs do not train, no setting tells how many nodes there are.
+    """
+    unread = sources.open
+    if not sources.has_defaults:  # a log may break off
+        unread |= {*TRAINER_GPUS} - sources.all.keys()
+    in_script = dict.fromkeys(sources.open) | sources.all
+    pools = all_gpus(in_script, unread, registries)
+    count = user.gpus[0] or (None if pools.open_key else pools.total)
+    if count is None or not 1 <= count <= MOST_GPUS:
+        return None, None, pools.open_key
+    nodes = pools.nodes if not pools.others and count % pools.nodes == 0 else None
+    return count, None if TRAINER_GPUS[0] in unread else nodes, ""
 
 
 def _gpu(sources: Sources, registries: Registries, named: ScriptName) -> tuple[str | None, list[Diagnostic]]:

@@ -53,17 +53,16 @@ def answer_text(found: Answer, *, verbose: bool = False, width: int = 100) -> st
 
 def question_text(found: Answer) -> str:
     """Return the question in words: model, task, what is trained, GPUs."""
-    asked, settings = found.asked, found.best.estimate.settings
-    task = asked.task or ("PPO" if settings.critic else "GRPO")
-    rank = settings.actor.lora_rank
-    trained = f"{task}-LoRA of rank {rank}" if rank else task
-    return f"{asked.model}, {trained}, on {gpus_text(found)}"
+    rank = found.best.estimate.settings.actor.lora_rank
+    trained = f"{found.task} of rank {rank}" if rank else found.task
+    return f"{found.asked.model}, {trained}, on {gpus_text(found)}"
 
 
 def gpus_text(found: Answer) -> str:
-    """Return the GPUs as they are asked for: ``8×H100``."""
-    count = found.asked.gpus or found.best.estimate.settings.gpus
-    return f"{count}×{found.asked.gpu or 'GPU'}"
+    """Return the GPUs of all pools, as ``8×H100``; where some do not train, how many do."""
+    train, others = found.best.estimate.settings.gpus, found.best.estimate.settings.other_gpus
+    text = f"{found.all_gpus}×{found.asked.gpu or 'GPU'}"
+    return f"{text}, of which {train} train" if others else text
 
 
 def _verdict(found: Answer) -> Iterator[str]:
@@ -77,7 +76,7 @@ def _verdict(found: Answer) -> Iterator[str]:
         yield " ".join([*_evidence(found), f"Estimated with {best.name}. {why}", *_phase(found)])
     if found.assumed:
         yield f"Assumed: {', '.join(found.assumed)}."
-    used = estimate.settings.gpus
+    used = estimate.settings.gpus + estimate.settings.other_gpus
     if found.asked.gpus and used < found.asked.gpus:
         yield f"It uses {used} of the GPUs; more of them do not help."
 

@@ -31,7 +31,7 @@ def test_files_that_are_not_there(estimate):
     assert estimate("none.yaml") == (2, "", "verl-resources: none.yaml: no such file or directory\n")
     assert estimate("a=b")[::2] == (
         2,
-        "ERROR: no model is named; add its full or short name, qwen2.5-7b for example, or the path of its "
+        "ERROR: no model is named; name it before the settings, qwen2.5-7b for example, or the path of its "
         "config.json [verl.missing_key]\n",
     )
     assert estimate(".")[0] == 2
@@ -134,18 +134,35 @@ def test_of_a_launch_script(answers, tmp_path):
     )[1][0]  # fmt: skip
 
 
-def test_a_model_path_that_is_none_of_the_known_names(answers, tmp_path):
-    text = SCRIPT.replace("MODEL=Qwen/", "MODEL=/models/")
-    (tmp_path / "run.sh").write_text(text, "utf-8")
+@pytest.mark.parametrize("path", ["/models/Qwen2.5-7B", "$HOME/models/Qwen2.5-7B/", "${A}/Qwen/Qwen2.5-7B"])
+def test_a_model_by_the_end_of_its_path(answers, tmp_path, path):
+    script = SCRIPT.replace("=7 ", "=0.3 ").replace("$BATCH", "64")
+    (tmp_path / "run.sh").write_text(script, "utf-8")
+    recorded = answers("--script", "run.sh", "--gpus", "H100")
+    (tmp_path / "run.sh").write_text(script.replace("Qwen/Qwen2.5-7B", path), "utf-8")
+    assert answers("--script", "run.sh", "--gpus", "H100") == recorded
+    asked = {"model": "Qwen/Qwen2.5-7B", "task": "GRPO", "gpus": {"count": 8, "type": "H100"}}
+    assert (recorded[0], {name: recorded[1][0][name] for name in asked}) == (0, asked)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/models/Qwen2.5-7", "no recorded model is called as the path '/models/Qwen2.5-7' ends; did you mean Qwen/Qwen2.5-7B? Name it before the settings, "),
+        ("$WHERE", "the model is '$WHERE', which the script alone does not decide; give the variable with --env WHERE=…, or name the model before "),
+        ("someone/own-13B", "no architecture is recorded for 'someone/own-13B'; name it before the settings, qwen2.5-7b for "),
+        ("/m/GPT-OSS-20B-bf16", "the model '/m/GPT-OSS-20B-bf16' may be any of lmsys/gpt-oss-20b-bf16, unsloth/gpt-oss-20b-BF16; say which before "),
+    ],
+)  # fmt: skip
+def test_a_model_path_that_is_none_of_the_known_names(answers, tmp_path, path, message):
+    (tmp_path / "run.sh").write_text(SCRIPT.replace("Qwen/Qwen2.5-7B", path), "utf-8")
     code, (found,), err = answers("--script", "run.sh", "--gpus", "H100")
-    assert code == 2
-    assert ["ERROR" in line for line in err] == [True, False]
-    assert err[:1] == [
-        "ERROR: no model is named; '/models/Qwen2.5-7B' in the settings is none that is recorded; "
-        "add its name before the settings: Qwen/Qwen2.5-7B [verl.missing_key]"
-    ]
-    assert found["id"] == "run.sh"
-    assert "no model is named" in found["error"]
+    assert (code, found["id"]) == (2, "run.sh")
+    line = SCRIPT[: SCRIPT.index("model.path")].count("\n") + 1
+    (error,) = (text for text in err if "ERROR" in text)
+    assert error.startswith(f"run.sh:{line}:")
+    assert f": ERROR: {message}" in error
+    assert message in found["error"]
 
 
 def test_settings_in_yaml(answers, tmp_path):
@@ -168,7 +185,7 @@ def test_a_model_by_its_config_json(answers, tmp_path):
     for name in ("own/model", "Qwen/Qwen2.5-7B"):
         code, (found,), err = answers("--config", "config.json", *OWN[1:], name)
         assert code == 0
-        assert found == {**recorded, "id": name}
+        assert found == {**recorded, "id": name, "model": name}
         assert not [line for line in err if "ERROR" in line]
     assert answers("--config", "config.json", *OWN[1:])[1][0]["peak_gib"] == recorded["peak_gib"]
     (tmp_path / "config.json").write_text(json.dumps({**ARCHITECTURE, "num_hidden_layers": 14}), "utf-8")
@@ -196,7 +213,7 @@ def test_a_config_json_with_errors(answers, tmp_path, text, message):
     [
         (("Qwen/Qwen2.5-7", "--gpus", "8*H100"), "model: no architecture is recorded for 'Qwen/Qwen2.5-7'; the nearest are Qwen/Qwen2.5-7B, "),
         (("Qwen/Qwen2.5-7B", "--gpus", "8*H1000"), "no GPU is recorded as 'H1000'; did you mean 'H100"),
-        (("--gpus", "8*H100"), "no model is named; add its full or short name, qwen2.5-7b for example, "),
+        (("--gpus", "8*H100"), "no model is named; name it before the settings, qwen2.5-7b for example, "),
     ],
 )  # fmt: skip
 def test_a_run_that_cannot_be_asked_for(answers, words, message):

@@ -159,7 +159,7 @@ def test_a_setting_that_is_not_modelled_leaves_no_figure(planned):
         ("qwen2.5-7b nonsense --gpus 8xH100", "'qwen2.5-7b' and 'nonsense' are named; name one model; settings are key=value"),
         ("qwen2.5-7b --gpus 8xH100 data.train_batch_size=x", "data.train_batch_size: expected a whole number, got 'x'"),
         ("qwen2.5-7b --gpus 8xH100 actor_rollout_ref.rollout.tensor_model_parallel_size=3", "it is 3, which does not divide the 8 GPUs"),
-        ("actor_rollout_ref.model.path=/m/Qwen2.5-7B --gpus 8xH100", "add its name before the settings: Qwen/Qwen2.5-7B"),
+        ("actor_rollout_ref.model.path=/m/Qwen2.5-7 --gpus 8xH100", "did you mean Qwen/Qwen2.5-7B? Name it before the settings, "),
     ],
 )  # fmt: skip
 def test_questions_without_an_answer(planned, line, message):

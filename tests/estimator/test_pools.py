@@ -6,6 +6,7 @@ import pytest
 
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.estimator.pools import all_gpus
 from sphinx_verl_resources.estimator.request import ACTOR, Request
 
 ROLLOUT_POOL = {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 4}
@@ -49,7 +50,28 @@ def raw(registries):
 def test_pools_of_others_take_none_of_the_training_gpus(raw, settings, gpus):
     config = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": 8, **settings}
     for named in (None, 8, gpus):
-        assert raw(config, gpus=named).gpus == 8
+        found = raw(config, gpus=named)
+        assert (found.gpus, found.other_gpus) == (8, gpus - 8)
+
+
+@pytest.mark.parametrize(
+    ("settings", "unread", "total", "open_key"),
+    [
+        ({}, (), 8, ""),
+        ({"trainer.nnodes": 2, **TEACHERS}, (), 32, ""),
+        ({"trainer.n_gpus_per_node": 4, "trainer.v1.trainer_mode": "separate_async", "actor_rollout_ref.rollout.nnodes": 1}, (), 8, ""),
+        ({"rollout.n_gpus_per_node": 2}, (), 10, ""),
+        ({"rollout.nnodes": 2}, (), 24, ""),
+        (TEACHERS, ["distillation.nnodes"], 24, "distillation.nnodes"),
+        ({**TEACHERS, "distillation.enabled": False}, ["distillation.nnodes"], 8, ""),
+        ({**ROLLOUT_POOL, "rollout.nnodes": None}, ["rollout.nnodes"], 12, "rollout.nnodes"),
+        ({}, ["trainer.nnodes"], 8, "trainer.nnodes"),
+        ({"trainer.n_gpus_per_node": "auto"}, (), 8, "trainer.n_gpus_per_node"),
+    ],
+)  # fmt: skip
+def test_the_gpus_of_all_pools(registries, settings, unread, total, open_key):
+    found = all_gpus(settings, unread, registries)
+    assert (found.total, found.open_key) == (total, open_key)
 
 
 def test_the_fully_asynchronous_trainer_collects_mini_batches(raw):

@@ -18,16 +18,12 @@ from sphinx_verl_resources.git import GitError, committed
 from sphinx_verl_resources.intake.draft import draft_run
 from sphinx_verl_resources.intake.log import read_log
 from sphinx_verl_resources.intake.log_lines import blocks_of
-from sphinx_verl_resources.intake.sources import (
-    Sources,
-    UserInput,
-    public_settings,
-    recorded_gpu,
-    recorded_models,
-    task_of,
-)
+from sphinx_verl_resources.intake.recorded_names import recorded_gpu, recorded_models
+from sphinx_verl_resources.intake.sources import Sources, UserInput, public_settings
+from sphinx_verl_resources.intake.tasks import LOSS, task_of
 from sphinx_verl_resources.settings.read import read_script
 
+TASK_REWARDS = "distillation.distillation_loss.use_task_rewards"
 TODAY = date(2026, 11, 22)
 FACTS = read_data([]).registries
 
@@ -66,8 +62,9 @@ def test_models(path, names):
 
 
 def test_a_model_that_may_be_two():
-    assert recorded_models("/m/X-7B", ["a/X-7B", "b/x-7b", "c/X-8B"]) == ["a/X-7B", "b/x-7b"]
+    assert recorded_models("/m/x-7B", ["a/X-7B", "b/x-7b", "c/X-8B"]) == ["a/X-7B", "b/x-7b"]
     assert recorded_models("/m/b/X-7B", ["a/X-7B", "b/x-7b"]) == ["b/x-7b"]
+    assert recorded_models("/m/X-7B", ["a/X-7B", "b/x-7b"]) == ["a/X-7B"]
 
 
 def test_a_model_that_is_not_recorded():
@@ -75,9 +72,10 @@ def test_a_model_that_is_not_recorded():
     assert nowhere.fields["model"] == nowhere.fields["size"] == TODO
     assert any("did you mean Qwen/Qwen2.5-7B-Instruct?" in problem.remedy for problem in nowhere.problems)
     loop = draft(f"for M in a b; do {command('actor_rollout_ref.model.path=$M trainer.nnodes=1')}; done")
-    assert "the model is '$M', which the script alone does not decide; name it with --model" in "\n".join(
-        map(str, loop.problems)
-    )
+    assert (
+        "the model is '$M', which the script alone does not decide; give the variable with --env M=…, or name "
+        "the model with --model"
+    ) in "\n".join(map(str, loop.problems))
     log = "(T pid=1) {'actor_rollout_ref': {'model': {'path': 'someone/own-13B'}}}\n"
     assert draft(command("actor_rollout_ref.model.path=$M"), log).fields["model"] == "someone/own-13B"
     hub = draft(command("actor_rollout_ref.model.path=someone/own-13B"))
@@ -95,26 +93,43 @@ def test_a_model_that_is_not_recorded():
         ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "", "REINFORCE++"),
         ({"algorithm.adv_estimator": "grpo", "actor_rollout_ref.model.lora_rank": 32}, "", "GRPO-LoRA"),
         ({"algorithm.adv_estimator": "grpo", "actor_rollout_ref.model.lora_rank": 0}, "", "GRPO"),
-        ({"algorithm.adv_estimator": "grpo"}, "python3 -m recipe.dapo.main_dapo", "DAPO"),
+        ({"algorithm.adv_estimator": "grpo"}, "recipe.dapo.main_dapo", "DAPO"),
         ({"algorithm.adv_estimator": "grpo", "reward_model.reward_manager": "dapo"}, "", "DAPO"),
         (
             {"algorithm.adv_estimator": "grpo"},
-            "python recipe/one_step_off_policy/main_ppo.py",
+            "recipe.one_step_off_policy.main_ppo",
             "GRPO (one step off)",
         ),
-        ({"algorithm.adv_estimator": "grpo"}, "-m recipe.fully_async_policy.x", "GRPO (fully async)"),
+        ({"algorithm.adv_estimator": "grpo"}, "recipe.fully_async_policy.x", "GRPO (fully async)"),
+        ({"algorithm.adv_estimator": "grpo", LOSS: "gspo", "reward_model.reward_manager": "dapo"}, "", "GSPO"),
+        ({"algorithm.adv_estimator": "grpo", LOSS: "vanilla"}, "", "GRPO"),
+        ({"algorithm.adv_estimator": "grpo", LOSS: "geo_mean", "actor_rollout_ref.model.lora_rank": 8}, "", "GMPO-LoRA"),
+        ({"algorithm.adv_estimator": "grpo", LOSS: "dppo_tv"}, "", "DPPO"),
+        ({"algorithm.adv_estimator": "grpo", LOSS: "kl_cov"}, "recipe.entropy.main_entropy", "KL-Cov"),
+        ({"algorithm.adv_estimator": "gpg", LOSS: "gpg"}, "", "GPG"),
+        ({"algorithm.adv_estimator": "gae", LOSS: "gspo"}, "", "PPO (GSPO loss)"),
+        ({"algorithm.adv_estimator": "gae", "reward_model.reward_manager": "dapo"}, "", "PPO"),
+        ({"algorithm.adv_estimator": "optimal_token_baseline"}, "", "OTB"),
+        ({"algorithm.adv_estimator": "opo"}, "", "OPO"),
+        ({"algorithm.adv_estimator": "rloo"}, "recipe.prime.main_prime", "PRIME"),
+        ({}, "recipe.spin.main_spin", "SPIN"),
+        ({}, "main_gkd on_policy_distill_trainer", "GKD"),
+        ({"algorithm.adv_estimator": "grpo", "distillation.enabled": True, TASK_REWARDS: False}, "", "OPD"),
+        ({"algorithm.adv_estimator": "grpo", "distillation.enabled": True, "actor_rollout_ref.model.lora_rank": 8}, "", "GRPO-LoRA + OPD"),
+        ({"algorithm.adv_estimator": "grpo", "trainer.v1.trainer_mode": "separate_async"}, "", "GRPO (separate async)"),
         ({"algorithm.adv_estimator": "some thing"}, "", None),
         ({"algorithm.adv_estimator": 7}, "", "7"),
     ],
-)
+)  # fmt: skip
 def test_tasks(settings, program, task):
     assert task_of(settings, program) == task
 
 
 def test_a_task_that_depends_on_the_environment():
-    found = draft(command("algorithm.adv_estimator=$ADV data.train_batch_size=8"))
-    assert found.fields["task"] == TODO
-    assert Code.unresolved in codes(found)
+    for key in ("algorithm.adv_estimator", LOSS):
+        found = draft(command(f"{key}=$ADV data.train_batch_size=8"))
+        assert found.fields["task"] == TODO
+        assert Code.unresolved in codes(found)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,163 @@
+"""The recorded models and GPUs that paths of checkpoints and printed names mean."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..diagnostics import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..catalog.catalog import Registry
+    from ..catalog.models.architecture import Architecture
+    from ..catalog.models.registries import Gpu
+
+_CACHE = re.compile(r"models--(?P<owner>[\w.-]+?)--(?P<name>[\w.-]+)")
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+#: Folders that programs append to the name of a model.
+_INSIDE = re.compile(r"(?:/(?:snapshots(?:/\w+)?|huggingface|hf|actor|global_step_\d+))+\Z")
+
+#: Billions of parameters in a name in small letters, and how alike a misspelling is.
+_SIZES = re.compile(r"(?<![a-z])\d+(?:\.\d+)?(?=b\b)")
+_ALIKE = 0.8
+#: A variable of a shell that the name of a model ends with.
+_VARIABLE = re.compile(r"\$\{?(?P<name>[A-Za-z_]\w*)(?::?[?=-][^}]*)?\}?[/\"']*\Z")
+
+_MAKERS = ("NVIDIA", "AMD", "Instinct", "Tesla")
+
+
+class NamedModel(NamedTuple):
+    """A model as the texts name it that are about one run.
+
+    Attributes:
+        text: the first text that names a recorded checkpoint; else the first text; empty without one.
+        models: the recorded checkpoints that it can mean, one where it is clear.
+        is_open: only a running shell knows the text.
+    """
+
+    text: str = ""
+    models: Sequence[str] = ()
+    is_open: bool = False
+
+    @property
+    def model(self) -> str | None:
+        """The recorded checkpoint; None where none or several are meant."""
+        return self.models[0] if len(self.models) == 1 else None
+
+    @property
+    def is_hub_name(self) -> bool:
+        """True for a name of Hugging Face, ``owner/name``, that means no recorded checkpoint."""
+        return not self.models and _HUB.fullmatch(self.text) is not None
+
+    def why_none(self, names: Iterable[str], how: str) -> tuple[Code, str, str]:
+        """Return why no recorded checkpoint is meant: the code, the message and the remedy.
+
+        Args:
+            names: the recorded checkpoints.
+            how: how the user names one, ``with --model`` for example.
+        """
+        shown = self.text[-80:]
+        if self.models:
+            message = f"the model {shown!r} may be any of {', '.join(self.models[:10])}"
+            return Code.unknown_model, message, f"say which {how}"
+        near = nearest_model(self.text, names)
+        remedy = f"did you mean {near}? Name it {how}" if near else f"name it {how}"
+        if self.is_hub_name:
+            return Code.unknown_model, f"no architecture is recorded for {shown!r}", remedy
+        if not self.text:
+            return Code.missing_key, "no model is named", remedy
+        variable = _VARIABLE.search(self.text)
+        if self.is_open and variable:
+            remedy = f"give the variable with --env {variable['name']}=…, or name the model {how}"
+            message = f"the model is {shown!r}, which the script alone does not decide"
+            return Code.unknown_model, message, remedy
+        return Code.unknown_model, f"no recorded model is called as the path {shown!r} ends", remedy
+
+
+def model_of(registry: Registry[Architecture], *texts: object, left_open: str | None = None) -> NamedModel:
+    """Return the model that texts about one run name; the first that names a recorded one counts.
+
+    Args:
+        registry: the recorded checkpoints.
+        texts: what the user, a script or a log says; only text counts.
+        left_open: what a script says of which only a running shell knows all.
+
+    >>> from ..cli.data import read_data
+    >>> model_of(read_data([]).catalog.architectures, None, left_open="$HOME/models/Qwen3-8B").model
+    'Qwen/Qwen3-8B'
+    """
+    said = [text for text in (*texts, left_open) if isinstance(text, str) and text]
+    for text in said:
+        if models := [text] if registry.get(text) else recorded_models(text, registry.names):
+            return NamedModel(text, models)
+    return NamedModel(said[0], (), said[0] == left_open) if said else NamedModel()
+
+
+def recorded_models(path: str, names: Iterable[str]) -> list[str]:
+    """Return the recorded checkpoints that a path can mean: one of that name, or those that end like it.
+
+    >>> recorded_models("$HOME/models/qwen2.5-7b/", ["Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct"])
+    ['Qwen/Qwen2.5-7B']
+    """
+    known = list(dict.fromkeys(names))
+    if path in known:
+        return [path]
+    last = _last_part(path).casefold()
+    same = [name for name in known if last and _last_part(name).casefold() == last]
+    owned = [name for name in same if path.rstrip("/").casefold().endswith(name.casefold())]
+    return owned or [name for name in same if _last_part(name) == _last_part(path)] or same
+
+
+def nearest_model(path: str, names: Iterable[str]) -> str | None:
+    """Return the recorded checkpoint that the end of a path looks like a misspelling of, of the same size.
+
+    >>> nearest_model("/models/Qwen3-8", ["Qwen/Qwen3-8B"]), nearest_model("Qwen3.5-2B", ["Qwen/Qwen3.5-27B"])
+    ('Qwen/Qwen3-8B', None)
+    """
+    last = _last_part(path).casefold()
+    sizes = _SIZES.findall(last)
+    alike = {
+        _last_part(name).casefold(): name
+        for name in names
+        if not sizes or sizes == _SIZES.findall(name.casefold())
+    }
+    return next((alike[near] for near in get_close_matches(last, alike, n=1, cutoff=_ALIKE)), None)
+
+
+def _last_part(path: str) -> str:
+    """Return the name of a model at the end of a path.
+
+    >>> _last_part("/cache/models--Qwen--Qwen2.5-7B/snapshots/abc"), _last_part("${ROOT}/Qwen3-8B/")
+    ('Qwen2.5-7B', 'Qwen3-8B')
+    """
+    cached = _CACHE.search(path)
+    if cached:
+        return cached["name"]
+    return _INSIDE.sub("", path.rstrip("/")).rsplit("/", 1)[-1].strip("\"'}")
+
+
+def recorded_gpu(printed: str, gpus: Registry[Gpu]) -> str | None:
+    """Return the short name of the recorded GPU that a text begins with.
+
+    Of a GPU that is sold with several sizes of memory, the name must say which.
+
+    >>> from ..cli.data import read_data
+    >>> recorded_gpu("H100 80GB HBM3 On", read_data([]).catalog.gpus)
+    'H100'
+    """
+    words = [word for word in printed.split() if word not in _MAKERS]
+    for end in range(len(words), 0, -1):
+        for maker in ("", *_MAKERS):
+            gpu = gpus.get(" ".join([maker, *words[:end]]).strip())
+            if gpu:
+                sizes = sum(other.name.upper().startswith(f"{words[0].upper()}-") for other in gpus)
+                return None if end == 1 and sizes > 1 else _short_name(gpu)
+    return None
+
+
+def _short_name(gpu: Gpu) -> str:
+    """Return the name of a GPU in rows: the shortest that has a letter."""
+    return min((name for name in gpu.lookup_names if re.search(r"[A-Za-z]", name)), key=len)

@@ -1,0 +1,138 @@
+"""The task of a run: its algorithm, by verl's own name, and its variant."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.names import ADAPTER_RANKS
+from ..estimator.request import ACTOR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..settings.result import SettingsText
+
+#: The keys that decide the algorithm, first the one that decides most.
+ESTIMATOR = "algorithm.adv_estimator"
+LOSS = f"{ACTOR}.policy_loss.loss_mode"
+DISTILLS = "distillation.enabled"
+_REWARDS = "distillation.distillation_loss.use_task_rewards"
+_MANAGERS = ("reward_model.reward_manager", "reward.reward_manager.name", "reward_manager.name")
+#: Estimators of the advantage whose algorithm has another name than they have
+#: (verl/trainer/ppo/core_algos.py and examples/*_trainer at 1dda039b9).
+_ESTIMATORS = {
+    "gae": "PPO",
+    "grpo_passk": "GRPO (pass@k)",
+    "grpo_vectorized": "GRPO",
+    "optimal_token_baseline": "OTB",
+    "reinforce_plus_plus": "REINFORCE++",
+    "reinforce_plus_plus_baseline": "REINFORCE++ (baseline)",
+    "remax": "ReMax",
+    "rloo_vectorized": "RLOO",
+    "tir_optimal_token_baseline": "OTB (TIR)",
+}
+#: The algorithms of policy losses, which verl combines with GRPO's advantage.
+_LOSSES = {
+    "cispo": "CISPO",
+    "clip_cov": "Clip-Cov",
+    "dppo_kl": "DPPO",
+    "dppo_tv": "DPPO",
+    "dro": "DRO",
+    "geo_mean": "GMPO",
+    "gpg": "GPG",
+    "gspo": "GSPO",
+    "kl_cov": "KL-Cov",
+    "sapo": "SAPO",
+}
+#: Recipes whose own program decides the algorithm (recipe/ at v0.7.0).
+_RECIPES = {
+    "dapo": "DAPO",
+    "flowrl": "FlowRL",
+    "gkd": "GKD",
+    "prime": "PRIME",
+    "spin": "SPIN",
+    "sppo": "SPPO",
+}
+#: Programs that run an algorithm in another way, and how the rows of their runs name them.
+_VARIANTS = {"fully_async": " (fully async)", "one_step_off": " (one step off)"}
+
+
+def program_of(script: SettingsText) -> str:
+    """Return the module that a script starts and the configuration that it names, for ``task_of``."""
+    return f"{script.program.module if script.program else ''} {script.config_name or ''}"
+
+
+def task_of(
+    settings: Mapping[str, Any], program: str = "", *, unknown: frozenset[str] = frozenset()
+) -> str | None:
+    """Return the task of a run; None where what decides it is set to something that is not known.
+
+    Args:
+        settings: by dotted key.
+        program: the module that trains; see ``program_of``.
+        unknown: keys that are set to an unknown value.
+
+    >>> task_of({"algorithm.adv_estimator": "grpo", "actor_rollout_ref.model.lora_rank": 32})
+    'GRPO-LoRA'
+    >>> task_of({"algorithm.adv_estimator": "grpo"}, "recipe.dapo.main_dapo")
+    'DAPO'
+    >>> task_of({})
+    'PPO'
+    """
+    algorithm = algorithm_of(settings, program)
+    if unknown & {ESTIMATOR, LOSS, DISTILLS, *ADAPTER_RANKS} or algorithm is None:
+        return None
+    ranks = [settings.get(key) for key in ADAPTER_RANKS]
+    adapters = "-LoRA" if any(isinstance(rank, int) and rank > 0 for rank in ranks) else ""
+    variant = next((name for part, name in _VARIANTS.items() if part in program), "")
+    if not variant and settings.get("trainer.v1.trainer_mode") == "separate_async":
+        variant = " (separate async)"
+    name, blank, rest = algorithm.partition(" ")
+    return f"{name}{adapters}{blank}{rest}{variant}"
+
+
+def algorithm_of(settings: Mapping[str, Any], program: str = "") -> str | None:
+    """Return the algorithm of a run; None where the estimator of the advantage has no name.
+
+    A recipe's own program decides first, then distillation, then the loss, then the advantage.
+
+    >>> grpo = {"algorithm.adv_estimator": "grpo"}
+    >>> algorithm_of({**grpo, "actor_rollout_ref.actor.policy_loss.loss_mode": "gspo"})
+    'GSPO'
+    >>> algorithm_of({**grpo, "distillation.enabled": True})
+    'GRPO + OPD'
+    >>> algorithm_of({}, "recipe.sppo.main_sppo")
+    'SPPO'
+    """
+    parts = {part.removeprefix("main_") for part in re.split(r"[.\s]+", program)}
+    recipe = next((name for part, name in _RECIPES.items() if part in parts), "")
+    if recipe and recipe != "DAPO":
+        return recipe
+    advantage = _of_advantage(settings)
+    if advantage is None:
+        return None
+    if settings.get(DISTILLS) is True and settings.get(_REWARDS) is False:
+        return "OPD"
+    of_loss = _LOSSES.get(str(settings.get(LOSS)).lower().replace("-", "_"))
+    algorithm = advantage
+    if of_loss and of_loss != advantage:
+        algorithm = of_loss if advantage == "GRPO" else f"{advantage} ({of_loss} loss)"
+    elif advantage == "GRPO" and (recipe or _filters(settings)):
+        algorithm = "DAPO"
+    return f"{algorithm} + OPD" if settings.get(DISTILLS) is True else algorithm
+
+
+def _of_advantage(settings: Mapping[str, Any]) -> str | None:
+    """Return the algorithm of the advantage; None where its name is none."""
+    estimator = str(settings.get(ESTIMATOR, "gae")).strip().lower()
+    if not re.fullmatch(r"[a-z0-9_]{1,40}", estimator):
+        return None
+    return _ESTIMATORS.get(estimator, estimator.upper().replace("_", "-"))
+
+
+def _filters(settings: Mapping[str, Any]) -> bool:
+    """Tell whether a run samples as DAPO does, or shapes rewards with its manager."""
+    if settings.get("algorithm.filter_groups.enable") is True:
+        return True
+    return "dapo" in {settings.get(key) for key in _MANAGERS}
