@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from importlib import import_module
 
 import pytest
@@ -37,6 +38,40 @@ def test_messages(root, data, guide, name, mistake):
     printed = " ".join((root / guide).read_text("utf-8").split())
     (message,) = re.findall(rf"data/runs/{name}\.yaml:\d+:\d+: ERROR: [^[]*\[verl\.\w+\]", printed)
     assert message in data.problems()
+
+
+@pytest.fixture
+def readme(root):
+    """A function: the examples of the README in a language."""
+    text = (root / "README.md").read_text("utf-8")
+    return lambda language: re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def configuration(text):
+    values = {}
+    exec(text, values)
+    return {name: value for name, value in values.items() if not name.startswith("__")}
+
+
+def test_the_readme_builds_as_typed(readme, project):
+    (conf,) = readme("python")
+    project.conf.update(configuration(conf))
+    assert set(project.conf) == {"extensions"}
+    build = project.page("\n".join([*readme("rst"), ".. verl-gpus::\n\n.. verl-models::\n"])).build()
+    assert build.warnings == []
+
+
+def test_the_readme_builds_with_own_runs(readme, project, root):
+    """Of the size classes, the page has those with a run."""
+    (conf,) = readme("python")
+    project.conf.update(configuration(conf.replace("# verl_", "verl_")))
+    (folder,) = project.conf["verl_resources_data"]
+    (project.path / folder / "runs").mkdir(parents=True)
+    for name in ("qwen2-5-7b-grpo-lora-1xh100", "qwen2-5-14b-grpo-lora-2xh100"):
+        shutil.copy(root / f"data/runs/{name}.yaml", project.path / folder / "runs")
+    build = project.page(readme("rst")[0].split("\n\n")[0]).build()
+    assert build.warnings == []
+    assert re.findall(r'<section id="size-([\w-]+)"', build.text("index.html")) == ["7b", "14b"]
 
 
 def test_example_of_an_analysis(root, data):
