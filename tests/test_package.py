@@ -11,6 +11,9 @@ import pytest
 
 import sphinx_verl_resources
 
+#: Those of https://keepachangelog.com/en/1.1.0/, in the order in which they are listed.
+KINDS_OF_CHANGES = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+
 
 def test_import_is_lazy():
     code = (
@@ -28,6 +31,31 @@ def test_extension_does_not_import_pydantic():
 
 def test_version_is_that_of_the_distribution():
     assert version("sphinx-verl-resources") == sphinx_verl_resources.__version__
+
+
+def test_the_version_has_one_place(root):
+    """The package has it; its metadata, this documentation and the newest release of the changelog follow."""
+    values = {"__file__": str(root / "docs/conf.py")}
+    exec((root / "docs/conf.py").read_text("utf-8"), values)
+    assert values["version"] == values["release"] == sphinx_verl_resources.__version__
+    project = (root / "pyproject.toml").read_text("utf-8")
+    assert 'dynamic = ["version", ' in project
+    assert '[tool.hatch.version]\npath = "sphinx_verl_resources/__init__.py"\n' in project
+    releases = re.findall(r"^## (\d\S+)", (root / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert releases[:1] in ([], [sphinx_verl_resources.__version__])
+
+
+def test_form_of_the_changelog(root):
+    """It has the headings of Keep a Changelog: releases, the newest first, and kinds of changes, each once."""
+    _, *versions = re.split(r"^## ", (root / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)
+    headings = [version.splitlines()[0] for version in versions]
+    released = [heading for heading in headings if heading != "Unreleased"]
+    assert headings in (released, ["Unreleased", *released])
+    days = [re.fullmatch(r"\d+\.\d+\.\d+ - (\d{4}-\d\d-\d\d)", heading)[1] for heading in released]
+    assert days == sorted(days, reverse=True)
+    for version in versions:
+        kinds = re.findall(r"^### (.+)$", version, re.MULTILINE)
+        assert kinds == [kind for kind in KINDS_OF_CHANGES if kind in kinds]
 
 
 def test_modules_stay_small(root):
