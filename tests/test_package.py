@@ -48,13 +48,13 @@ def test_the_version_has_one_place(root):
 def test_form_of_the_changelog(root):
     """It has the headings of Keep a Changelog: releases, the newest first, and kinds of changes, each once."""
     _, *versions = re.split(r"^## ", (root / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)
-    headings = [version.splitlines()[0] for version in versions]
+    headings = [section.splitlines()[0] for section in versions]
     released = [heading for heading in headings if heading != "Unreleased"]
     assert headings in (released, ["Unreleased", *released])
     days = [re.fullmatch(r"\d+\.\d+\.\d+ - (\d{4}-\d\d-\d\d)", heading)[1] for heading in released]
     assert days == sorted(days, reverse=True)
-    for version in versions:
-        kinds = re.findall(r"^### (.+)$", version, re.MULTILINE)
+    for section in versions:
+        kinds = re.findall(r"^### (.+)$", section, re.MULTILINE)
         assert kinds == [kind for kind in KINDS_OF_CHANGES if kind in kinds]
 
 
