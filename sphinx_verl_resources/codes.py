@@ -103,7 +103,16 @@ class Code(Enum):
     )
     unresolved = (
         "The script alone does not determine the value of a setting.",
-        "Write the value out, or set the variable in the script.",
+        "Write the value out, or give the variable with ``--env``.",
+    )
+    assumed_device = (
+        "A script asks which device it runs on, and the answer is taken to be a GPU.",
+        "Give the variable with ``--env`` where the run was on another device.",
+    )
+    unused_variable = (
+        "A variable is given that the script does not take from its environment.",
+        "Correct its name; a variable that the script sets itself cannot be given.",
+        Origin.ESTIMATE,
     )
     config = ("A ``verl_resources_*`` value in conf.py cannot be used.", "Correct it; see the message.")
     reference = (

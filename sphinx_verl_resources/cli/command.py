@@ -12,7 +12,7 @@ from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ..diagnostics import Severity, one_line
+from ..diagnostics import Code, Severity, counted, one_line
 
 if TYPE_CHECKING:
     import argparse
@@ -40,6 +40,15 @@ EXIT_CODES = (
 WIDTH = 100
 
 Item = TypeVar("Item")
+#: Problems of a launch script that are printed where nobody asks for all.
+MOST_PROBLEMS = 10
+#: The problems that decide an answer: they come first after the errors.
+_DECISIVE = frozenset(
+    {
+        Code.unresolved, Code.undecided, Code.assumed_device, Code.unused_variable, Code.unknown_model,
+        Code.shell_syntax, Code.missing_key, Code.impossible_settings,
+    }
+)  # fmt: skip
 _choice = "auto"
 
 
@@ -145,6 +154,16 @@ def report(problems: Sequence[Diagnostic]) -> bool:
     for problem in problems:
         print(_colored(problem) if colored else problem, file=sys.stderr)
     return any(problem.is_error for problem in problems)
+
+
+def report_first(problems: Sequence[Diagnostic]) -> bool:
+    """Report ten problems, first errors and what decides an answer, and count the others."""
+    ranked = sorted(problems, key=lambda problem: (not problem.is_error, problem.code not in _DECISIVE))
+    bad = report(ranked[:MOST_PROBLEMS])
+    rest = ranked[MOST_PROBLEMS:]
+    if rest:
+        print(f"… and {counted(len(rest), 'more message')}; --verbose shows all", file=sys.stderr)
+    return bad or any(problem.is_error for problem in rest)
 
 
 def progress(

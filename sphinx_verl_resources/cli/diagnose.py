@@ -14,13 +14,20 @@ from ..estimator.request import MODEL
 from ..intake.diagnosis import Given, diagnose
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
-from ..settings.read import read_settings
 from ..settings.result import SettingsText
 from ..views.diagnosis import diagnosis_text
 from .command import Command, progress, report, screen_width
 from .data import given_data, registry_problems
-from .files import open_file, read_text
-from .question import add_question_arguments, errors_text, read_question
+from .files import open_file
+from .question import (
+    add_env_option,
+    add_question_arguments,
+    errors_text,
+    read_question,
+    read_source,
+    refuse_lone_variables,
+    still_open,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -38,6 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("log", metavar="LOG", help="what verl printed, of any size; - reads standard input")
     parser.add_argument("--script", metavar="FILE", help="launch script of the run; it is read and never run")
+    add_env_option(parser)
     add_question_arguments(parser, "MODEL | KEY=VALUE", "what the log does not say, or says wrongly")
     parser.set_defaults(verl_version=None)  # the log may tell it
 
@@ -47,14 +55,15 @@ def _run(options: argparse.Namespace) -> int:
     data = given_data(options.data)
     try:
         asked = read_question(options, data, options.words)
-        given = _given(options, asked)
+        script = _script(options)
     except NoAnswerError as error:
         report(error.diagnostics)
         if options.format == "json":
             print(json.dumps({"phase": None, "error": errors_text(error.diagnostics)}, indent=2))
         return 2
-    found = diagnose(_log(options.log), given, asked.data)
-    report([*registry_problems(data), *asked.problems, *found.log.problems])
+    found = diagnose(_log(options.log), _given(options, asked, script), asked.data)
+    about_script = still_open(script, found.request.config)
+    report([*registry_problems(data), *asked.problems, *about_script, *found.log.problems])
     if options.format == "json":
         print(json.dumps(_plain(found), indent=2))
     else:
@@ -78,19 +87,23 @@ def _log(name: str) -> LogText:
         return read_log(blocks, printable(name), last_run=True)
 
 
-def _given(options: argparse.Namespace, asked: Asked) -> Given:
-    """Return what the user says.
+def _script(options: argparse.Namespace) -> SettingsText:
+    """Return the settings of the launch script, none without one.
 
     Raises:
         NoAnswerError: a setting of the script cannot be read.
         UsageError: the script cannot be read.
     """
-    script = SettingsText({}, {})
-    if options.script:
-        script = read_settings(read_text(options.script), printable(options.script))
+    refuse_lone_variables(options, options.script)
+    script = read_source(options.script, options) if options.script else SettingsText({}, {})
     errors = [problem for problem in script.problems if problem.is_error]
     if errors:
         raise NoAnswerError(*errors)
+    return script
+
+
+def _given(options: argparse.Namespace, asked: Asked, script: SettingsText) -> Given:
+    """Return what the user says."""
     question = asked.question
     return Given(
         model=question.model or None,
@@ -99,6 +112,7 @@ def _given(options: argparse.Namespace, asked: Asked) -> Given:
         overrides=asked.request.config,
         unread=frozenset(script.unresolved),
         open_model=script.unresolved.get(f"{MODEL}.path"),
+        incomplete=script.incomplete,
         version=options.verl_version,
         backend="megatron" if "megatron" in (script.config_name or "") else None,
     )

@@ -19,18 +19,20 @@ from ..estimator.recorded import estimate_case
 from ..intake.recorded_names import NamedModel
 from ..views.answer_text import answer_text
 from ..views.plain_text import case_text, estimates_text
-from .command import EXIT_CODES, Command, UsageError, exit_code, progress, report, screen_width
+from .command import EXIT_CODES, Command, UsageError, exit_code, progress, report, report_first, screen_width
 from .data import given_data, registry_problems
 from .files import read_file
 from .question import (
     COMMAND_LINE,
     NAMING,
+    add_env_option,
     add_question_arguments,
     add_strict_option,
     errors_text,
     is_setting,
     placed,
     read_question,
+    refuse_lone_variables,
 )
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_question_arguments(parser, "MODEL | FILE.yaml | KEY=VALUE", _WORDS)
     add_strict_option(parser)
+    add_env_option(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--script", metavar="FILE", help="launch script with the settings")
     source.add_argument("--settings", dest="file", metavar="FILE", help="YAML or overrides with the settings")
@@ -97,7 +100,8 @@ def _run(options: argparse.Namespace) -> int:
         found, problems, code = _recorded(options, files, data)
     else:
         found, problems, code = _own(options, data)
-    bad = report([*registry_problems(data), *problems])
+    found_wrong = [*registry_problems(data), *problems]
+    bad = report(found_wrong) if options.verbose or files else report_first(found_wrong)
     if options.format == "json":
         print(json.dumps([item.result for item in found], indent=2))
     elif found:
@@ -128,6 +132,7 @@ def _is_file(word: str) -> bool:
 def _own(options: argparse.Namespace, data: EstimatorContext) -> tuple[list[Found], list[Diagnostic], int]:
     """Return the answer about a run of one's own, what is wrong, and 2 where there is no answer."""
     source = options.script or options.file
+    refuse_lone_variables(options, source)
     if not any((options.words, source, options.config, options.gpus, options.gpu)):
         raise UsageError("name a model, a launch script with --script, a file of cases or a run file")
     asked = None
@@ -153,7 +158,8 @@ def _recorded(
 ) -> tuple[list[Found], list[Diagnostic], int]:
     """Return the answers in the order of the files, what is wrong, and exit code 2 if no case is read."""
     others = [word for word in options.words if word not in files]
-    named = [f"--{name}" for name in ("gpus", "gpu", "count", "task", "script") if getattr(options, name)]
+    names = ("gpus", "gpu", "count", "task", "script", "env")
+    named = [f"--{name}" for name in names if getattr(options, name)]
     if others or named:
         message = f"{printable(files[0])} holds its own models, GPUs and settings"
         raise UsageError(f"{message}; leave out {printable([*others, *named][0])}, or the file")

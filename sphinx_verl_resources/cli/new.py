@@ -29,13 +29,14 @@ from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
 from ..intake.sources import Sources, UserInput
-from ..settings.read import read_script, unread_settings
+from ..settings.read import read_script
+from ..settings.unread import unread_settings
 from ..views.exports import runs_text
 from ..views.verdicts import short
-from .command import Command, UsageError, progress, report
+from .command import Command, UsageError, progress, report, report_first
 from .data import default_paths, holds_data, read_data, registry_problems
 from .files import create_file, open_file, read_text, replace_file
-from .question import gpus_argument
+from .question import add_env_option, gpus_argument, refuse_lone_variables, with_unused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +58,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--id", type=_id, metavar="NAME", help="default: model, task and GPUs")
     parser.add_argument("--force", action="store_true", help="replace the file if there is one")
+    add_env_option(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the file and write nothing")
+    parser.add_argument("--verbose", action="store_true", help="print all messages, not the first ten alone")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     own = parser.add_argument_group("what you know better", "overrides script and log")
     own.add_argument(
@@ -104,24 +107,27 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError("--blank takes neither a script nor a log")
     if not options.blank and not has_sources:
         raise UsageError("name a launch script with --script FILE, or write a file to fill in with --blank")
+    refuse_lone_variables(options, options.script)
     directory = _output(options)
+    tell = report if options.verbose else report_first
     registries, problems = _registries(directory)
     sources, unread = _sources(options)
     problems += [*unread, *_refusals(sources, options)]
     if any(problem.is_error for problem in problems):
-        report(problems)
+        tell(problems)
         return 1
     user = UserInput(**{field.name: getattr(options, field.name) for field in fields(UserInput)})
     draft = draft_run(sources, user, registries, date.today())  # noqa: DTZ011  # the day where the person is
     text = blank_text(draft.fields) if options.blank else run_text(draft.fields, draft.remarks)
     file = _file(directory, draft, text)
     wrong = _wrong(file, text.splitlines())
-    report([*problems, *([] if options.blank else draft.problems), *wrong])
+    tell([*problems, *([] if options.blank else draft.problems), *wrong])
     if wrong:
         return 1
     if not options.dry_run:
         _write(file, text, draft, options)
-    result = _report(draft.fields, text, file.shown, registries, written=not options.dry_run)
+    computed = _estimate(draft.fields, registries, sources)
+    result = _report(draft.fields, text, file.shown, computed, written=not options.dry_run)
     print(json.dumps(result, indent=2) if options.format == "json" else _report_text(result, draft.fields))
     return 0
 
@@ -135,7 +141,8 @@ def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
     sources, problems = Sources(), list[Diagnostic]()
     if options.script:
         text, shown = read_text(options.script).removeprefix("\ufeff"), printable(options.script)
-        script = read_script(text, shown)
+        environment = dict(options.env)
+        script = with_unused(read_script(text, shown, environment), environment)
         problems += unread_settings(text, script, shown)
         sources = Sources(script, text, shown, Path(options.script))
     if options.log:
@@ -230,7 +237,12 @@ def _write(file: DataFile, text: str, draft: Draft, options: argparse.Namespace)
 
 
 def _report(
-    fields: Mapping[str, Any], text: str, shown: str, registries: Registries, *, written: bool
+    fields: Mapping[str, Any],
+    text: str,
+    shown: str,
+    estimated: tuple[dict[str, Any] | None, str],
+    *,
+    written: bool,
 ) -> dict[str, Any]:
     """Return what there is to report about a new file, for programs."""
     todo = [
@@ -238,7 +250,7 @@ def _report(
         for number, line in enumerate(text.splitlines(), 1)
         if not line.startswith("#") and TODO in (code := line.partition("  # ")[0])
     ]
-    computed, reason = _estimate(fields, registries)
+    computed, reason = estimated
     measured = fields.get("measured", {})
     peak = measured.get("gib") if measured.get("counter") == _COUNTER else None
     difference = round(computed["logged_max_allocated_gib"] / peak - 1, 4) if peak and computed else None
@@ -296,7 +308,9 @@ def _estimate_lines(new: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _estimate(fields: Mapping[str, Any], registries: Registries) -> tuple[dict[str, Any] | None, str]:
+def _estimate(
+    fields: Mapping[str, Any], registries: Registries, sources: Sources
+) -> tuple[dict[str, Any] | None, str]:
     """Return an estimate as plain values, or the reason why there is none."""
     missing = [name for name in ("model", "task", "train") if fields[name] == TODO]
     missing += ["gpus.count"] if fields["gpus"]["count"] == TODO else []
@@ -310,6 +324,7 @@ def _estimate(fields: Mapping[str, Any], registries: Registries) -> tuple[dict[s
     }
     try:
         request = request_of_run(_unchecked_run(known), registries, needs_settings=False)
+        request = replace(request, unread=sources.open, incomplete=sources.script.incomplete)
         found = estimate(request, registries)
     except NoAnswerError as error:
         return None, str(error)

@@ -12,7 +12,7 @@ from ..answer.question import Question, named_settings, task_of
 from ..catalog.names import MOST_GPUS
 from ..catalog.selection import whole_number
 from ..catalog.yaml_data import printable
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, warning
 from ..estimator.hf_config import read_config_json
 from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
@@ -23,12 +23,12 @@ from ..intake.tasks import ESTIMATOR, algorithm_of, program_of
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
 from ..settings.result import SettingsText
-from .command import add_result_options
+from .command import UsageError, add_result_options
 from .data import add_data_option
 from .files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Set
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from typing import Any
 
     from ..catalog.models.architecture import Architecture
@@ -82,6 +82,7 @@ class Asked:
             task=asked.task or algorithm,
             backend="megatron" if "megatron" in (self.given.config_name or "") else None,
             unread=frozenset(self.given.unresolved.keys() - config.keys() - {_MODEL_PATH}),
+            incomplete=self.given.incomplete,
         )
 
     def place(self, problem: Diagnostic) -> Location:
@@ -138,6 +139,42 @@ def add_strict_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help=strict)
 
 
+def add_env_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--env`` to a command that reads a launch script."""
+    variable = "variable that is set when the script is started, DEVICE=npu for example; repeatable"
+    parser.add_argument(
+        "--env", metavar="NAME=VALUE", type=_variable, action="append", default=[], help=variable
+    )
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not (name.isascii() and name.isidentifier()):
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, as in DEVICE=gpu, got {text[:80]!r}")
+    return name, value
+
+
+def refuse_lone_variables(options: argparse.Namespace, source: str | None) -> None:
+    """Raise ``UsageError`` where ``--env`` gives variables and there is no file of settings to use them."""
+    if options.env and not source:
+        raise UsageError("--env gives variables to a launch script; name it with --script")
+
+
+def with_unused(given: SettingsText, environment: Mapping[str, str]) -> SettingsText:
+    """Return settings, with a warning for each variable that their text does not take."""
+    unused = [
+        warning(
+            COMMAND_LINE,
+            Code.unused_variable,
+            f"--env {name}: the script does not take this variable from its environment",
+            did_you_mean(name, sorted(given.asked)) or "correct the name, or set it in the script",
+        )
+        for name in environment
+        if name not in given.asked
+    ]
+    return replace(given, problems=(*given.problems, *unused))
+
+
 def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
     """Return a function that reads an option and refuses as argparse asks for."""
 
@@ -182,13 +219,13 @@ def read_question(
         UsageError: a file cannot be read.
     """
     place = Location(printable(source)) if source else COMMAND_LINE
-    given = read_settings(read_text(source), place.path) if source else SettingsText({}, {})
+    given = read_source(source, options) if source else SettingsText({}, {})
     own = read_overrides([word for word in words if is_setting(word)], COMMAND_LINE)
     _refuse_unread(given, own, place)
     count, gpu = _gpus(options, data)
     task, rank = task_of(options.task) if options.task else (None, 0)
     named = named_settings(task, options.lora or rank, options.prompt, options.response)
-    found = _still_open(given, {*own.values, *named, _MODEL_PATH})
+    found = still_open(given, {*own.values, *named, _MODEL_PATH})
     path = own.values.get(_MODEL_PATH, given.values.get(_MODEL_PATH))
     meant = model_of(data.registries.architectures, path, left_open=given.unresolved.get(_MODEL_PATH))
     at = given.places.get(_MODEL_PATH, COMMAND_LINE)
@@ -208,6 +245,17 @@ def read_question(
         version=options.verl_version,
     )
     return Asked(question, data, given, own, place, (*found, *own.problems, *noted))
+
+
+def read_source(source: str, options: argparse.Namespace) -> SettingsText:
+    """Read a file of settings, with the variables of ``--env``.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    environment = dict(options.env)
+    given = read_settings(read_text(source), printable(source), environment)
+    return with_unused(given, environment)
 
 
 def _refuse_unread(given: SettingsText, own: SettingsText, place: Location) -> None:
@@ -246,15 +294,9 @@ def refused(code: Code, message: str, remedy: str = "") -> NoAnswerError:
     return NoAnswerError(Diagnostic(COMMAND_LINE, code, message, remedy))
 
 
-def _still_open(given: SettingsText, named: Set[str]) -> list[Diagnostic]:
-    """Return what is wrong with a text, without the values that it leaves open and an argument gives."""
-    given_now = {given.places[key] for key in given.unresolved if key in named}
-    harmless = {given.places[key] for key in given.unresolved if is_harmless(key)}
-    return [
-        problem
-        for problem in given.problems
-        if problem.code is not Code.unresolved or problem.place not in given_now | harmless
-    ]
+def still_open(given: SettingsText, known: Container[str]) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with a text, without values that are known elsewhere or do not change memory."""
+    return given.problems_besides({key for key in given.unresolved if key in known or is_harmless(key)})
 
 
 def _model(

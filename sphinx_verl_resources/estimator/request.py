@@ -52,6 +52,7 @@ class Request:
         framework: verl or the fork of it that ran.
         partial: the source quotes only some of the settings.
         unread: settings whose values the source does not tell.
+        incomplete: what else may set more than is read, each with the reason.
     """
 
     model: str
@@ -67,6 +68,7 @@ class Request:
     framework: str = "verl"
     partial: bool = False
     unread: frozenset[str] = frozenset()
+    incomplete: tuple[str, ...] = ()
 
     def having(self, settings: Mapping[str, Any]) -> Request:
         """Return the request with further settings on top of its own."""

@@ -162,7 +162,7 @@ def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tu
         found |= dict.fromkeys(sorted(unread & modelled), "its value is not known")
     if reader.request.gpus is not None:  # their number is known
         found = {key: reason for key, reason in found.items() if key not in TRAINER_GPUS}
-    return tuple(f"{key}: {reason}" for key, reason in found.items())
+    return (*(f"{key}: {reason}" for key, reason in found.items()), *reader.request.incomplete)
 
 
 def _is_of_backend(key: str, settings: Settings) -> bool:

@@ -12,7 +12,7 @@ from ..diagnostics import NoAnswerError
 from ..estimator.allocations import size_of
 from ..estimator.phases import LABELS
 from ..estimator.registries import capacity_of
-from ..estimator.request import ACTOR, MODEL, Request
+from ..estimator.request import ACTOR, MODEL, Request, changed
 from ..estimator.versions import CURRENT, version_of, version_text
 from ..units import GIB, gib
 from .failure import narrowed
@@ -55,6 +55,7 @@ class Given:
         overrides: settings that override all others.
         unread: keys whose values the script leaves open.
         open_model: the model's path as the script has it, where only a running shell knows all of it.
+        incomplete: what else of the script may set more than is read.
         version: of verl.
         backend: of training, where the script tells it by the configuration that it names.
     """
@@ -65,6 +66,7 @@ class Given:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
     open_model: str | None = None
+    incomplete: tuple[str, ...] = ()
     version: Version | None = None
     backend: str | None = None
 
@@ -162,10 +164,9 @@ def _request(log: LogText, given: Given, registries: Registries) -> tuple[Reques
     backend = given.backend
     if log.failure and log.failure.of_megatron and not any(config.get(key) for key in _STRATEGIES):
         backend = backend or "megatron"
-    unread = given.unread - own.keys()
-    version = version or usual
+    unread, version = given.unread - own.keys(), version or usual
     request = Request(model, config, count, name, memory, version, backend=backend, unread=unread)
-    return request, missing
+    return changed(request, incomplete=given.incomplete), missing
 
 
 def _nominal(failure: Failure | None, registries: Registries) -> float | None:

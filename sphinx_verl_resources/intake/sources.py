@@ -111,14 +111,9 @@ class Sources:
 
     def problems(self) -> list[Diagnostic]:
         """Return the problems of both, without those of one that the other settles."""
-        places = self.script.places
-        settled = {places[key] for key in self.script.unresolved if key in self.printed or is_private(key)}
-        about_script = (
-            problem
-            for problem in self.script.problems
-            if problem.code is not Code.unresolved or problem.place not in settled
-        )
-        return [*about_script, *(self.log.problems if self.log else ()), *self._differences()]
+        settled = {key for key in self.script.unresolved if key in self.printed or is_private(key)}
+        about_log = self.log.problems if self.log else ()
+        return [*self.script.problems_besides(settled), *about_log, *self._differences()]
 
     def _differences(self) -> list[Diagnostic]:
         """Return a warning for each setting that the script passes and the log prints otherwise."""

@@ -21,6 +21,8 @@ MAX_DEPTH = 20
 OVERRIDE = re.compile(
     r"(?:\+{1,2}|(?P<deletes>~))?(?P<key>[^\W\d][\w-]*(?:[./@][\w-]+)*)(?:=(?P<value>.*))?", re.DOTALL
 )
+#: What Hydra takes for itself after a backslash, in text without quotes.
+_ESCAPED = re.compile(r"\\([\\()\[\]{}:=, \t])")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _INTEGER = re.compile(r"[+-]?(?:0|[1-9](?:_?[0-9]){0,30})\Z")
 _FLOAT = re.compile(
@@ -84,7 +86,7 @@ def parse_value(text: str) -> Any:
     """
     text = text.strip()
     if text[:1] not in {"[", "{", "'", '"'}:
-        return _scalar(text)
+        return _unquoted(text)
     value, end = _element(text, 0, "", 0)
     if end < len(text):
         raise ValueError(f"{text[end : end + 20]!r} follows it")
@@ -104,10 +106,13 @@ def _element(text: str, start: int, stops: str, depth: int) -> tuple[Any, int]:
         return quoted[0][1:-1].replace(f"\\{opening}", opening), _skip_blanks(text, quoted.end())
     end = start
     while end < len(text) and text[end] not in stops:
-        end += 1
-        if text.startswith("${", end - 1):
+        if escaped := _ESCAPED.match(text, end):
+            end = escaped.end()
+        elif text.startswith("${", end):
             end = text.find("}", end) + 1 or len(text)
-    return _scalar(text[start:end].strip()), end
+        else:
+            end += 1
+    return _unquoted(text[start:end].strip()), end
 
 
 def _items(text: str, start: int, depth: int) -> tuple[tuple[Any, ...] | dict[str, Any], int]:
@@ -144,6 +149,11 @@ def _skip_blanks(text: str, at: int) -> int:
     while text[at : at + 1].isspace():
         at += 1
     return at
+
+
+def _unquoted(text: str) -> Any:
+    """Read text without quotes; one with an escaped sign is no number."""
+    return _ESCAPED.sub(r"\1", text) if _ESCAPED.search(text) else _scalar(text)
 
 
 def _scalar(text: str) -> Any:

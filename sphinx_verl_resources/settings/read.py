@@ -1,30 +1,33 @@
-"""Settings from a text of any kind (a launch script, YAML, overrides), and what of a script was not read."""
+"""Settings from a text of any kind: a launch script, YAML, overrides."""
 
 from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..diagnostics import Code
 from .overrides import OVERRIDE, add_override
 from .programs import Program, Started, kind_of, named_in, started
-from .result import Collector, SettingsText, listed, read_yaml_settings
+from .result import Collector, Reason, SettingsText, read_yaml_settings
 from .shell.expansion import Expansion
-from .shell.follow import read_commands
+from .shell.follow import follow
 from .shell.syntax import Source, TooMuchError
-from .shell.variables import Argument, known, reason, split_key, written
+from .shell.variables import Argument, cause_of, known, split_key, written
 from .shell.words import split_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from .programs import Command, Kind
-    from .result import SettingsText
-
+    from .shell.follow import Followed
+    from .shell.syntax import Cause
 
 #: Characters; a real script has a hundredth of this.
 MAX_LENGTH = 1 << 18
+
+_NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 #: Texts handed to another shell that are looked into.
 _MAX_TEXTS = 3
@@ -51,9 +54,13 @@ _SHOWS = frozenset({"echo", "cat", "grep", "sed"})
 _DOTTED = re.compile(r"\+{0,2}[A-Za-z_]\w*\.[\w.]*=")
 #: The programs whose settings are read, first those that are looked for first.
 _TRAIN: tuple[Kind, ...] = ("rl", "sft")
+#: Files that prepare a shell, and set nothing that a launch script passes on.
+_PREPARES = re.compile(
+    r"(?:\A|/)(?:activate|set_?env(?:_\w+)?\.sh|setvars\.sh|conda\.sh|\.?(?:bashrc|bash_profile|profile))\Z"
+)
 
 
-def read_settings(text: str, shown: str) -> SettingsText:
+def read_settings(text: str, shown: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
     r"""Read verl's settings from a launch script, from YAML, or from overrides such as ``trainer.nnodes=2``.
 
     The content tells which of them the text is. An empty text sets nothing.
@@ -61,6 +68,7 @@ def read_settings(text: str, shown: str) -> SettingsText:
     Args:
         text: as it was written; overrides are separated by blanks or ends of lines.
         shown: the name of the text in messages.
+        environment: variables that are set when a script is started.
 
     Returns:
         The settings under dotted keys, with places and problems. Nothing is run, no file and no variable of
@@ -77,18 +85,20 @@ def read_settings(text: str, shown: str) -> SettingsText:
     if not text.startswith("#!") and _YAML.match(text):
         return read_yaml_settings(text, shown)
     is_script = text.startswith("#!") or _SCRIPT.search(text)
-    return _read(text, shown, _read_commands if is_script else _read_words)
+    return _read(text, shown, _read_commands if is_script else _read_words, environment)
 
 
-def read_script(text: str, shown: str) -> SettingsText:
+def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
     r"""Read the settings that a launch script passes to verl, without running anything.
 
     Variables, defaults such as ``${NAME:-8}``, arithmetic, arrays, branches and functions are followed. The
-    script is read as it runs when it is started without arguments and nothing is set around it.
+    script is read as it runs when it is started without arguments, on GPUs, and nothing but ``environment``
+    is set around it.
 
     Args:
         text: the script.
         shown: its name in messages.
+        environment: variables that are set when it is started.
 
     Returns:
         The settings of the first command that trains. Values that only a running shell knows are in
@@ -106,10 +116,15 @@ def read_script(text: str, shown: str) -> SettingsText:
     >>> print(settings.problems[0].place, settings.problems[0].message)
     run.sh:5:5 the value of actor_rollout_ref.model.path is not known: $HOME is set nowhere in the script
     """
-    return _read(text, shown, _read_commands)
+    return _read(text, shown, _read_commands, environment)
 
 
-def _read(text: str, shown: str, read: Callable[[Collector, Source], None]) -> SettingsText:
+def _read(
+    text: str,
+    shown: str,
+    read: Callable[[Collector, Source, Mapping[str, str]], None],
+    environment: Mapping[str, str],
+) -> SettingsText:
     """Read a text that is not longer than any launch script."""
     collector, source = Collector(), Source(text.replace("\r\n", "\n"), shown)
     if len(text) > MAX_LENGTH:
@@ -117,14 +132,16 @@ def _read(text: str, shown: str, read: Callable[[Collector, Source], None]) -> S
         remedy = "take the part that starts the training"
         collector.fail(source.place(0), Code.file_too_large, message, remedy)
     else:
-        read(collector, source)
+        read(collector, source, environment)
     return collector.result()
 
 
-def _read_commands(collector: Collector, source: Source) -> None:
+def _read_commands(collector: Collector, source: Source, environment: Mapping[str, str]) -> None:
     """Note the settings of the first command that trains, and the program that it starts."""
-    commands, problems = read_commands(source)
+    followed = follow(source, environment)
+    commands, problems = followed.commands, followed.problems
     collector.problems += problems
+    collector.passed, collector.assigned, collector.asked = followed.passed, followed.assigned, followed.asked
     programs = started(commands)
     if not any(found.kind in _TRAIN for found in programs):
         programs = started(_inner_commands(commands)) or programs
@@ -135,26 +152,57 @@ def _read_commands(collector: Collector, source: Source) -> None:
         hint = "expected one such as python3 -m verl.trainer.main_ppo data.train_batch_size=256"
         collector.fail(source.place(0), Code.shell_syntax, message, hint)
     if len(trainings) > 1:
-        read, place = (source.place(found.command[0].at) for found in trainings[:2])
-        message = f"the script trains {len(trainings)} times; only the settings of line {read.line} are read"
-        collector.warn(place, Code.shell_syntax, message, "split the script")
+        _report_others(collector, trainings, followed, source)
     for first in (trainings or programs)[:1]:
         collector.program = Program(first.name, first.kind, source.place(first.command[0].at))
     for training in trainings[:1]:
         _read_arguments(collector, training.arguments, source)
         _report_lost(collector, commands, training.command, source)
+        _report_sourced(collector, followed, source)
 
 
-def _read_words(collector: Collector, source: Source) -> None:
+def _report_others(
+    collector: Collector, trainings: Sequence[Started], followed: Followed, source: Source
+) -> None:
+    """Warn of more than one command that trains, and of a condition that decides which one is run."""
+    read, other = (found.command[0].at for found in trainings[:2])
+    line = source.place(read).line
+    message = f"the script trains {len(trainings)} times; only the settings of line {line} are read"
+    remedy = "split the script"
+    if doubt := followed.doubts.get(read):
+        reason = _reason(doubt, source)
+        message, remedy = f"{message}: {doubt.text}", reason.remedy("the command")
+        collector.incomplete.append(f"the command in line {line}: {doubt.text}")
+    collector.warn(source.place(other), Code.shell_syntax, message, remedy)
+
+
+def _report_sourced(collector: Collector, followed: Followed, source: Source) -> None:
+    """Warn of files that the shell reads besides, and that may set what the script does not."""
+    for at, name in followed.sourced.items():
+        if not _PREPARES.search(name):
+            reason = Reason("the file is not read, and may set any variable")
+            message = f"{name!r} is not read, and may set any variable of this script"
+            collector.warn(source.place(at), Code.unresolved, message, "put its lines into the script")
+            collector.incomplete.append(f"{name}: {reason.text}")
+
+
+def _reason(cause: Cause, source: Source) -> Reason:
+    """Return a cause with its place in the file."""
+    return Reason(cause.text, cause.names, None if cause.at is None else source.place(cause.at))
+
+
+def _read_words(collector: Collector, source: Source, environment: Mapping[str, str]) -> None:
     """Note overrides with the quotes, comments and variables of a shell, but no commands."""
+    expansion = Expansion(environment)
     try:
         words, problems = split_words(source)
-        arguments = Expansion().words(words)
+        arguments = expansion.words(words)
     except TooMuchError as error:
         message = f"the text was not read: {error}"
         collector.fail(source.place(0), Code.shell_syntax, message, "write values out")
         return
     collector.problems += problems
+    collector.asked = frozenset(expansion.environment.asked)
     _read_arguments(collector, arguments, source)
 
 
@@ -167,31 +215,32 @@ def _read_arguments(collector: Collector, arguments: Iterable[Argument], source:
         option, equals, value = shown.partition("=")
         if option in _CONFIG_NAME:
             name = argument.text if equals else next(remaining, argument).text
-            if why := reason(name):
-                message = f"the name of the configuration is not known: {why}"
-                collector.warn(place, Code.unresolved, message, "write it out")
+            if why := cause_of(name):
+                message = f"the name of the configuration is not known: {why.text}"
+                remedy = _reason(why, source).remedy("it")
+                collector.warn(place, Code.unresolved, message, remedy)
+                collector.incomplete.append(message)
             value = value if equals else written(name)
             collector.config_name = None if why else re.sub(r"\.ya?ml\Z", "", value)
         elif option in _OPTIONS and not equals:
             next(remaining, None)
         elif shown.startswith("-"):
             continue
-        elif not reason(argument.text):
+        elif (why := cause_of(argument.text)) is None:
             add_override(collector, shown, place)
         else:
             key, rest = split_key(argument.text)
             if override := OVERRIDE.fullmatch(key):
-                collector.leave_open(override["key"], written(rest), reason(rest), place)
+                collector.leave_open(override["key"], written(rest), _reason(why, source), place)
             else:
-                message = f"what {shown!r} adds is not known: {reason(argument.text)}"
-                collector.warn(place, Code.unresolved, message, "write the settings out")
+                collector.leave_more(shown, _reason(why, source), place)
 
 
 def _inner_commands(commands: Iterable[Command]) -> Iterator[Command]:
     """Yield the commands in a text that is handed to another shell, as in ``bash -c "…"``."""
     texts = ((written(argument.text), argument.at) for command in commands for argument in command)
     for text, at in islice((item for item in texts if " -m " in item[0]), _MAX_TEXTS):
-        for command in read_commands(Source(text))[0]:
+        for command in follow(Source(text), {}).commands:
             yield tuple(Argument(argument.text, at) for argument in command)
 
 
@@ -221,81 +270,3 @@ def _report_lost(
         message = "the settings from here on are not passed on: the command ends above"
         hint = "a line without a backslash ends a command, and so does a comment or a blank after one"
         collector.warn(source.place(argument.at), Code.shell_syntax, message, hint)
-
-
-#: A dotted key, in small letters as verl's are, and its value.
-_SETTING_TEXT = re.compile(
-    r"(?<![\w./~$@?&{}-])(?:\+\+?|~)?(?P<key>[a-z_]\w*(?:\.[a-z_]\w*)+)=(?!=)(?P<value>[^\s\\;|&]*)"
-)
-#: A part of verl's configuration that begins as YAML, or one of its keys.
-_YAML_LINE = re.compile(
-    r"\A\s*(?P<key>(?:actor_rollout_ref|algorithm|critic|data|trainer|reward_model|ray_kwargs)(?:\.[a-z_]\w*)*)\s*:"
-    r"(?:\s+(?P<value>\S.*?))?\s*\Z"
-)
-_COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
-
-
-class _Mention(NamedTuple):
-    """A place of a script that looks like a setting."""
-
-    key: str
-    value: str
-    place: Location
-
-
-def unread_settings(text: str, settings: SettingsText, shown: str) -> tuple[Diagnostic, ...]:
-    r"""Report each place of a script that looks like a setting and is not among those read.
-
-    It may be in a second command, in a function that is never called, in a text that is written to a file
-    (as YAML too), or in a branch that is not taken. Comments do not count, nor do settings set twice,
-    which are reported elsewhere.
-
-    Args:
-        text: the script.
-        settings: the settings read from it.
-        shown: its name in messages.
-
-    >>> script = "python3 -m verl.trainer.main_ppo trainer.nnodes=2\npython3 x.py trainer.nnodes=4 # a.b=1\n"
-    >>> [str(problem.place) for problem in unread_settings(script, read_script(script, "run.sh"), "run.sh")]
-    ['run.sh:2:14']
-    """
-    mentions: dict[str, list[_Mention]] = {}
-    for mention in _mentions(text.replace("\r\n", "\n"), shown):
-        mentions.setdefault(mention.key, []).append(mention)
-    reported = {problem.place for problem in settings.problems}
-    found = (_not_read(key, of_key, settings) for key, of_key in mentions.items())
-    return listed(
-        _unread_problem(mention) for unread in found for mention in unread if mention.place not in reported
-    )
-
-
-def _mentions(text: str, shown: str) -> Iterator[_Mention]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if ":" not in line and ("=" not in line or "." not in line):
-            continue
-        code = _COMMENT.sub("", line)
-        of_yaml = _YAML_LINE.match(code)
-        for match in [*([of_yaml] if of_yaml else []), *_SETTING_TEXT.finditer(code)]:
-            if not match["key"].startswith("hydra."):
-                place = Location(shown, number, match.start("key") + 1)
-                yield _Mention(match["key"], (match["value"] or "").strip("'\""), place)
-
-
-def _not_read(key: str, mentions: list[_Mention], settings: SettingsText) -> list[_Mention]:
-    """Return the mentions of one key that were not read."""
-    if key not in settings.places:  # or it is a mapping, of which the keys are read
-        inside = {where.line for name, where in settings.places.items() if name.startswith(f"{key}.")}
-        return [mention for mention in mentions if mention.place.line not in inside]
-    value = str(settings.values[key]).lower() if key in settings.values else None
-    others = [mention for mention in mentions if mention.value.lower() != value]
-    elsewhere = [mention for mention in others if mention.place.line not in settings.lines[key]]
-    if any(mention.place.line == settings.places[key].line for mention in mentions):
-        return elsewhere
-    # It came through a variable: if no mention has its value, it is taken from the last one.
-    return [m for m in elsewhere if m is not others[-1]] if len(others) == len(mentions) else elsewhere
-
-
-def _unread_problem(mention: _Mention) -> Diagnostic:
-    message = f"{mention.key} is set here and was not read: it is no argument of the command that trains"
-    remedy = "if the run had this setting, add it to the file, or pass it to that command"
-    return Diagnostic(mention.place, Code.unread, message, remedy, Severity.WARNING)

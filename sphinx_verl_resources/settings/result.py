@@ -4,25 +4,47 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from ..catalog.yaml_data import LOADER, dotted_leaves, position, read_yaml
-from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..diagnostics import Code, Diagnostic, Location, Severity, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
     from .programs import Program
 
 #: Problems that are listed of one text.
 MAX_PROBLEMS = 50
 
+#: Names that a message lists.
+_MAX_NAMES = 3
+
 #: OmegaConf's way to say that a value is that of another key.
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 #: References to references that are followed.
 _MAX_HOPS = 10
+
+
+class Reason(NamedTuple):
+    """The reason why a value is not known.
+
+    Attributes:
+        text: a clause.
+        names: the variables of the environment that would tell.
+        place: the condition or loop that decides; None where nothing else does.
+    """
+
+    text: str
+    names: tuple[str, ...] = ()
+    place: Location | None = None
+
+    def remedy(self, what: str) -> str:
+        """Return what to do: give the variables, or else write ``what`` out."""
+        given = " ".join(f"--env {name}=…" for name in self.names[:_MAX_NAMES])
+        return f"add {given}" if given else f"write {what} out"
 
 
 @dataclass(frozen=True)
@@ -37,6 +59,11 @@ class SettingsText:
         problems: everything found wrong, and a warning for each value that is not known.
         lines: the lines where each key is set, those of replaced values too.
         program: what a script starts: the program that trains, or else the first one; None in other texts.
+        reasons: why the values of ``unresolved`` are not known.
+        incomplete: what may set more than is read, each with the reason.
+        passed: the lines of a script that it passes by, since a condition does not hold.
+        assigned: the lines of a script that give values to variables.
+        asked: the variables that the text takes from its environment.
 
     >>> SettingsText({"trainer.nnodes": 1}, {"trainer.nnodes": Location("run.sh", 3, 5)}).values
     {'trainer.nnodes': 1}
@@ -49,6 +76,43 @@ class SettingsText:
     problems: tuple[Diagnostic, ...] = ()
     lines: Mapping[str, Collection[int]] = field(default_factory=dict)
     program: Program | None = None
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    incomplete: tuple[str, ...] = ()
+    passed: frozenset[int] = frozenset()
+    assigned: frozenset[int] = frozenset()
+    asked: frozenset[str] = frozenset()
+
+    def problems_besides(self, settled: Container[str]) -> tuple[Diagnostic, ...]:
+        """Return the problems without those of values that are not known here, but elsewhere."""
+        everything = {*open_problems(self.reasons, self.places)}
+        others = [problem for problem in self.problems if problem not in everything]
+        still = {key: reason for key, reason in self.reasons.items() if key not in settled}
+        return listed([*others, *open_problems(still, self.places)])
+
+
+def open_problems(reasons: Mapping[str, Reason], places: Mapping[str, Location]) -> Iterator[Diagnostic]:
+    """Yield one warning for each reason why values are not known, with their keys."""
+    groups: dict[tuple[str, Location | None], list[str]] = {}
+    for key, reason in reasons.items():
+        groups.setdefault((reason.text, reason.place), []).append(key)
+    for (text, place), keys in groups.items():
+        names = tuple(dict.fromkeys(name for key in keys for name in reasons[key].names))
+        if len(keys) == 1:
+            message, what = f"the value of {keys[0]} is not known: {text}", "the value"
+        else:
+            message, what = f"{len(keys)} settings are not known, as {text}: {some_of(keys)}", "the values"
+        remedy = Reason(text, names).remedy(what)
+        yield warning(place or places[keys[0]], Code.unresolved, message, remedy)
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first of several names, and how many there are besides.
+
+    >>> some_of(["a", "b"]), some_of("abcdef")
+    ('a, b', 'a, b, c and 3 more')
+    """
+    rest = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 class Collector:
@@ -58,24 +122,37 @@ class Collector:
         self.config_name: str | None = None
         self.program: Program | None = None
         self.problems: list[Diagnostic] = []
+        self.incomplete: list[str] = []
+        self.passed: frozenset[int] = frozenset()
+        self.assigned: frozenset[int] = frozenset()
+        self.asked: frozenset[str] = frozenset()
         self._values: dict[str, Any] = {}
         self._places: dict[str, Location] = {}
         self._unresolved: dict[str, str] = {}
+        self._reasons: dict[str, Reason] = {}
+        self._twice: dict[str, int] = {}
         self._lines: dict[str, set[int]] = {}
 
     def add(self, key: str, value: Any, place: Location) -> None:
         """Note a value; text that refers to another key is looked up at the end."""
         if isinstance(value, tuple) and any(isinstance(item, (dict, tuple)) for item in value):
-            self.leave_open(key, str(value), "it is a list of lists or of mappings, which is not read", place)
+            reason = Reason("it is a list of lists or of mappings, which is not read")
+            self.leave_open(key, str(value), reason, place)
             return
         self._forget(key, place)
         self._values[key] = value
 
-    def leave_open(self, key: str, text: str, reason: str, place: Location) -> None:
+    def leave_open(self, key: str, text: str, reason: Reason, place: Location) -> None:
         """Note a key whose value is not known, with its text and the reason."""
         self._forget(key, place)
         self._unresolved[key] = text
-        self.warn(place, Code.unresolved, f"the value of {key} is not known: {reason}", "write the value out")
+        self._reasons[key] = reason
+
+    def leave_more(self, shown: str, reason: Reason, place: Location) -> None:
+        """Note a part of the text that may set more than is read."""
+        message = f"what {shown!r} adds is not known: {reason.text}"
+        self.warn(place, Code.unresolved, message, reason.remedy("the settings"))
+        self.incomplete.append(f"{shown}: {reason.text}")
 
     def fail(self, place: Location, code: Code, message: str, remedy: str) -> None:
         """Report an error."""
@@ -90,25 +167,40 @@ class Collector:
         for key, value in list(self._values.items()):
             if isinstance(value, str) and "${" in value:
                 self._follow(key, value)
+        unknown = open_problems(self._reasons, self._places)
         return SettingsText(
             self._values,
             self._places,
             self.config_name,
             self._unresolved,
-            listed(self.problems),
+            listed([*self.problems, *unknown, *self._replaced()]),
             self._lines,
             self.program,
+            self._reasons,
+            tuple(self.incomplete),
+            self.passed,
+            self.assigned,
+            self.asked,
         )
 
     def _forget(self, key: str, place: Location) -> None:
-        earlier = self._places.get(key)
-        if earlier:
-            message = f"{key} is set twice; this value replaces that of line {earlier.line or 1}"
-            self.warn(place, Code.duplicate_key, message, "keep one of the two")
+        if key in self._places:
+            self._twice[key] = self._places[key].line or 1
         self._values.pop(key, None)
         self._unresolved.pop(key, None)
+        self._reasons.pop(key, None)
         self._places[key] = place
         self._lines.setdefault(key, set()).add(place.line)
+
+    def _replaced(self) -> Iterator[Diagnostic]:
+        """Yield a warning for the settings that are set twice."""
+        first, *others = self._twice or [""]
+        message = f"{first} is set twice; this value replaces that of line {self._twice.get(first)}"
+        if others:
+            message = f"{len(self._twice)} settings are set twice, and the later value counts: "
+            message += some_of([*self._twice])
+        if first:
+            yield warning(self._places[first], Code.duplicate_key, message, "keep one of the two")
 
     def _follow(self, key: str, text: str) -> None:
         """Replace a reference to another key by its value."""
@@ -121,8 +213,7 @@ class Collector:
         if isinstance(value, str) and "${" in value:
             del self._values[key]
             self._unresolved[key] = text
-            message = f"the value of {key} is not known: {text!r} refers to what is not set here"
-            self.warn(self._places[key], Code.unresolved, message, "write the value out")
+            self._reasons[key] = Reason(f"{text!r} refers to what is not set here")
         else:
             self._values[key] = value
 

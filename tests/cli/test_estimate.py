@@ -121,9 +121,9 @@ def test_of_a_launch_script(answers, tmp_path):
     code, (found,), err = answers("--script", "run.sh", "--gpus", "H100")
     assert code == 2
     assert found["id"] == "Qwen/Qwen2.5-7B"
-    assert [line.split(": ")[0:2] for line in err] == [["run.sh:6:5", "WARNING"], ["run.sh:8:5", "ERROR"]]
-    assert "the value of data.train_batch_size is not known" in err[0]
-    assert "expected a number above 0 and up to 1, got 7" in err[1]
+    assert [line.split(": ")[0:2] for line in err] == [["run.sh:8:5", "ERROR"], ["run.sh:6:5", "WARNING"]]
+    assert "expected a number above 0 and up to 1, got 7" in err[0]
+    assert "the value of data.train_batch_size is not known" in err[1]
     mended = ("data.train_batch_size=64", f"{ROLLOUT}.gpu_memory_utilization=0.25")
     code, (found,), err = answers("--script", "run.sh", "--gpus", "H100", *mended)
     assert err == []

@@ -309,7 +309,7 @@ def test_windows_line_ends(here, capsys):
 SCRIPTS = {
     "run_qwen3-8b_megatron.sh": ("qwen3-8b-grpo-16-gpus", "megatron", "sglang", 9, 0),
     "dapo.sh": ("qwen2-5-32b-dapo-128-gpus", "fsdp2", "vllm", 9, 0),
-    "everything.sh": ("qwen2-5-3b-ppo-4-gpus", "fsdp", "vllm", 7, 4),
+    "everything.sh": ("qwen2-5-3b-ppo-4-gpus", "fsdp", "vllm", 7, 1),
     "qwen2-7b_grpo-lora_1_h100_fsdp_vllm.sh": ("qwen2-5-7b-grpo-lora-1xh100", "fsdp", "vllm", 14, 0),
 }
 

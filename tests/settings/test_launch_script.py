@@ -12,7 +12,8 @@ from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.diagnostics import Location, Severity
 from sphinx_verl_resources.settings.overrides import read_overrides
 from sphinx_verl_resources.settings.programs import Program
-from sphinx_verl_resources.settings.read import read_script, read_settings, unread_settings
+from sphinx_verl_resources.settings.read import read_script, read_settings
+from sphinx_verl_resources.settings.unread import unread_settings
 
 
 def script(*lines: str) -> str:
@@ -67,7 +68,7 @@ def test_a_tuning_script():
     }
     assert [str(problem) for problem in found.problems] == [
         "run.sh:16:5: WARNING: the value of data.train_files is not known: $HOME is set nowhere in the script; "
-        "write the value out [verl.unresolved]"
+        "add --env HOME=… [verl.unresolved]"
     ]
 
 
@@ -114,7 +115,7 @@ def test_a_script_that_hands_the_command_to_ray():
 
 ARRAYS = r"""
 set -xeuo pipefail
-DEVICE=${DEVICE:-$(python3 -c 'import torch; print("cuda")')}
+DEVICE=${DEVICE:-$(detect)}
 INFER_BACKEND=${INFER_BACKEND:-vllm}
 MODEL_ENGINE=${MODEL_ENGINE:-fsdp}
 MAX_LENGTH=${MAX_LENGTH:-3072}
@@ -159,8 +160,9 @@ def test_a_script_of_arrays():
     assert found.places["data.max_response_length"] == Location("run.sh", 10, 5)
     assert found.unresolved == {"actor_rollout_ref.actor.use_torch_compile": "False"}
     (problem,) = found.problems
-    assert problem.place == Location("run.sh", 14, 13)
-    assert problem.message.endswith("is not known: it depends on the condition in line 13")
+    assert problem.place == Location("run.sh", 13, 1)
+    assert problem.message.endswith("is not known: the condition in line 13 depends on $DEVICE")
+    assert problem.remedy == "add --env DEVICE=…"
 
 
 def test_a_comment_between_the_lines_ends_the_command():
@@ -371,9 +373,18 @@ def test_what_comes_through_variables_counts_as_read():
     assert unread(text) == []
 
 
-def test_the_way_that_is_not_taken():
-    text = "X=a\nif [ $X = b ]; then\n  ARGS=(data.seed=1)\nelse\n  ARGS=(data.seed=2)\nfi\n"
-    assert unread(text + 'python3 -m verl.trainer.main_ppo "${ARGS[@]}"\n') == ["run.sh:3:9"]
+@pytest.mark.parametrize(
+    ("condition", "place"),
+    [("[ $X = b ]", []), ("[ -f x ]", ["run.sh:3:16"]), ("[ $X = a ]", ["run.sh:3:16"])],
+)
+def test_a_branch_that_is_not_taken_sets_nothing(condition, place):
+    text = f"X=a\nif {condition}; then\n  python3 x.py data.seed=1\nfi\n"
+    assert unread(text + TRAIN) == place
+
+
+def test_a_value_that_a_variable_loses_again():
+    text = "ARGS=(data.seed=1)\nARGS=(data.seed=2)\n"
+    assert unread(text + 'python3 -m verl.trainer.main_ppo "${ARGS[@]}"\n') == []
 
 
 def test_a_mapping_is_read_by_its_keys():
@@ -383,14 +394,17 @@ def test_a_mapping_is_read_by_its_keys():
 def test_what_is_reported_hides_nothing_else():
     text = f"{TRAIN.rstrip()} data.seed=1 data.seed=$X; python3 x.py data.shuffle=True\npython3 y.py data.seed=4\n"
     column = text.index("data.shuffle") + 1
-    assert unread(text) == [f"run.sh:1:{column}", "run.sh:2:14"]
+    (problem,) = unread_settings(text, read_script(text, "run.sh"), "run.sh")
+    assert problem.place == Location("run.sh", 1, column)
+    assert problem.message.endswith("data.shuffle (line 1), data.seed (line 2)")
 
 
 def test_windows_line_ends():
     assert unread(TRAIN.replace("\n", "\r\n") + "python3 x.py data.seed=1\r\n") == ["run.sh:2:14"]
 
 
-def test_very_many_are_counted():
-    found = unread_settings(TRAIN + "python3 x.py a.b=1\n" * 90, read_script(TRAIN, "r"), "r")
-    assert len(found) == 51
-    assert found[-1].message == "40 more problems are not listed"
+def test_many_are_one_message():
+    text = TRAIN + "".join(f"python3 x.py a.b{number}=1\n" for number in range(90))
+    (problem,) = unread_settings(text, read_script(text, "run.sh"), "run.sh")
+    assert problem.message.startswith("90 settings were not read")
+    assert problem.message.endswith("a.b0 (line 2), a.b1 (line 3), a.b2 (line 4) and 87 more")

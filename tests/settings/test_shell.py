@@ -9,13 +9,18 @@ import pytest
 
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.settings.shell import expansion
-from sphinx_verl_resources.settings.shell.follow import read_commands
+from sphinx_verl_resources.settings.shell.follow import follow
 from sphinx_verl_resources.settings.shell.syntax import Source
-from sphinx_verl_resources.settings.shell.variables import known, reason, written
+from sphinx_verl_resources.settings.shell.variables import cause_of, known, written
+
+
+def reason(text):
+    return cause_of(text).text
 
 
 def read_shell(script):
-    return read_commands(Source(script))
+    followed = follow(Source(script), {})
+    return followed.commands, followed.problems
 
 
 #: Scripts that call ``show``, and the words of all its calls.
@@ -122,8 +127,8 @@ UNKNOWN = [
     ("A=a; show ${!A}", "${!A}", "this form of expansion is not followed"),
     ("L=(a b); show ${L[-1]}", "${L[-1]}", "one element of $L is not followed"),
     ("L=(a b); L[0]=c; show ${L[0]}", "$L", "$L is set word by word, which is not followed"),
-    ("show $((X + 1))", "$((X + 1))", "in '$((X + 1))', $X is set nowhere in the script"),
-    ("X=$Y; show $((X + 1))", "$((X + 1))", "in '$((X + 1))', $Y is set nowhere in the script"),
+    ("show $((X + 1))", "$((X + 1))", "$X is set nowhere in the script"),
+    ("X=$Y; show $((X + 1))", "$((X + 1))", "$Y is set nowhere in the script"),
     ("X=a; show $((X + 1))", "$((X + 1))", "in '$((X + 1))', $X is 'a', which is no whole number"),
     ("show $((1 / 0))", "$((1 / 0))", "in '$((1 / 0))', a number is divided by zero"),
     ("show $((9223372036854775807 + 1))", "$((9223372036854775807 + 1))", "in '$((9223372036854775807 + 1))', a number is beyond 64 bits"),
@@ -137,12 +142,12 @@ UNKNOWN = [
     ("read -r X; show $X", "$X", "$X is set when the script runs"),
     ("printf -v X %d 3; show $X", "$X", "$X is set when the script runs"),
     ("let X=3; show $X", "$X", "$X is set when the script runs"),
-    ("if nvidia-smi; then X=1; else X=2; fi\nshow $X", "$X", "$X depends on the condition in line 1"),
-    ("X=1\nif [ -f a ]; then X=2; fi\nshow $X", "$X", "$X depends on the condition in line 2"),
-    ("X=1\n[ -d a ] && X=2\nshow $X", "$X", "$X depends on the condition in line 2"),
-    ("case $(uname) in a) X=1;; *) X=2;; esac; show $X", "$X", "$X depends on the condition in line 1"),
-    ("for X in 1 2; do show $X; done", "$X", "$X is set in the loop in line 1"),
-    ("X=1; while a; do show $X; X=$((X + 1)); done", "$X", "$X is set in the loop in line 1"),
+    ("if nvidia-smi; then X=1; else X=2; fi\nshow $X", "$X", "the condition in line 1 is not known"),
+    ("X=1\nif [ -f a ]; then X=2; fi\nshow $X", "$X", "the condition in line 2 is not known"),
+    ("X=1\n[ -d a ] && X=2\nshow $X", "$X", "the condition in line 2 is not known"),
+    ("case $(uname) in a) X=1;; *) X=2;; esac; show $X", "$X", "the condition in line 1 is not known"),
+    ("for X in 1 2; do show $X; done", "$X", "the loop in line 1 sets it"),
+    ("X=1; while a; do show $X; X=$((X + 1)); done", "$X", "the loop in line 1 sets it"),
     ("for ((X=0; X<3; X++)); do show $X; done", "$X", "$X is calculated when the script runs"),
 ]  # fmt: skip
 
@@ -172,7 +177,7 @@ def test_words_that_only_some_branches_add_have_unknown_values():
     assert [(written(field.text), known(field.text) is not None) for field in fields[1:]] == [
         ("a=1", True), ("b=2", True), ("b=3", False), ("c=4", True), ("d=5", False), ("${#L[@]}", False),
     ]  # fmt: skip
-    assert reason(fields[3].text) == "it depends on the condition in line 2"
+    assert reason(fields[3].text) == "the condition in line 2 is not known"
 
 
 def test_words_added_in_a_loop():

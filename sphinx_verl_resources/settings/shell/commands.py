@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from . import syntax
-from .syntax import Part, TooMuchError, Unknown, Word
-from .words import Scanner
+from .syntax import Cause, Part, TooMuchError, Unknown, Word
+from .words import Scanner, with_home
 
 if TYPE_CHECKING:
     from ...diagnostics import Diagnostic
@@ -276,14 +276,15 @@ class _Parser(Scanner):
         """Go past the bracket that closes the one at ``bracket``."""
         start = self.pos
         source = self.through(bracket, bracket + 1, ")")
-        return Word((Part(Unknown(source, reason), True),), start)
+        return Word((Part(Unknown(source, Cause(reason)), True),), start)
 
     def _assignment(self, match: re.Match[str]) -> syntax.Assignment:
         self.pos = match.end()
         name, appends = match["name"], bool(match["appends"])
         if self.text.startswith("(", self.pos):
             return syntax.Assignment(name, self._array(), appends)
-        value = self.word()
+        word = self.word()
+        value = Word(with_home(word.parts), word.at)
         return syntax.Assignment(name, None if match["index"] else value, appends)
 
     def _array(self) -> tuple[Word, ...]:

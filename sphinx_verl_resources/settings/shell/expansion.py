@@ -5,24 +5,26 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from .syntax import Arithmetic, Parameter, TooMuchError, Unknown, Word
+from .device import gpu_answer
+from .syntax import Arithmetic, Cause, Parameter, TooMuchError, Unknown, Word
 from .variables import (
     ALWAYS_SET,
     Argument,
     Array,
+    Environment,
     Scope,
     as_array,
+    cause_of,
     is_empty,
     known,
-    reason,
     split_key,
     written,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from .syntax import Part
     from .variables import Piece, Text, Value
@@ -34,8 +36,9 @@ MAX_TOTAL = 1_000_000
 #: Characters of one calculation; real ones have a tenth of this.
 MAX_CALCULATION = 500
 
+_Some = TypeVar("_Some")
+
 _BLANKS = re.compile(r"[ \t\n]+")
-_HOME = re.compile(r"~(?:/|\Z)")
 _INDEX = re.compile(r"[0-9]{1,6}\Z")
 _CHANGED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))"
@@ -53,13 +56,16 @@ class Expansion:
     """Words filled in from the variables of a scope.
 
     Attributes:
-        scope: the variables; ``${NAME:=default}`` adds to them.
-        arguments: those of the function that is called; None for those of the script, which are not known.
+        environment: the variables around the script.
+        scope: the variables; ``${NAME:=default}`` adds to them. ``@`` are the arguments of a function, and
+            missing for those of the script, which are not known.
+        detected: the commands so far that look for the device.
     """
 
-    def __init__(self) -> None:
-        self.scope = Scope()
-        self.arguments: tuple[Argument, ...] | None = None
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = Environment(environment)
+        self.scope = Scope(self.environment)
+        self.detected: list[str] = []
         self._left = MAX_TOTAL
 
     def spend(self, amount: int) -> None:
@@ -80,36 +86,27 @@ class Expansion:
         """Fill in a word as one text, in which nothing is split."""
         return self.bounded(piece for part in word.parts for piece in self._part(part))
 
-    def value(self, word: Word) -> Text:
-        """Fill in the value of an assignment: as ``text``, but that ``~`` in front is the home directory."""
-        text = self.text(word)
-        content, quoted = word.parts[0] if word.parts else ("", True)
-        if not quoted and isinstance(content, str) and _HOME.match(content) and isinstance(text[0], str):
-            return (Unknown("~", _unset("HOME")), text[0][1:], *text[1:])
-        return text
-
     def assign(self, name: str, value: Value | None) -> None:
         """Set a variable; None removes it."""
         self.spend(len(value.words) if isinstance(value, Array) else 1)
         self.scope.own[name] = value
 
-    def doubt(self, name: str, why: str) -> None:
+    def doubt(self, name: str, why: Cause) -> None:
         """Make a variable unknown."""
-        self.assign(name, (Unknown(f"${name}", f"${name} {why}"),))
+        self.assign(name, (Unknown(f"${name}", why),))
 
     def calculate(self, inner: Word, source: str) -> Text:
         """Return the value of ``$(( … ))``; variables that it changes are unknown from here on."""
         text = self.text(inner)
-        expression = known(text)
+        why = cause_of(text)
         try:
-            if expression is not None:
-                return (str(calculate(expression.replace('"', ""), self._number)),)
-            why = reason(text)
+            if why is None:
+                return (str(calculate(written(text).replace('"', ""), self._number)),)
         except UncountableError as error:
-            why = f"in {source[:80]!r}, {error}"
+            why = error.cause or Cause(f"in {source[:80]!r}, {error}")
         for pattern in (_CHANGED, _STEPPED):
             for name in pattern.findall(written(text)):
-                self.doubt(name, "is calculated when the script runs")
+                self.doubt(name, Cause(f"${name} is calculated when the script runs"))
         return (Unknown(source, why),)
 
     def bounded(self, pieces: Iterable[Piece]) -> Text:
@@ -119,9 +116,9 @@ class Expansion:
         self.spend(size + len(text) + 1)
         if size > MAX_VALUE or len(text) > MAX_PIECES:
             key = split_key(text)[0]
-            unknown = Unknown("…", f"it is longer than {MAX_VALUE} characters")
+            unknown = Unknown("…", Cause(f"it is longer than {MAX_VALUE} characters"))
             return (f"{key}=", unknown) if key else (unknown,)
-        return tuple(piece for piece in text if piece) if reason(text) else (written(text),)
+        return tuple(piece for piece in text if piece) if cause_of(text) else (written(text),)
 
     def _arguments(self, word: Word) -> Iterator[Argument]:
         pieces: list[Piece] | None = None
@@ -143,11 +140,14 @@ class Expansion:
         """Yield pieces of arguments and their places; None ends an argument, an empty piece begins one."""
         for part in parts:
             content, quoted = part
-            value = self._parameter(content) if isinstance(content, Parameter) else self._part(part)
-            if isinstance(value, Word):
+            value: Word | Value
+            if not isinstance(content, Parameter):
+                value = self._part(part)
+            elif isinstance(value := self._parameter(content), Word):
                 if quoted:
                     yield "", at
-                yield from self._pieces(value.parts, at)
+                for piece, place in self._pieces(value.parts, at):
+                    yield _given_by(content, piece), place
                 continue
             if quoted and isinstance(content, Parameter) and "*" in {content.name, content.element}:
                 value = _spaced(value)
@@ -163,11 +163,15 @@ class Expansion:
         content = part.content
         if isinstance(content, Arithmetic):
             return self.calculate(content.inner, content.source)
+        if isinstance(content, Unknown):
+            answer = gpu_answer(content.source)
+            self.detected += [content.source] if answer else []
+            return (answer or content,)
         if not isinstance(content, Parameter):
             return (content,)
         value = self._parameter(content)
         if isinstance(value, Word):
-            return self.text(value)
+            return tuple(_given_by(content, piece) for piece in self.text(value))
         return _spaced(value)
 
     def _parameter(self, parameter: Parameter) -> Word | Value:
@@ -182,27 +186,28 @@ class Expansion:
         operand = operand or Word(())
         if operator.endswith("+"):
             if empty is None:
-                return (Unknown(source, f"it depends on ${name}, which is not known"),)
+                return (Unknown(source, Cause(f"it depends on ${name}, which is not known")),)
             return () if empty else operand
         if value is not None and not empty:
             return value
         if operator.endswith("?"):
-            return (Unknown(source, f"${name} has to be given when the script is started"),)
+            return (Unknown(source, Cause(f"${name} has to be given when the script is started", (name,))),)
         if operator.endswith("="):
-            assigned = self.text(operand)
+            assigned = tuple(_given_by(parameter, piece) for piece in self.text(operand))
             self.assign(name, assigned)
             return assigned
         return operand
 
     def _lookup(self, parameter: Parameter) -> Value | None:
         name, source, index, *_ = parameter
+        arguments = self.scope.get("@")
         if name in {"@", "*"}:
-            return Array(self.arguments or ())
-        if name == "#" and self.arguments is not None:
-            return (str(len(self.arguments)),)
+            return arguments or Array()
+        if name == "#" and arguments is not None:
+            return _length(arguments, parameter)
         value: Value | None
         if name.isdigit():
-            value, index = Array(self.arguments or ()), str(int(name) - 1)
+            value, index = arguments or Array(), str(int(name) - 1)
         else:
             value = self.scope.get(name)
             if value is None and (name in ALWAYS_SET or not name.isidentifier()):
@@ -213,18 +218,16 @@ class Expansion:
             return as_array(value)
         number = int(index) if index and _INDEX.match(index) else 0 if index is None else -1
         if (isinstance(value, Array) and not value.sure) or (number < 0 and not name.isdigit()):
-            return (Unknown(source, f"one element of ${name} is not followed"),)
+            return (Unknown(source, Cause(f"one element of ${name} is not followed")),)
         words = as_array(value).words
         return words[number].text if 0 <= number < len(words) else None
 
     def _number(self, name: str) -> int:
         """Return the value of a variable in a calculation."""
         value = self._lookup(Parameter(name, f"${name}"))
-        if value is None:
-            raise UncountableError(_unset(name))
-        text = value if isinstance(value, tuple) else ("0",)
-        if why := reason(text):
-            raise UncountableError(why)
+        text = value if isinstance(value, tuple) else ()
+        if why := _unset(name) if value is None else cause_of(text):
+            raise UncountableError(why.text, why)
         number = read_number(written(text) or "0")
         if number is None:
             raise UncountableError(f"${name} is {written(text)[:40]!r}, which is no whole number")
@@ -232,7 +235,15 @@ class Expansion:
 
 
 class UncountableError(ValueError):
-    """A calculation has no value; the message says why."""
+    """A calculation has no value; the message says why.
+
+    Attributes:
+        cause: of a variable that is not known.
+    """
+
+    def __init__(self, message: str, cause: Cause | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 def calculate(expression: str, number_of: Callable[[str], int]) -> int:
@@ -315,17 +326,24 @@ def read_number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text.strip()) else None
 
 
-def _unset(name: str) -> str:
+def _unset(name: str) -> Cause:
     if name.isdigit():
-        return f"${name} is an argument of the script, which is not known"
+        return Cause(f"${name} is an argument of the script, which is not known")
     if name.isidentifier():
-        return f"${name} is set nowhere in the script"
-    return f"${name} is known only when the script runs"
+        return Cause(f"${name} is set nowhere in the script", (name,))
+    return Cause(f"${name} is known only when the script runs")
+
+
+def _given_by(parameter: Parameter, piece: _Some) -> _Some:
+    """Note in an unknown piece of a default value that the variable would tell it."""
+    if isinstance(piece, Unknown) and not piece.cause.names:
+        return cast("_Some", piece._replace(cause=piece.cause._replace(names=(parameter.name,))))
+    return piece
 
 
 def _length(value: Value | None, parameter: Parameter) -> Text:
     if isinstance(value, Array) and not value.sure:
-        return (Unknown(parameter.source, f"the words of ${parameter.name} are not all known"),)
+        return (Unknown(parameter.source, Cause(f"the words of ${parameter.name} are not all known")),)
     if isinstance(value, Array):
         return (str(len(value.words)),)
     text = known(value) if value is not None else None

@@ -6,19 +6,21 @@ does not tell, both ways are followed; what they set differently is unknown from
 
 from __future__ import annotations
 
-import operator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ...diagnostics import Code, Diagnostic
+from ...diagnostics import Code, Diagnostic, warning
 from . import syntax
 from .commands import parse
+from .conditions import holds, matches, negated
+from .device import gpu_answer
 from .expansion import Expansion, read_number
-from .syntax import TooMuchError, Unknown
-from .variables import Array, Scope, as_array, is_empty, known
+from .syntax import Cause, Parameter, TooMuchError, Unknown, Word
+from .variables import Array, Scope, as_array, known, names_in, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from .syntax import Body, Node, Source
     from .variables import Argument, Text, Value
@@ -30,41 +32,89 @@ MAX_WORDS = 2_000
 #: The cost of a command, beside the characters that it makes.
 _STEP = 10
 
-_COMPARISONS = {f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
-_PATTERN_SIGNS = frozenset("*?[")
+#: Commands that keep variables inside a function.
+_LOCAL = frozenset({"local", "declare", "typeset"})
+
+_Part = TypeVar("_Part")
 
 
-def read_commands(source: Source) -> tuple[list[tuple[Argument, ...]], list[Diagnostic]]:
-    """Return the commands that a script starts, each with its words, and the problems of the script.
+class Followed(NamedTuple):
+    """A script as it runs.
 
-    Builtins that only matter to the script itself are left out. The place of a word of an array is in
-    the array.
+    Attributes:
+        commands: those that it starts, each with its words. The place of a word of an array is in the array.
+        problems: everything wrong with the script, and what is assumed.
+        doubts: the condition that decides whether a command is started, by the place of its first word.
+        sourced: the files that the shell reads besides, which are not followed, by their place.
+        passed: the lines of branches that are not taken.
+        assigned: the lines of the values of variables.
+        asked: the names of variables that the script takes from its environment.
+    """
+
+    commands: list[tuple[Argument, ...]]
+    problems: list[Diagnostic]
+    doubts: dict[int, Cause]
+    sourced: dict[int, str]
+    passed: frozenset[int]
+    assigned: frozenset[int]
+    asked: frozenset[str]
+
+
+def follow(source: Source, environment: Mapping[str, str]) -> Followed:
+    """Follow a script from its first to its last command.
+
+    Builtins that only matter to the script itself are no commands.
 
     >>> from sphinx_verl_resources.settings.shell.syntax import Source
-    >>> commands, problems = read_commands(Source("N=4; python3 train.py size=$(( N * 2 ))"))
-    >>> [argument.text for argument in commands[0]]
-    [('python3',), ('train.py',), ('size=8',)]
+    >>> script = Source("N=${N:-4}; python3 train.py size=$(( N * 2 ))")
+    >>> [argument.text for argument in follow(script, {"N": "8"}).commands[0]]
+    [('python3',), ('train.py',), ('size=16',)]
     """
     body, problems = parse(source)
-    follower = _Follower(source)
+    follower = _Follower(source, environment)
     try:
         follower.run_all(body)
     except TooMuchError as error:
         place = source.place(follower.at)
         problems.append(Diagnostic(place, Code.shell_syntax, str(error), "what follows is not read"))
-    return follower.commands, problems
+    return follower.result(problems)
 
 
 class _Follower:
     """A walk through the commands of one script in their order."""
 
-    def __init__(self, source: Source) -> None:
-        self.commands: list[tuple[Argument, ...]] = []
+    def __init__(self, source: Source, environment: Mapping[str, str]) -> None:
         self.at = 0
+        self._commands: list[tuple[Argument, ...]] = []
+        self._notes: dict[int, Diagnostic] = {}
+        self._doubts: dict[int, Cause] = {}
+        self._sourced: dict[int, str] = {}
+        self._passed: list[Body] = []
+        self._followed: dict[int, syntax.Simple] = {}
+        self._tested: list[str] = []
         self._source = source
-        self._expansion = Expansion()
+        self._expansion = Expansion(environment)
         self._functions: dict[str, Node] = {}
+        self._locals: list[set[str]] = []
         self._depth = 0
+
+    def result(self, problems: list[Diagnostic]) -> Followed:
+        """Return what was found, after the problems that were there before."""
+        passed = (each for each in _parts(self._passed, syntax.Simple) if each.at not in self._followed)
+        assigned = (each.assignments for each in self._followed.values())
+        return Followed(
+            self._commands,
+            [*problems, *self._notes.values()],
+            self._doubts,
+            self._sourced,
+            self._lines(passed),
+            self._lines(assigned),
+            frozenset(self._expansion.environment.asked),
+        )
+
+    def _lines(self, trees: Iterable[object]) -> frozenset[int]:
+        """Return the lines where the words of commands begin."""
+        return frozenset(self._source.place(word.at).line for tree in trees for word in _parts(tree, Word))
 
     def run_all(self, body: Body) -> bool | None:
         """Follow commands; return whether the last of them succeeds, None if that is not known."""
@@ -106,21 +156,25 @@ class _Follower:
     def _run(self, node: Node) -> bool | None:
         if isinstance(node, syntax.Simple):
             self.at = node.at
+            self._followed[node.at] = node
             return self._simple(node)
         if isinstance(node, syntax.Chain):
             return self._chain(node)
         if isinstance(node, syntax.Negated):
-            return _negated(self._follow(node.command))
+            return negated(self._follow(node.command))
         if isinstance(node, syntax.Group):
             return self.run_all(node.body)
         if isinstance(node, syntax.Calculation):
             value = known(self._expansion.calculate(node.inner, "((…))"))
             return None if value is None else value != "0"
         if isinstance(node, syntax.If):
-            conditions = ((self.run_all(condition), body) for condition, body in node.branches)
+            conditions = [(partial(self.run_all, condition), body) for condition, body in node.branches]
             self._choose(conditions, node.otherwise, node.at)
         elif isinstance(node, syntax.Case):
-            self._choose(self._cases(node), (), node.at)
+            subject = self._expansion.text(node.word)
+            self._note_device(node.at)
+            cases = [(partial(self._fits, subject, patterns), body) for patterns, body in node.branches]
+            self._choose(cases, (), node.at)
         elif isinstance(node, syntax.Loop):
             self._loop(node)
         elif isinstance(node, syntax.Apart):
@@ -131,44 +185,66 @@ class _Follower:
         return None
 
     def _chain(self, node: syntax.Chain) -> bool | None:
+        tested, before = len(self._tested), len(self._commands)
         status = self._follow(node.first)
+        at = self.at
         for sign, command in node.rest:
             if status is not None and status != (sign == "&&"):
+                self._passed.append((command,))
                 continue
+            why = self._condition(at, tested)
             with self._within() as way:
                 following = self._follow(command)
             ways = [way] if status is not None and not way.ended else [Scope(self._scope), way]
-            self._scope.join(ways, self._condition(self.at))
-            status = following if status is not None else None
+            self._decide(ways, why, before)
+            # Whatever came before, the whole fails with its last part, or succeeds with it.
+            status = following if status is not None or following == (sign == "||") else None
         return status
 
-    def _choose(self, branches: Iterable[tuple[bool | None, Body]], otherwise: Body, at: int) -> None:
+    def _choose(
+        self, branches: Sequence[tuple[Callable[[], bool | None], Body]], otherwise: Body, at: int
+    ) -> None:
         """Follow each branch that may be taken; the first item of a branch tells whether it is."""
+        start, before = len(self._tested), len(self._commands)
         ways: list[Scope] = []
-        for taken, body in branches:
+        for index, (decide, body) in enumerate(branches, 1):
+            taken = decide()
             if taken is False:
+                self._passed.append(body)
                 continue
+            tested = len(self._tested)
             ways.append(self._way(body))
+            del self._tested[tested:]
             # A script that is read to learn what it trains is not one that gives up before.
             if taken and not ways[-1].ended:
+                self._passed += [*(rest for _, rest in branches[index:]), otherwise]
                 break
         else:
             ways.append(self._way(otherwise))
-        self._scope.join(ways, self._condition(at))
+        self._decide(ways, self._condition(at, start), before)
 
-    def _cases(self, node: syntax.Case) -> Iterator[tuple[bool | None, Body]]:
-        subject = self._expansion.text(node.word)
-        for patterns, body in node.branches:
-            fits = [_matches(subject, self._expansion.text(pattern)) for pattern in patterns]
-            yield True in fits or (None if None in fits else False), body
+    def _decide(self, ways: list[Scope], why: Cause, before: int) -> None:
+        """Go on after several ways, of which ``why`` decides; the commands from ``before`` on are in them."""
+        self._scope.join(ways, why)
+        if len(ways) > 1:
+            self._doubts |= dict.fromkeys((words[0].at for words in self._commands[before:]), why)
+
+    def _fits(self, subject: Text, patterns: Sequence[Word]) -> bool | None:
+        fits = [matches(subject, self._expansion.text(pattern)) for pattern in patterns]
+        return True in fits or (self._test(None, [subject]) if None in fits else False)
+
+    def _test(self, outcome: bool | None, texts: Sequence[Text]) -> bool | None:
+        """Return the outcome of a test; note the variables that would tell it where it is not known."""
+        self._tested += names_in(texts) if outcome is None else ()
+        return outcome
 
     def _loop(self, node: syntax.Loop) -> None:
         """Follow a body that runs any number of times: what it changes is unknown before it, too."""
-        why = f"is set in the loop in line {self._source.place(node.at).line}"
+        why = Cause(f"the loop in line {self._source.place(node.at).line} sets it", at=node.at)
         names = {node.name} - {""}
-        before = len(self.commands)
+        before = len(self._commands)
         for _ in range(2):
-            del self.commands[before:]  # Those of the first time have not yet seen what the body changes.
+            del self._commands[before:]  # Those of the first time have not yet seen what the body changes.
             with self._within() as start:
                 for name in names:
                     value = self._scope.get(name)
@@ -185,12 +261,17 @@ class _Follower:
 
     def _simple(self, node: syntax.Simple) -> bool | None:
         if node.declares or not node.words:
+            if self._locals and node.words and node.words[0].plain in _LOCAL:
+                bare = {word.plain for word in node.words[1:] if word.plain.isidentifier()}
+                self._scope.own |= dict.fromkeys(bare)
+                self._locals[-1] |= {*bare, *(assignment.name for assignment in node.assignments)}
             values = ((assignment.name, self._assigned(assignment)) for assignment in node.assignments)
             # The arguments of a command are all filled in before it does something.
             for name, value in list(values) if node.declares else values:
                 self._expansion.assign(name, value)
             return True
         words = self._expansion.words(node.words)
+        self._note_device(node.at)
         command = known(words[0].text) or "" if words else ""
         if command in self._functions:
             return self._call(command, words[1:])
@@ -199,26 +280,27 @@ class _Follower:
     def _call(self, name: str, arguments: tuple[Argument, ...]) -> bool | None:
         """Follow a function, but not into a call of itself."""
         body = self._functions.pop(name)
-        outer, self._expansion.arguments = self._expansion.arguments, arguments
         with self._within() as scope:
+            self._locals.append({"@"})
+            self._expansion.assign("@", Array(arguments))
             self._follow(body)
-        self._expansion.arguments = outer
         self._functions.setdefault(name, body)
         scope.ended = False  # It may have returned.
-        self._scope.join([scope], "")
+        for local in self._locals.pop():
+            scope.own.pop(local, None)
+        self._scope.join([scope], Cause(""))
         return None
 
     def _builtin(self, name: str, words: tuple[Argument, ...]) -> bool | None:
         """Follow a command that the shell runs itself; note any other as one that the script starts."""
         arguments = [word.text for word in words[1:]]
         if name in {"[", "[[", "test"}:
-            return _holds(arguments if name == "test" else arguments[:-1])
-        if name in {"true", ":", "set", "shift"}:
-            if name == "shift" and self._expansion.arguments:
-                self._expansion.arguments = self._expansion.arguments[1:]
+            return self._test(holds(arguments if name == "test" else arguments[:-1]), arguments)
+        if name in {"true", "false", ":"}:
+            return name != "false"
+        if name in {"set", "shift"}:
+            self._set_arguments(name, words)
             return True
-        if name == "false":
-            return False
         if name in {"exit", "return"}:
             self._scope.ended = True
         elif name == "unset":
@@ -228,19 +310,40 @@ class _Follower:
             self._forget(arguments)
         elif name == "printf":
             self._forget(arguments[1:2] if arguments and known(arguments[0]) == "-v" else [])
+        elif name in {"source", "."}:
+            self._sourced[words[0].at] = " ".join(map(written, arguments))
         elif words:
-            self.commands.append(words)
+            self._commands.append(words)
         return None
+
+    def _set_arguments(self, name: str, words: tuple[Argument, ...]) -> None:
+        """Follow ``set -- a b`` and ``shift 2``."""
+        texts = [known(word.text) for word in words[1:]]
+        if name == "set":
+            if "--" in texts:
+                self._expansion.assign("@", Array(words[texts.index("--") + 2 :]))
+            return
+        arguments = self._scope.get("@")
+        count = read_number(texts[0] or "") if texts else 1
+        if isinstance(arguments, Array) and count is not None and arguments.sure:
+            self._expansion.assign("@", Array(arguments.words[count:]))
+        elif arguments is not None:
+            self._expansion.assign("@", Array(as_array(arguments).words, sure=False))
 
     def _forget(self, arguments: list[Text]) -> None:
         """Make the variables unknown that a builtin may set."""
         for argument in arguments:
             name = (known(argument) or "").partition("=")[0].rstrip("+-*/% ")
             if name.isidentifier():
-                self._expansion.doubt(name, "is set when the script runs")
+                self._expansion.doubt(name, Cause(f"${name} is set when the script runs"))
 
     def _assigned(self, assignment: syntax.Assignment) -> Value:
-        """Return the value that an assignment gives to its variable."""
+        """Return the value that an assignment gives to its variable, and report a device that is taken."""
+        value = self._value(assignment)
+        self._note_device(self.at, assignment)
+        return value
+
+    def _value(self, assignment: syntax.Assignment) -> Value:
         name, word, appends = assignment
         if isinstance(word, tuple):
             words = self._expansion.words(word)
@@ -249,67 +352,37 @@ class _Follower:
             if len(array.words) + len(words) <= MAX_WORDS:
                 return Array((*array.words, *words), array.sure)
         elif word is not None:
-            text = self._expansion.value(word)
+            text = self._expansion.text(word)
             earlier = self._scope.get(name) if appends else None
             if not isinstance(earlier, Array):
                 return self._expansion.bounded((*earlier, *text)) if earlier else text
-        return (Unknown(f"${name}", f"${name} is set word by word, which is not followed"),)
+        return (Unknown(f"${name}", Cause(f"${name} is set word by word, which is not followed")),)
 
-    def _condition(self, at: int) -> str:
-        return f"depends on the condition in line {self._source.place(at).line}"
+    def _condition(self, at: int, tested: int) -> Cause:
+        """Return the cause for what a condition decides; ``tested`` counts the variables asked before it."""
+        names = tuple(dict.fromkeys(self._tested[tested:]))
+        depends = f"depends on {', '.join(f'${name}' for name in names)}" if names else "is not known"
+        return Cause(f"the condition in line {self._source.place(at).line} {depends}", names, at)
 
-
-def _holds(test: Sequence[Text]) -> bool | None:
-    """Return whether a test between brackets succeeds; None where that depends on more than the script.
-
-    Files are not looked at, and tests joined by ``&&`` are not followed.
-
-    >>> [_holds([(word,) for word in test.split()]) for test in ("8 -gt 4", "! a != a", "-f run.sh")]
-    [True, True, None]
-    """
-    negations = next((index for index, text in enumerate(test) if known(text) != "!"), len(test))
-    holds = _simple_test(test[negations:])
-    return _negated(holds) if negations % 2 else holds
-
-
-def _simple_test(test: Sequence[Text]) -> bool | None:
-    if len(test) == 1:
-        return _negated(_is_empty(test[0]))
-    if len(test) == 2:
-        empty = _is_empty(test[1])
-        return {"-z": empty, "-n": _negated(empty)}.get(known(test[0]) or "")
-    if len(test) == 3:
-        return _compare(test[0], known(test[1]) or "", test[2])
-    return None
+    def _note_device(self, at: int, assignment: syntax.Assignment | None = None) -> None:
+        """Report what a command that looks for the device is taken to answer."""
+        name = assignment.name if assignment else "the device"
+        asked = {part.name for part in _parts(assignment, Parameter)}
+        for command in self._expansion.detected:
+            message = f"{name} is taken as {gpu_answer(command)}"
+            other = "npu" if "npu" in command else "NAME"
+            remedy = f"--env {name}={other}" if name in asked else "write it there"
+            self._notes[at] = warning(
+                self._source.place(at), Code.assumed_device, message, f"for another device, {remedy}"
+            )
+        self._expansion.detected.clear()
 
 
-def _compare(one: Text, sign: str, other: Text) -> bool | None:
-    if sign in {"=", "==", "!="}:
-        equal = _matches(one, other) if known(one) is not None else None
-        return _negated(equal) if sign == "!=" else equal
-    first, second = (read_number(known(text) or "") for text in (one, other))
-    if sign not in _COMPARISONS or first is None or second is None:
-        return None
-    return bool(_COMPARISONS[sign](first, second))
-
-
-def _matches(text: Text, pattern: Text) -> bool | None:
-    """Return whether a text fits a pattern of ``case``; None for all patterns but plain words and ``*``.
-
-    >>> [_matches(("vllm",), (pattern,)) for pattern in ("vllm", "sglang", "*", "v*")]
-    [True, False, True, None]
-    """
-    one, other = known(text), known(pattern)
-    if other == "*":
-        return True
-    return None if one is None or other is None or _PATTERN_SIGNS & set(other) else one == other
-
-
-def _is_empty(text: Text) -> bool | None:
-    """Return whether a text is empty when nothing is set around the script."""
-    unset = len(text) == 1 and isinstance(text[0], Unknown) and text[0].unset
-    return True if unset else is_empty(text)
-
-
-def _negated(value: bool | None) -> bool | None:
-    return None if value is None else not value
+def _parts(tree: object, kind: type[_Part]) -> Iterator[_Part]:
+    """Yield the parts of one kind of a tree of commands."""
+    if isinstance(tree, kind):
+        yield tree
+    tree = tree.parts if isinstance(tree, Word) else tree
+    if isinstance(tree, (tuple, list)):
+        for each in tree:
+            yield from _parts(each, kind)

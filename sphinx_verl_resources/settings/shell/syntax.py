@@ -36,17 +36,31 @@ class Source:
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
 
+class Cause(NamedTuple):
+    """The reason why something is not known.
+
+    Attributes:
+        text: a clause.
+        names: the variables of the environment that would tell.
+        at: the condition or loop that decides, in characters of the script; None where nothing else decides.
+    """
+
+    text: str
+    names: tuple[str, ...] = ()
+    at: int | None = None
+
+
 class Unknown(NamedTuple):
     """A piece of text that only the shell that runs the script knows.
 
     Attributes:
         source: as written.
-        reason: why it is not known.
+        cause: why it is not known.
         unset: it is a variable that the script leaves to the environment, and that may therefore be empty.
     """
 
     source: str
-    reason: str
+    cause: Cause
     unset: bool = False
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from .syntax import Unknown
+from .syntax import Cause, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 #: What every shell has, so that a default for it is never taken.
 ALWAYS_SET = frozenset(
@@ -43,24 +43,30 @@ Value: TypeAlias = Text | Array
 def known(text: Text) -> str | None:
     """Return the text if all of it is known, else None.
 
-    >>> known(("a", "b")), known(("a", Unknown("$B", "…")))
+    >>> known(("a", "b")), known(("a", Unknown("$B", Cause("…"))))
     ('ab', None)
     """
-    return None if reason(text) else written(text)
+    return None if cause_of(text) else written(text)
 
 
 def written(text: Text) -> str:
     """Return the text as far as it is known, and the rest as the script has it.
 
-    >>> written((Unknown("$HOME", "…"), "/data"))
+    >>> written((Unknown("$HOME", Cause("…")), "/data"))
     '$HOME/data'
     """
     return "".join(piece if isinstance(piece, str) else piece.source for piece in text)
 
 
-def reason(text: Text) -> str:
-    """Return why the text is not known; empty if it is."""
-    return next((piece.reason for piece in text if isinstance(piece, Unknown)), "")
+def cause_of(text: Text) -> Cause | None:
+    """Return why the text is not known; None if it is."""
+    return next((piece.cause for piece in text if isinstance(piece, Unknown)), None)
+
+
+def names_in(texts: Iterable[Text]) -> dict[str, None]:
+    """Return the variables of the environment that would tell what is not known in texts, in their order."""
+    unknown = (piece for text in texts for piece in text if isinstance(piece, Unknown))
+    return dict.fromkeys(name for piece in unknown for name in piece.cause.names)
 
 
 def is_empty(value: Value) -> bool | None:
@@ -69,7 +75,7 @@ def is_empty(value: Value) -> bool | None:
         return not value.words
     if any(piece for piece in value if isinstance(piece, str)):
         return False
-    return None if reason(value) else True
+    return None if cause_of(value) else True
 
 
 def as_array(value: Value, at: int = 0) -> Array:
@@ -90,29 +96,42 @@ def split_key(text: Text) -> tuple[str, Text]:
     return key, (rest, *text[1:])
 
 
+class Environment:
+    """The variables around a script, and the names that the script asks for."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+        self.asked: set[str] = set()
+
+    def get(self, name: str) -> Text | None:
+        """Return the value of a variable; None if it is not given."""
+        self.asked.add(name)
+        return (self._given[name],) if name in self._given else None
+
+
 class Scope:
     """Variables; those of a scope within another hide those of the outer one until both are joined."""
 
-    def __init__(self, outer: Scope | None = None) -> None:
+    def __init__(self, outer: Scope | Environment) -> None:
         self._outer = outer
         self.own: dict[str, Value | None] = {}
         self.ended = False
 
     def get(self, name: str) -> Value | None:
         """Return the value of a variable; None if it is set nowhere."""
-        scope: Scope | None = self
-        while scope is not None:
+        scope: Scope | Environment = self
+        while isinstance(scope, Scope):
             if name in scope.own:
                 return scope.own[name]
             scope = scope._outer
-        return None
+        return scope.get(name)
 
-    def join(self, ways: Iterable[Scope], why: str) -> None:
+    def join(self, ways: Iterable[Scope], why: Cause) -> None:
         """Take over what several ways, of which one was taken, leave behind.
 
         Args:
             ways: scopes within this one; those that end the script do not count.
-            why: the reason for which a variable that they set differently is not known.
+            why: the cause for which a variable that they set differently is not known.
         """
         going_on = [way for way in ways if not way.ended]
         self.ended = self.ended or not going_on
@@ -120,16 +139,16 @@ class Scope:
             self.own[name] = _joined(name, [way.get(name) for way in going_on], why)
 
 
-def _joined(name: str, values: list[Value | None], why: str) -> Value | None:
+def _joined(name: str, values: list[Value | None], why: Cause) -> Value | None:
     if all(value == values[0] for value in values):
         return values[0]
     arrays = [value or Array() for value in values if value is None or isinstance(value, Array)]
     if len(arrays) < len(values) or not any(values):
-        return (Unknown(f"${name}", f"${name} {why}"),)
-    return Array(_joined_words([array.words for array in arrays], f"it {why}"), sure=False)
+        return (Unknown(f"${name}", why),)
+    return Array(_joined_words([array.words for array in arrays], why), sure=False)
 
 
-def _joined_words(ways: list[tuple[Argument, ...]], why: str) -> tuple[Argument, ...]:
+def _joined_words(ways: list[tuple[Argument, ...]], why: Cause) -> tuple[Argument, ...]:
     """Return the words that all ways have as they are, the others with an unknown value, each key once."""
     rows = enumerate(zip(*ways, strict=False))
     alike = next((at for at, words in rows if len(set(words)) > 1), min(map(len, ways)))

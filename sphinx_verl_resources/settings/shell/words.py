@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...diagnostics import Code, Diagnostic
-from .syntax import Arithmetic, Parameter, Part, Source, TooMuchError, Unknown, Word
+from .syntax import Arithmetic, Cause, Parameter, Part, Source, TooMuchError, Unknown, Word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +36,9 @@ _BETWEEN = re.compile(r"(?:[ \t\n]|\\\n|#[^\n]*)*")
 
 _NO_BRACKETS = re.compile(r"[^\\'\"$`(){}#]+")
 _CLOSING = {"(": ")", "{": "}", "`": "`", '"': '"'}
-_COMMAND = "the output of a command is not known"
-_FORM = "this form of expansion is not followed"
+_COMMAND = Cause("the output of a command is not known")
+_FORM = Cause("this form of expansion is not followed")
+_HOME = re.compile(r"~(?=/|\Z)")
 
 
 def split_words(source: Source) -> tuple[list[Word], list[Diagnostic]]:
@@ -164,7 +165,8 @@ class Scanner:
         char, following = self.text[self.pos], self.text[self.pos + 1 : self.pos + 2]
         if char == "\\":
             self.pos += 2
-            return () if following == "\n" else (Part(following or "\\", True),)
+            # At the end of a file, bash ignores a backslash.
+            return () if following in {"", "\n"} else (Part(following, True),)
         if char == "'":
             return (Part(self._quotes(_SINGLE_QUOTES), True),)
         if char == '"':
@@ -230,7 +232,16 @@ class Scanner:
             parts = self._parts(_QUOTED_OPERAND if quoted else _OPERAND, quoted=quoted, closing="}")
             if self.pos >= len(self.text):
                 self.fail_unclosed(start, "brace")
+            parts = parts if quoted else with_home(parts)
         self.pos += 1
         operator = "length" if match["length"] else match["operator"]
         source = self.text[start : self.pos]
         return Parameter(match["name"], source, match["index"], operator, Word(parts))
+
+
+def with_home(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return the parts of a value, with the home directory for a ``~`` in front that is not quoted."""
+    content, quoted = parts[0] if parts else ("", True)
+    if quoted or not isinstance(content, str) or not _HOME.match(content):
+        return parts
+    return (Part(Parameter("HOME", "~"), True), Part(content[1:], False), *parts[1:])

@@ -1,0 +1,30 @@
+"""Device detection in launch scripts, whose answer is taken to be that of a machine with GPUs."""
+
+from __future__ import annotations
+
+import re
+
+#: What commands ask that look for the device.
+_PROBE = re.compile(
+    r"\b(?:torch_npu|npu-smi|nvidia-smi|rocm-smi|get_device_name|is_(?:npu|cuda)_available|torch\.cuda)\b"
+)
+#: The word for a GPU among what they print.
+_GPU = re.compile(r"""(?:\becho\s+["']?|["'])(?P<word>gpu|cuda)\b(?!\.)""")
+#: What verl's own function returns.
+_OF_VERL = re.compile(r"\bget_device_name\b")
+
+
+def gpu_answer(command: str) -> str | None:
+    """Return what a command that looks for the device prints on a GPU; None for any other command.
+
+    >>> gpu_answer("python3 -c 'import torch_npu' 2>/dev/null && echo npu || echo gpu")
+    'gpu'
+    >>> gpu_answer("nvidia-smi -L | wc -l") is None
+    True
+    """
+    if not _PROBE.search(command):
+        return None
+    word = _GPU.search(command)
+    if word:
+        return word["word"]
+    return "cuda" if _OF_VERL.search(command) else None
