@@ -101,6 +101,11 @@ class Code(Enum):
         "Mend it at the place named.",
         Origin.ESTIMATE,
     )
+    not_training = (
+        "A launch script starts a program that does not train with reinforcement learning.",
+        "Give the script that starts the training.",
+        Origin.ESTIMATE,
+    )
     unresolved = (
         "The script alone does not determine the value of a setting.",
         "Write the value out, or give the variable with ``--env``.",

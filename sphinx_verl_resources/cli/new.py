@@ -28,6 +28,7 @@ from ..estimator.recorded import request_of_run
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
+from ..intake.programs import refusal
 from ..intake.sources import Sources, UserInput
 from ..settings.read import read_script
 from ..settings.unread import unread_settings
@@ -112,6 +113,9 @@ def _run(options: argparse.Namespace) -> int:
     tell = report if options.verbose else report_first
     registries, problems = _registries(directory)
     sources, unread = _sources(options)
+    if not_training := refusal(sources.script, registries):
+        report([not_training])
+        return 1
     problems += [*unread, *_refusals(sources, options)]
     if any(problem.is_error for problem in problems):
         tell(problems)
@@ -174,12 +178,12 @@ def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]
 
 
 def _output(options: argparse.Namespace) -> Path:
-    """Return the data directory to write into.
+    """Return the data directory to write into; one that is not there where nothing is written.
 
     Raises:
         UsageError: there is none.
     """
-    name = options.output or next(iter(default_paths()), None)
+    name = options.output or next(iter(default_paths()), "data" if options.dry_run else None)
     if name is None:
         raise UsageError("there is no data directory here; name one with --output DIR")
     path = Path(name)

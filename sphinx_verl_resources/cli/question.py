@@ -18,6 +18,7 @@ from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
 from ..estimator.tasks import TASKS
 from ..estimator.versions import CURRENT, version_of
+from ..intake.programs import refusal
 from ..intake.recorded_names import model_of
 from ..intake.tasks import ESTIMATOR, algorithm_of, program_of
 from ..settings.overrides import read_overrides
@@ -221,6 +222,8 @@ def read_question(
     place = Location(printable(source)) if source else COMMAND_LINE
     given = read_source(source, options) if source else SettingsText({}, {})
     own = read_overrides([word for word in words if is_setting(word)], COMMAND_LINE)
+    if not_training := refusal(given, data.registries):
+        raise NoAnswerError(not_training)
     _refuse_unread(given, own, place)
     count, gpu = _gpus(options, data)
     task, rank = task_of(options.task) if options.task else (None, 0)

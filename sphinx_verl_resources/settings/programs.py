@@ -30,11 +30,19 @@ _SHELLS = frozenset({"bash", "sh", "source", "."})
 
 
 class Program(NamedTuple):
-    """A program that a script starts: its name as it is written, without ``.py``, its kind and its place."""
+    """A program that a script starts.
+
+    Attributes:
+        name: as it is written, without ``.py``; empty where it is not known.
+        kind: what it does.
+        place: of the command.
+        launcher: the words before the name that are known: torchrun and its options, for example.
+    """
 
     name: str
     kind: Kind
     place: Location = Location("")
+    launcher: tuple[str, ...] = ()
 
     @property
     def module(self) -> str:
@@ -49,6 +57,12 @@ class Started(NamedTuple):
     arguments: Sequence[Argument]
     name: str
     kind: Kind
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        """The known words before those after the program's name."""
+        before = self.command[: len(self.command) - len(self.arguments)]
+        return tuple(known(argument.text) or "" for argument in before)
 
 
 def started(commands: Iterable[Command]) -> list[Started]:

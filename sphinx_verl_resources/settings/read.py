@@ -154,7 +154,8 @@ def _read_commands(collector: Collector, source: Source, environment: Mapping[st
     if len(trainings) > 1:
         _report_others(collector, trainings, followed, source)
     for first in (trainings or programs)[:1]:
-        collector.program = Program(first.name, first.kind, source.place(first.command[0].at))
+        place = source.place(first.command[0].at)
+        collector.program = Program(first.name, first.kind, place, first.launcher)
     for training in trainings[:1]:
         _read_arguments(collector, training.arguments, source)
         _report_lost(collector, commands, training.command, source)

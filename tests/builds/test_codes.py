@@ -104,6 +104,11 @@ COMMANDS = {
         {"a.sh": "echo '\npython3 -m verl.trainer.main_ppo"},
         "a.sh:1:6: ERROR: ",
     ),
+    "not_training": (
+        ("estimate", "--script", "a.sh"),
+        {"a.sh": "\npython3 -m verl.trainer.main_eval data.path=x\n"},
+        "a.sh:2:1: ERROR: ",
+    ),
     "not_modelled": (
         (
             "estimate",

@@ -222,6 +222,8 @@ def test_no_data_directory(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code, _, err = new(capsys, "--script", "run.sh")
     assert (code, err) == (2, "verl-resources: there is no data directory here; name one with --output DIR\n")
+    code, out, _ = new(capsys, "--script", "run.sh", "--dry-run")
+    assert (code, "id: run-ppo-8-gpus\n" in out, names(tmp_path)) == (0, True, ["run.sh"])
     assert new(capsys, "--script", "run.sh", "--output", "own")[0] == 0
     assert len(names(tmp_path / "own" / "runs")) == 1
 

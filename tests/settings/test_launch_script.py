@@ -256,7 +256,9 @@ def test_fine_tuning_before_the_training_that_is_read():
     )
     assert (found.values, found.program) == (
         {"a.b": 2},
-        Program("verl.trainer.main_ppo", "rl", Location("run.sh", 2, 1)),
+        Program(
+            "verl.trainer.main_ppo", "rl", Location("run.sh", 2, 1), ("python", "-m", "verl.trainer.main_ppo")
+        ),
     )
     assert found.problems[0].message.endswith("only the settings of line 2 are read")
 
