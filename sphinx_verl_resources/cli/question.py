@@ -72,15 +72,15 @@ class Asked:
         asked = self.question
         named = named_settings(asked.task, asked.lora, asked.prompt, asked.response)
         config = {**self.given.values, **named, **self.own.values}
-        program = program_of(self.given)
-        algorithm = algorithm_of(config, program) if ESTIMATOR in config or program.strip() else None
+        algorithm = algorithm_of(config, program_of(self.given))
+        is_said = ESTIMATOR in config or algorithm != "PPO"
         return Request(
             model=asked.model,
             config=config,
             gpus=asked.gpus,
             gpu=asked.gpu,
             version=asked.version,
-            task=asked.task or algorithm,
+            task=asked.task or (algorithm if is_said else None),
             backend="megatron" if "megatron" in (self.given.config_name or "") else None,
             unread=frozenset(self.given.unresolved.keys() - config.keys() - {_MODEL_PATH}),
             incomplete=self.given.incomplete,

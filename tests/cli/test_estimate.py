@@ -333,6 +333,15 @@ def test_no_arguments_and_no_script_crash_it(estimate, tmp_path, words, script):
     assert found["id"] == "Qwen/Qwen2.5-7B"
 
 
+def test_the_task_that_a_script_leaves_to_verl_is_assumed(answers, tmp_path):
+    text = SCRIPT.replace("=7 ", "=0.3 ").replace("$BATCH", "64").replace("algorithm.adv_estimator=grpo", "")
+    (tmp_path / "run.sh").write_text(text, "utf-8")
+    _, (found,), _ = answers("--script", "run.sh", "--gpus", "H100")
+    assert (found["task"], found["assumed"][0]) == (
+        "PPO", "task PPO with a critic (verl's default of algorithm.adv_estimator)",
+    )  # fmt: skip
+
+
 def test_what_is_not_read_is_not_assumed(answers, tmp_path):
     (tmp_path / "run.sh").write_text(SCRIPT.replace("=7 ", "=0.3 data.max_response_length=$LONG "), "utf-8")
     code, (found,), _ = answers("--script", "run.sh", "--gpus", "H100", "data.train_batch_size=64")
