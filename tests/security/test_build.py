@@ -23,7 +23,8 @@ assert not [name for name in sys.modules if name.startswith(parts)]
 
 
 def test_a_build_starts_no_program_opens_no_connection_and_imports_no_command(project, hardware_page):
-    project.page(f"{hardware_page}\n.. verl-memory:: 7B\n").build()  # for conf.py
+    project.page(f"{hardware_page}\n.. verl-memory:: 7B\n")
+    (project.path / "conf.py").write_text('extensions = ["sphinx_verl_resources"]\n', "utf-8")
     out = project.path / "again"
     subprocess.run([sys.executable, "-c", CODE, str(project.path), str(out)], check=True)
     assert "verl-what-if" in (out / "index.html").read_text("utf-8")
