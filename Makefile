@@ -33,8 +33,8 @@ check: $(BIN)/.ready  ## check the recorded runs and registries
 test: $(BIN)/.ready  ## run the tests that a change needs, ruff and mypy included: minutes
 	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not slow and not matrix'
 
-test-all: test  ## run the others too: browsers, parallel builds, adoption, many examples
-	$(BIN)/python -m pytest $(PYTEST_OPTS) -m '(slow or hypothesis) and not matrix' --hypothesis-profile=many
+test-all: $(BIN)/.ready  ## run these and the others: browsers, parallel builds, adoption, many examples
+	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not matrix' --hypothesis-profile=many
 
 screenshots: $(BIN)/.ready  ## pictures of the pages in every theme and width, to be looked at
 	@rm -rf docs/_build/screenshots

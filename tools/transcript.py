@@ -28,7 +28,7 @@ COMMANDS = (
     "    --tag MIN --evidence https://example.org/run.log \\\n"
     "    --contributor 'Jane Doe' --contributor-url https://github.com/janedoe",
     f"verl-resources check {FILE}",
-    "sphinx-build -q docs docs/_build/html",
+    "sphinx-build -q -j auto docs docs/_build/html",
     f"grep -o 'id=\"run-{RUN}\"' docs/_build/html/hardware.html",
 )
 
