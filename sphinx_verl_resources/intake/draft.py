@@ -52,18 +52,13 @@ _UNKNOWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "say it with --gpus, as in 8*H100",
         (*TRAINER_GPUS,),
     ),
-    "gpu": ("which GPU ran this is not known", "name it with --gpus, as in --gpus H100", ()),
     "engine": ("the rollout engine is not known", "name it with --infer, as in --infer vllm", (_ENGINE,)),
-    "engine version": (
-        "the version of {engine} is not known, and left out",
-        "give it with --infer-version, as in 0.8.3",
-        (_ENGINE,),
-    ),
-    "verl": (
-        "the version of verl is not known, and left out",
-        "give it with --verl-version, a release or a commit",
-        (),
-    ),
+}
+#: Fields that a script rarely tells and a log may: what they are, and the option that gives them.
+_UNTOLD: dict[str, tuple[str, str]] = {
+    "gpu": ("the GPU that ran this", "--gpus"),
+    "engine version": ("the version of {engine}", "--infer-version"),
+    "verl": ("the version of verl", "--verl-version"),
 }
 
 
@@ -160,6 +155,11 @@ def _found(
         for name, (message, remedy, keys) in _UNKNOWN.items()
         if found[name] is None
     ]
+    untold = [value for name, value in _UNTOLD.items() if found[name] is None]
+    if untold:
+        message = f"not known: {', '.join(what for what, _ in untold)}".format(engine=engine)
+        remedy = f"say it with {', '.join(option for _, option in untold)}"
+        undecided.append(warning(sources.place(), Code.undecided, message, remedy))
     return found, [*about_model, *about_gpu, *undecided, *about_script, *about_settings]
 
 
