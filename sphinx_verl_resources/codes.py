@@ -202,7 +202,7 @@ class Code(Enum):
 
     # What ``verl-resources check`` asks beyond what a build does: see the rules in ``lint``.
     schema_line = (
-        "The first line of a data file does not lead editors to its schema.",
+        "The data directory holds schemas, and the first line of a file does not lead editors to its own.",
         "Begin the file with the line that the message gives.",
         Origin.CHECK,
     )

@@ -70,7 +70,7 @@ MINIMAL: dict[str, Any] = {
 #: A run about which no rule has anything to say.
 GOOD: dict[str, Any] = {
     **MINIMAL,
-    "added": date(2025, 6, 12),
+    "added": date(2025, 7, 12),
     "versions": {"verl": "0.4.0"},
     "evidence": [{"kind": "log", "url": "https://example.org/log"}],
 }

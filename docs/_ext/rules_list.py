@@ -56,7 +56,7 @@ class Rules(Generated):
             yield ":Needs: a checkout of verl, ``--repo``"
         yield ""
         folder = EXAMPLES / name
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in {".yaml", ".sh"}):
             inside = path.relative_to(folder).as_posix()
             language = "yaml" if path.suffix == ".yaml" else "bash"
             yield from (f".. literalinclude:: /rules/{name}/{inside}", f"   :language: {language}")

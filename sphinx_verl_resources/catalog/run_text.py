@@ -6,7 +6,7 @@ import json
 import re
 import textwrap
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -14,6 +14,9 @@ from .fields import as_text, every_field
 from .models.base import models_in
 from .models.run import Run
 from .yaml_data import read_yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: Stands for what has to be filled in.
 TODO = "TODO"
@@ -58,6 +61,13 @@ def run_text(fields: Mapping[str, Any], remarks: Mapping[str, str] | None = None
             first = f"{first}  # {remarks[name]}"
         lines += [first, *others]
     return "\n".join(lines) + "\n"
+
+
+def text_for(text: str, directory: Path) -> str:
+    """Return a run file for a data directory: without its schema line where that holds no schema."""
+    if (directory / RUN_SCHEMA.removeprefix("../")).is_file():
+        return text
+    return text.removeprefix(SCHEMA_LINE.format(RUN_SCHEMA) + "\n")
 
 
 def blank_text(fields: Mapping[str, Any]) -> str:

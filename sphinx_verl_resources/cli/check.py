@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from ..catalog.files import REGISTRIES
 from ..catalog.yaml_data import printable
 from ..diagnostics import counted
 from ..git import GitError, open_repository
-from ..lint.check import CheckResult, check_data
+from ..lint.check import check_data
 from ..lint.repairs import repaired_files
 from ..views.problems import problems_github, problems_json, problems_sarif
 from .command import Command, UsageError, add_result_options, report
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from ..lint.check import CheckResult
     from ..lint.context import CheckContext
 
 FORMATS = ("text", "json", "github", "sarif")
@@ -93,9 +95,11 @@ def _fix(context: CheckContext, paths: Sequence[str]) -> int:
 
 def _asked_for(result: CheckResult, paths: Sequence[str]) -> CheckResult:
     """Return what is in the files or folders named; everything if none is."""
-    return CheckResult(
-        tuple(problem for problem in result.problems if _is_under(problem.place.path, paths)),
-        tuple(item for item in result.suppressed if _is_under(item.problem.place.path, paths)),
+    return replace(
+        result,
+        problems=tuple(problem for problem in result.problems if _is_under(problem.place.path, paths)),
+        suppressed=tuple(item for item in result.suppressed if _is_under(item.problem.place.path, paths)),
+        gaps=tuple(item for item in result.gaps if _is_under(item.problem.place.path, paths)),
     )
 
 
@@ -105,7 +109,7 @@ def _print(form: str, result: CheckResult, summary: str) -> None:
     elif form == "github":
         print(problems_github(result.problems, summary))
     elif form == "sarif":
-        print(problems_sarif(result.problems, result.suppressed, __version__))
+        print(problems_sarif(result.problems, (*result.suppressed, *result.gaps), __version__))
     else:
         report(result.problems)
         print(summary)
@@ -121,6 +125,8 @@ def _summary(context: CheckContext, result: CheckResult, errors: int) -> str:
     texts = [counted(number, word) for word, number in counts.items()]
     if result.suppressed:
         texts.append(f"{len(result.suppressed)} excused")
+    if result.gaps:
+        texts.append(f"{counted(len(result.gaps), 'gap')} of rows published before {result.published_before}")
     directories = ", ".join(directory.shown for directory in context.directories)
     return f"{directories}: {', '.join(texts)}"
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..catalog.files import RUNS
 from ..catalog.links import is_fixed_ref
+from ..catalog.run_text import text_for
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, counted, suggest_or
 from ..views.problems import plain_problem
 from .command import Command, UsageError, report
@@ -57,6 +59,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         known = Known(data.gpus, data.architectures, models, options.ref)
         page = read_page(read_file(options.page), known)
+        page.runs = [replace(run, text=text_for(run.text, Path(options.output or ""))) for run in page.runs]
     except NoAnswerError as error:
         report(error.diagnostics)
         return 2

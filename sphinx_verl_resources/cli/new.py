@@ -18,7 +18,7 @@ from ..catalog.models.base import models_in
 from ..catalog.models.run import Run
 from ..catalog.names import ENGINES, KINDS, PAGE_COLUMNS, TAGS, TRAIN_BACKENDS
 from ..catalog.run_names import ID_FORM, is_id
-from ..catalog.run_text import TODO, blank_text, run_text
+from ..catalog.run_text import TODO, blank_text, run_text, text_for
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
@@ -123,6 +123,7 @@ def _run(options: argparse.Namespace) -> int:
     user = UserInput(**{field.name: getattr(options, field.name) for field in fields(UserInput)})
     draft = draft_run(sources, user, registries, date.today())  # noqa: DTZ011  # the day where the person is
     text = blank_text(draft.fields) if options.blank else run_text(draft.fields, draft.remarks)
+    text = text_for(text, directory)
     file = _file(directory, draft, text)
     wrong = _wrong(file, text.splitlines())
     tell([*problems, *([] if options.blank else draft.problems), *wrong])

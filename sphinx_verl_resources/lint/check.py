@@ -9,10 +9,12 @@ from ..catalog.models.registries import ExceptionsFile
 from ..catalog.validation import load
 from ..diagnostics import Code, Diagnostic, Location, Severity
 from . import data_rules, file_rules, run_rules
+from .context import exceptions_in
 from .rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
+    from datetime import date
 
     from ..catalog.files import Directory
     from ..catalog.models.registries import Suppression
@@ -32,6 +34,8 @@ RULES: tuple[Rule, ...] = (
     STALE,
     SUPPRESSED_ERROR,
 )
+#: Codes of what runs lack that were published before anybody asked for it.
+_GAPS = frozenset({Code.no_evidence, Code.no_version})
 #: Codes that no exception can suppress.
 _ERRORS = frozenset(rule.code for rule in RULES if rule.severity is Severity.ERROR)
 
@@ -45,14 +49,22 @@ class Suppressed(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The problems that are left and those that are suppressed, each in the order of files and lines."""
+    """The problems that are left and those that are not reported, each in the order of files and lines.
+
+    Attributes:
+        suppressed: those that ``exceptions.yaml`` names.
+        gaps: what runs lack that were published before a day.
+        published_before: the day.
+    """
 
     problems: tuple[Diagnostic, ...]
     suppressed: tuple[Suppressed, ...]
+    gaps: tuple[Suppressed, ...] = ()
+    published_before: date | None = None
 
 
 def check_data(context: CheckContext) -> CheckResult:
-    """Return everything that is wrong with the data, suppressed warnings apart.
+    """Return everything that is wrong with the data; suppressed warnings and gaps of old runs apart.
 
     What is wrong with the exceptions themselves is among the problems.
     """
@@ -69,7 +81,30 @@ def check_data(context: CheckContext) -> CheckResult:
             reasons |= dict.fromkeys(entry.suppressed, item.reason)
     left = [problem for problem in problems if problem not in reasons]
     suppressed = sorted(Suppressed(problem, reasons[problem]) for problem in problems if problem in reasons)
-    return CheckResult(tuple(sorted([*left, *wrong])), tuple(suppressed))
+    day = _published_before(context)
+    gaps = _gaps(left, context, day) if day else frozenset()
+    left = [problem for problem in left if problem not in gaps]
+    why = f"The run was published before {day}."
+    return CheckResult(
+        tuple(sorted([*left, *wrong])),
+        tuple(suppressed),
+        tuple(sorted(Suppressed(problem, why) for problem in gaps)),
+        day,
+    )
+
+
+def _published_before(context: CheckContext) -> date | None:
+    """Return the day that the last of the data directories names, else the one of the package."""
+    files, _ = exceptions_in((context.bundled, *context.directories))
+    records = (load(file, ExceptionsFile)[0] for _, file in files)
+    days = [record.published_before for record in records if record and record.published_before]
+    return days[-1] if days else None
+
+
+def _gaps(problems: Iterable[Diagnostic], context: CheckContext, day: date) -> frozenset[Diagnostic]:
+    """Return the problems that are facts which runs added before a day lack."""
+    old = {entry.source.shown for entry in context.runs if entry.run.added and entry.run.added < day}
+    return frozenset(item for item in problems if item.code in _GAPS and item.place.path in old)
 
 
 class _Suppression:

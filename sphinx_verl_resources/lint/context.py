@@ -76,6 +76,7 @@ class CheckContext(EstimatorContext):
     Attributes:
         directories: those whose files the rules look at.
         is_own: whether they are the user's, and not the dataset of the package.
+        bundled: the dataset that they build on.
         exceptions: the files of exceptions, each with its directory.
         today: the day after which nothing can have happened yet.
         repository: a checkout of verl, None where none is given.
@@ -99,15 +100,15 @@ class CheckContext(EstimatorContext):
             repository: a checkout of verl.
             progress: shows how far slow steps are.
         """
-        bundled = bundled or bundled_directory()
-        snapshot = take_snapshot(bundled, configured, Location(""))
+        self.bundled = bundled or bundled_directory()
+        snapshot = take_snapshot(self.bundled, configured, Location(""))
         super().__init__(snapshot, progress)
-        self.directories = tuple(configured) or (bundled,)
+        self.directories = tuple(configured) or (self.bundled,)
         self.is_own = bool(configured)
         # East of Greenwich the day begins up to 14 hours earlier.
         self.today = today or (datetime.now(timezone.utc) + timedelta(hours=14)).date()
         self.repository = repository
-        self.exceptions, self._unreadable = _exceptions(self.directories)
+        self.exceptions, self._unreadable = exceptions_in(self.directories)
 
     @cached_property
     def problems(self) -> tuple[Diagnostic, ...]:
@@ -155,7 +156,7 @@ class CheckContext(EstimatorContext):
         return [source for source in self.files if source.kind == kind]
 
 
-def _exceptions(
+def exceptions_in(
     directories: Iterable[Directory],
 ) -> tuple[list[tuple[Directory, DataFile]], list[Diagnostic]]:
     """Return the files of exceptions in data directories, and those that cannot be read."""

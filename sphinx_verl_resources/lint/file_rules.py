@@ -27,14 +27,20 @@ def schema_target(kind: str) -> str:
     return f"{'../' if kind in _BELOW else ''}schema/{kind}.json"
 
 
+def has_schema(file: SourceFile) -> bool:
+    """Return whether the data directory of a file holds its schema."""
+    return (file.file.path.parent / schema_target(file.kind)).is_file()
+
+
 @Rule(Code.schema_line, "file", fixable="yes")
 def schema_line(file: SourceFile) -> Iterator[Diagnostic]:
-    """Require a first line that leads editors to the schema."""
+    """Require a first line that leads editors to the schema, where the directory holds it."""
     remedy = f"the first line is {SCHEMA_LINE.format(schema_target(file.kind))}"
     match = SCHEMA_LINE_READ.match(file.document.text.split("\n", 1)[0])
     if not match:
-        place = Location(file.shown, 1, 1)
-        yield schema_line.broken_at(place, "the first line does not name the schema", remedy)
+        if has_schema(file):
+            place = Location(file.shown, 1, 1)
+            yield schema_line.broken_at(place, "the first line does not name the schema", remedy)
     elif match[1].rsplit("/", 1)[-1] != f"{file.kind}.json":
         message = f"the first line leads to {match[1][:80]!r}, which is another schema"
         yield schema_line.broken_at(Location(file.shown, 1, match.start(1) + 1), message, remedy)

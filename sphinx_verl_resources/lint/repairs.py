@@ -19,7 +19,7 @@ from ..catalog.links import is_fixed_ref, repository_place
 from ..catalog.models.base import SLUG
 from ..catalog.run_text import SCHEMA_LINE, SCHEMA_LINE_READ
 from ..catalog.yaml_data import leaves, read_yaml
-from .file_rules import schema_target
+from .file_rules import has_schema, schema_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +61,11 @@ def repaired_files(context: CheckContext) -> Iterator[RepairedFile]:
     for source in context.files:
         file = source.file
         text, repairs = repaired(
-            file.content.decode("utf-8-sig"), file.path.stem, source.kind, context.repository
+            file.content.decode("utf-8-sig"),
+            file.path.stem,
+            source.kind,
+            context.repository,
+            needs_schema_line=has_schema(source),
         )
         if repairs:
             mark = "\ufeff" if file.content.startswith(codecs.BOM_UTF8) else ""
@@ -69,7 +73,12 @@ def repaired_files(context: CheckContext) -> Iterator[RepairedFile]:
 
 
 def repaired(
-    text: str, stem: str, kind: str = "run", repository: Repository | None = None
+    text: str,
+    stem: str,
+    kind: str = "run",
+    repository: Repository | None = None,
+    *,
+    needs_schema_line: bool = True,
 ) -> tuple[str, tuple[Repair, ...]]:
     r"""Repair a data file: the schema line; of a run file also id, quotes and links.
 
@@ -80,6 +89,7 @@ def repaired(
         stem: its name without ``.yaml``.
         kind: the name of its schema.
         repository: a checkout of verl, which tells the commit that a branch is at.
+        needs_schema_line: whether the line is added where there is none.
 
     Returns:
         The text, and what was changed in it, in the order of the lines.
@@ -99,7 +109,7 @@ def repaired(
     if kind == "run":
         for repair in _REPAIRS:
             new = _with_edits(_RunFile(new, stem, repository), repair, done)
-    new = _led_to_schema(new, schema_target(kind), done)
+    new = _led_to_schema(new, schema_target(kind), done, needed=needs_schema_line)
     if not done:
         return text, ()
     ends = "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
@@ -119,12 +129,14 @@ def _with_edits(file: _RunFile, repair: _Repairer, done: list[Repair]) -> str:
     return text
 
 
-def _led_to_schema(text: str, target: str, done: list[Repair]) -> str:
-    """Return the text with a first line that leads to the schema, and note the repairs."""
+def _led_to_schema(text: str, target: str, done: list[Repair], *, needed: bool) -> str:
+    """Return the text with a first line that leads to the schema if it has or needs one; note repairs."""
     lines = text.split("\n")
     top = next((row for row, line in enumerate(lines) if not _ABOVE_DATA.fullmatch(line)), len(lines))
     matches = ((row, SCHEMA_LINE_READ.match(lines[row])) for row in range(top))
     row, match = next(((row, match) for row, match in matches if match), (0, None))
+    if match is None and not needed:
+        return text
     if match is None:
         done.append(Repair(1, "schema line added"))
         return f"{SCHEMA_LINE.format(target)}\n{text}"

@@ -64,6 +64,16 @@ def test_a_folder_that_is_not_there_is_made(folder, imported):
     assert imported("--check")[1].startswith("page.rst: 3 rows, data: 2 runs, 1 difference, 2 errors")
 
 
+def test_run_files_name_their_schema_where_there_is_one(folder, imported):
+    imported()
+    assert all(text.startswith("id: ") for text in written(folder).values())
+    (folder / "data/schema").mkdir()
+    (folder / "data/schema/run.json").write_text("{}")
+    imported("--force")
+    line = "# yaml-language-server: $schema=../schema/run.json\nid: "
+    assert all(text.startswith(line) for text in written(folder).values())
+
+
 def test_other_files_of_the_folder_stay(folder, imported):
     (folder / "data").mkdir()
     (folder / "data/README").write_text("hello")

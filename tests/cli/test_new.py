@@ -49,7 +49,7 @@ def test_the_example(here, capsys):
     assert code == 0
     text = (here.path / PATH).read_text("utf-8")
     run = yaml.safe_load(text)
-    assert text.startswith("# yaml-language-server: $schema=../schema/run.json\nid: qwen2-5-7b-grpo-2xh100\n")
+    assert text.startswith("id: qwen2-5-7b-grpo-2xh100\n")
     assert [line.strip().partition("  # ")[0] for line in text.splitlines() if "TODO" in line] == [
         "tag: TODO", "contributor: {name: TODO, url: TODO}", "- {kind: log, url: TODO}",
     ]  # fmt: skip
@@ -57,12 +57,19 @@ def test_the_example(here, capsys):
     assert run["infer"] == {"engine": "vllm", "version": "0.11.0"}
     assert run["versions"] == {"verl": "0.8.0", "torch": "2.8.0"}
     assert run["measured"]["gib"] == 64.8
-    assert "data/runs/qwen2-5-7b-grpo-2xh100.yaml:4: tag: TODO" in out
+    assert "data/runs/qwen2-5-7b-grpo-2xh100.yaml:3: tag: TODO" in out
     assert "next: verl-resources check data/runs/qwen2-5-7b-grpo-2xh100.yaml" in out
     assert "measured 64.8 GiB" in out
     assert "within the range" in out
     assert {line.rsplit("[", 1)[1] for line in err.splitlines()} == {"verl.script_place]", "verl.left_out]"}
     assert not {"home", "gsm8k", "console", "example"} & set(str(run["settings"]).replace("/", " ").split())
+
+
+def test_the_first_line_leads_to_the_schema_where_there_is_one(here, capsys):
+    here.write("schema/run.json", "{}")
+    new(capsys, "--script", "run.sh", "--log", "run.log")
+    text = (here.path / PATH).read_text("utf-8")
+    assert text.startswith("# yaml-language-server: $schema=../schema/run.json\nid: qwen2-5-7b-grpo-2xh100\n")
 
 
 def test_with_all_options_the_file_is_good(here, capsys):
@@ -93,7 +100,7 @@ def test_json(here, capsys):
 def test_dry_run_prints_the_file(here, capsys):
     code, out, _ = new(capsys, "--script", "run.sh", "--dry-run", "--output", "nowhere")
     assert code == 0
-    assert out.startswith("# yaml-language-server")
+    assert out.startswith("id: ")
     assert names(".") == ["data", "run.log", "run.sh"]
 
 

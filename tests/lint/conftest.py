@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sphinx_verl_resources.catalog.files import REGISTRIES, Directory, bundled_directory, configured_directory
+from sphinx_verl_resources.catalog.schema import MODELS
 from sphinx_verl_resources.git import Repository, open_repository
 from sphinx_verl_resources.lint.check import CheckResult, check_data
 from sphinx_verl_resources.lint.context import CheckContext
@@ -58,6 +59,11 @@ class Checked:
     def run(self, name: str = "a", **changes: Any) -> None:
         """Write a run that is good but for the changes; ``...`` leaves a field out."""
         self.write(f"runs/{name}.yaml", self.run_text(id=name, **changes))
+
+    def add_schemas(self) -> None:
+        """Put a schema of each kind into the data directory."""
+        for name in MODELS:
+            self.write(f"schema/{name}.json", "{}")
 
     def suppress(self, *entries: str) -> None:
         """Write exceptions, each in flow style."""

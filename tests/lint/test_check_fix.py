@@ -21,6 +21,7 @@ def test_what_the_reference_calls_repairable_is_repaired(code, root, checked, ca
         checked.write(
             path.relative_to(root / "docs/rules" / code / "data").as_posix(), path.read_text("utf-8")
         )
+    checked.add_schemas()
     assert code in checked.codes()
     monkeypatch.chdir(checked.path)
     assert main(["check", "--fix"]) == 0
@@ -62,6 +63,7 @@ def test_everything_else_stays_byte_for_byte(checked, monkeypatch, capsys):
         "# its tag\r\ntag: MIN\r\ntask: GRPO\r\ngpus: { count: 2, type: 'H100' }\r\ntrain: fsdp\r\n"
         "infer: {engine: vllm, version: 0.8.3}\r\n"
     )
+    checked.add_schemas()
     checked.write("runs/a.yaml", "")
     path = checked.path / "data/runs/a.yaml"
     path.write_bytes(text.encode())
@@ -86,6 +88,7 @@ def test_everything_else_stays_byte_for_byte(checked, monkeypatch, capsys):
 def test_only_what_is_asked_for_is_changed(checked, monkeypatch, capsys):
     for name in ("a", "b"):
         checked.write(f"runs/{name}.yaml", f"id: {name}\nsize: 7B\n")
+    checked.add_schemas()
     checked.write("gpus.yaml", "gpus: []\n")
     monkeypatch.chdir(checked.path)
     assert main(["check", "--fix", "data/runs/b.yaml"]) == 1
@@ -96,6 +99,13 @@ def test_only_what_is_asked_for_is_changed(checked, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert json.loads(out[out.index("[") :]), "what is repaired is said elsewhere"
     assert "data/gpus.yaml:1: repaired: schema line added\n" in err
+
+
+def test_no_schema_line_is_added_where_no_schema_is(checked, monkeypatch, capsys):
+    checked.write("runs/a.yaml", "id: b\nsize: 7B\n")
+    monkeypatch.chdir(checked.path)
+    main(["check", "--fix"])
+    assert (checked.path / "data/runs/a.yaml").read_text() == "id: a\nsize: 7B\n"
 
 
 def test_branches_are_pinned_in_a_checkout_only(checked, verl, monkeypatch, capsys):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from dataclasses import replace
+from datetime import date
+
 import pytest
+
+from sphinx_verl_resources.catalog.files import bundled_directory, configured_directory
+from sphinx_verl_resources.cli import main
 
 REASON = "The log was lost with the machine."
 LOST = f"{{code: no_evidence, files: [runs/a.yaml], reason: {REASON}}}"
@@ -126,7 +134,6 @@ def test_exceptions_that_say_too_little(checked, entry, message):
 
 
 def test_each_directory_has_its_own(checked, base):
-    from sphinx_verl_resources.catalog.files import configured_directory
     from sphinx_verl_resources.lint.check import check_data
     from sphinx_verl_resources.lint.context import CheckContext
 
@@ -138,6 +145,72 @@ def test_each_directory_has_its_own(checked, base):
     today = max(run.run.added for run in CheckContext(directories, bundled=base).runs)
     found = check_data(CheckContext(directories, bundled=base, today=today)).problems
     assert [(item.place.path, item.code.name) for item in found] == [("data/runs/b.yaml", "no_evidence")]
+
+
+DAY = "published_before: 2025-06-13\n"
+
+
+def test_what_old_runs_lack_is_counted_and_no_warning(checked):
+    checked.run(evidence=..., versions=..., added=date(2025, 6, 12))
+    checked.run("b", evidence=..., added=date(2025, 6, 13), gpus={"count": 4, "type": "H100"})
+    assert checked.codes() == ["no_evidence", "no_version", "no_evidence"]
+    checked.write("exceptions.yaml", DAY)
+    result = checked.check()
+    assert [(item.place.path, item.code.name) for item in result.problems] == [
+        ("data/runs/b.yaml", "no_evidence")
+    ]
+    assert [item.problem.code.name for item in result.gaps] == ["no_evidence", "no_version"]
+    assert {item.reason for item in result.gaps} == {"The run was published before 2025-06-13."}
+    assert (result.suppressed, str(result.published_before)) == ((), "2025-06-13")
+
+
+def test_other_warnings_about_old_runs_stay(checked):
+    script = {"ref": "main", "path": "examples/a.sh"}
+    checked.run(script=script, evidence=..., added=date(2025, 6, 12))
+    checked.write("exceptions.yaml", DAY)
+    assert checked.codes() == ["moving_ref"]
+
+
+def test_a_run_without_a_day_is_new(checked):
+    checked.run(evidence=..., added=...)
+    checked.write("exceptions.yaml", DAY)
+    assert sorted(checked.codes()) == ["no_date", "no_evidence"]
+
+
+def test_an_exception_about_an_old_run_is_not_stale(checked):
+    checked.run(evidence=..., added=date(2025, 6, 12))
+    checked.write("exceptions.yaml", f"{DAY}exceptions:\n  - {LOST}\n")
+    result = checked.check()
+    assert (result.problems, len(result.suppressed), result.gaps) == ((), 1, ())
+
+
+def test_the_package_knows_the_day_of_verls_page_and_a_directory_another(checked, tmp_path):
+    bundled = configured_directory("package", tmp_path)
+    shutil.copytree(checked.base.path, bundled.path)
+    (bundled.path / "exceptions.yaml").write_text((bundled_directory().path / "exceptions.yaml").read_text())
+    checked = replace(checked, base=bundled)
+    checked.run(evidence=..., added=date(2025, 6, 25))
+    assert checked.codes() == []
+    checked.run(evidence=..., added=date(2025, 6, 26))
+    assert checked.codes() == ["no_evidence"]
+    checked.write("exceptions.yaml", "published_before: 2025-06-27\n")
+    assert checked.codes() == []
+    checked.write("exceptions.yaml", "published_before: soon\n")
+    assert checked.codes()[1:] == ["no_evidence"]
+
+
+def test_the_summary_counts_gaps(checked, monkeypatch, capsys):
+    monkeypatch.chdir(checked.path)
+    checked.run(evidence=..., versions=..., added=date(2025, 6, 25))
+    checked.run("b", evidence=..., added=date(2025, 6, 26), gpus={"count": 4, "type": "H100"})
+    assert main(["check"]) == 0
+    end = "2 gaps of rows published before 2025-06-26\n"
+    assert capsys.readouterr().out == f"data: 2 runs, 0 errors, 1 warning, {end}"
+    assert main(["check", "data/runs/b.yaml"]) == 0
+    assert capsys.readouterr().out == "data: 2 runs, 0 errors, 1 warning\n"
+    assert main(["check", "--format", "sarif"]) == 0
+    results = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert len([item for item in results if "suppressions" in item]) == 2
 
 
 def test_a_file_that_cannot_be_read(checked):

@@ -43,12 +43,24 @@ def test_schema_lines_that_lead_there(checked, line):
     ],
 )
 def test_schema_lines_that_do_not(checked, line, place, message):
+    checked.add_schemas()
     text(checked, line)
     (found,) = checked.problems()
     assert found.startswith(f"data/runs/a.yaml:{place}: WARNING: {message}")
 
 
+def test_no_line_is_asked_for_where_no_schema_is(checked):
+    text(checked, "")
+    assert checked.codes() == []
+    text(checked, LINE.replace("run", "gpus"))
+    assert checked.codes() == ["schema_line"]
+    text(checked, "")
+    checked.write("schema/run.json", "{}")
+    assert checked.codes() == ["schema_line"]
+
+
 def test_registries_lead_to_their_own_schema(checked):
+    checked.add_schemas()
     card = "gpus:\n  - {name: H100-80GB, vendor: nvidia, memory_gb: 80, memory_mib: 81559, kind: reading}\n"
     checked.run()
     checked.write("gpus.yaml", f"# yaml-language-server: $schema=schema/gpus.json\n{card}")

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from ...codes import Code, Origin
 from ...diagnostics import did_you_mean
-from .base import NamedRecord, Prose, Record, Some, Text, no_todo, optional, problem
+from .base import IsoDate, NamedRecord, Prose, Record, Some, Text, no_todo, optional, problem
 
 
 class OtherReading(Record):
@@ -183,6 +183,10 @@ class Suppression(Record):
 class ExceptionsFile(Record):
     """The file ``exceptions.yaml``."""
 
+    published_before: IsoDate | None = optional(
+        "Runs added before this day may lack evidence and versions: ``check`` counts these gaps and does not "
+        "warn of them. Default: the day after the last update of verl's hand-typed page."
+    )
     exceptions: tuple[Suppression, ...] = Field(
-        description="The exceptions; one that excuses nothing is an error."
+        (), description="The exceptions; one that excuses nothing is an error."
     )
