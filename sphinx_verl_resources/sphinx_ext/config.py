@@ -78,8 +78,8 @@ class VerlConfig:
         metadata=_about(
             "label or address",
             "pages with a section that has no run",
-            "Where a section without runs sends contributors. While the label does not exist, verl's own "
-            "directory of tuning scripts is linked.",
+            "Where a section without runs sends contributors. While the label does not exist, "
+            "``verl-resources new --help`` is named.",
         ),
     )
     estimator_page: str = field(

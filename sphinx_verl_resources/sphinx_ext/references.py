@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _DIRECTIVES = {RUN: "verl-runs", SIZE: "verl-runs", GPU: "verl-gpus", MODEL: "verl-models"}
 
 
-#: Where contributions go while a documentation does not explain it itself.
-UPSTREAM_SCRIPTS = "https://github.com/verl-project/verl/blob/main/examples/tuning/README.md"
+#: Says how to contribute a run, where no page of the documentation does.
+HOW_TO_CONTRIBUTE = "verl-resources new --help"
 
 
 def link_to(target: str, text: str, docname: str) -> nodes.Element:
@@ -74,7 +74,7 @@ def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
 
 
 def contribute_link(target: str, docname: str) -> nodes.Element:
-    """Return an invitation that links ``target``; where the label does not exist, verl's own page."""
+    """Return an invitation that links ``target``; where the label does not exist, a command follows it."""
     link = link_to(target, _("Add one."), docname)
     link["verl_contribute"] = 1
     return link
@@ -85,7 +85,8 @@ def replace_missing(
 ) -> nodes.TextElement | None:
     """Answer ``missing-reference`` for the links above."""
     if node.get("verl_contribute"):
-        return nodes.reference("", "", contnode, refuri=UPSTREAM_SCRIPTS)
+        command = nodes.literal("", HOW_TO_CONTRIBUTE)
+        return nodes.inline("", "", contnode, nodes.Text(" "), command)
     if node.get("verl_optional"):
         return nodes.inline()
     if node.get("verl_row"):

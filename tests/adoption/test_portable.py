@@ -39,6 +39,9 @@ def test_it_builds_without_a_warning_or_a_raw_label(root, alone):
     assert {"out-of-memory", "contributing-a-run"} <= labels(root)
     shown = {text.strip() for text in soup.select_one("[itemprop=articleBody]").find_all(string=True)}
     assert shown & labels(root) == set()
+    how = soup.select_one("section#contribute-a-run").get_text()
+    assert "verl-resources new --script" in how, "no page of this documentation says it"
+    assert soup.select_one(".verl-empty").find("a") is None
     places = {element["id"] for element in soup.select("[id]")}
     for link in soup.select("[itemprop=articleBody] a[href^='#']"):
         assert link["href"][1:] in places, link

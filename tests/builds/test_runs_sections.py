@@ -108,7 +108,7 @@ def test_hidden_sizes_are_named_where_references_to_them_lead(own, data):
     soup = build.soup()
     assert [section["id"] for section in soup.select("section[id^=size-]")] == ["size-3b", "size-7b"]
     (last,) = soup.select(".verl-empty")
-    assert last.get_text() == "No run is recorded for 0.5B, 405B yet. Add one."
+    assert last.get_text() == "No run is recorded for 0.5B, 405B yet. Add one. verl-resources new --help"
     assert last.find_parent("section")["id"] == "size-7b"
     assert {place["id"] for place in last.select("[id]")} == {"size-0-5b", "size-405b"}
     assert soup.select_one("p a.verl, a:has(.verl)")["href"] == "#size-405b"
@@ -124,7 +124,7 @@ def test_sizes_that_are_hidden_by_a_filter_are_named_too(own, data):
 def test_hiding_everything_leaves_a_sentence(own):
     soup = own.page(".. verl-runs::\n   :hide-empty:\n").build().soup()
     sentence = soup.select_one(".verl-empty")
-    assert sentence.get_text() == "No run is recorded yet. Add one."
+    assert sentence.get_text() == "No run is recorded yet. Add one. verl-resources new --help"
     assert {place["id"] for place in sentence.select("[id]")} == {*PAGE_SECTIONS}
 
 
@@ -145,8 +145,9 @@ def test_only_around_the_directive_does_not_make_a_section_of_it(own, data):
 
 def test_the_empty_section_leads_to_where_runs_are_added(own):
     page = own.page(".. verl-runs:: 405B")
-    link = page.build().soup().select_one(".verl-empty a")
-    assert link["href"].startswith("https://github.com/verl-project/verl/")
+    empty = page.build().soup().select_one(".verl-empty")
+    assert empty.find("a") is None
+    assert empty.code.get_text() == "verl-resources new --help", "where no page says how, the command does"
     own.page("Text.\n\n.. _verl-add-a-run:\n\nHow\n---\n\nText.\n", "how.rst")
     build = own.build(fresh=True)
     assert build.warnings == []
