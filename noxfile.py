@@ -68,7 +68,7 @@ OTHERS = [
     "ignore::PendingDeprecationWarning:myst_parser.mocking",
 ]
 STRICT = {"PYTHONWARNINGS": ",".join(["error", *OTHERS])}
-QUIET = ("-q", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider")
+QUIET = ("-q", "-n", "auto", "--dist", "worksteal", "-p", "no:cacheprovider")
 
 
 def module(name: str) -> str:

@@ -57,7 +57,7 @@ def test_the_readme_builds_as_typed(readme, project):
     (conf,) = readme("python")
     project.conf.update(configuration(conf))
     assert set(project.conf) == {"extensions"}
-    build = project.page("\n".join([*readme("rst"), ".. verl-gpus::\n\n.. verl-models::\n"])).build()
+    build = project.page("\n".join(readme("rst"))).build()
     assert build.warnings == []
 
 

@@ -77,7 +77,20 @@ def test_pdf_of_the_memory_pages(project, root):
 @pytest.mark.skipif(not shutil.which("latexmk"), reason="latexmk is not installed")
 @pytest.mark.skipif(not shutil.which("pdftotext"), reason="pdftotext is not installed")
 def test_pdf_of_the_documentation(root, tmp_path):
-    command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "-b", "latex", "-d", tmp_path / "doctrees"]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-j",
+        "auto",
+        "-q",
+        "-n",
+        "-W",
+        "-b",
+        "latex",
+        "-d",
+        tmp_path / "doctrees",
+    ]
     subprocess.run([*command, root / "docs", tmp_path / "latex"], check=True)
     text = compiled(tmp_path / "latex")
     assert "continues on next page" in text
