@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import yaml
 
 from ..diagnostics import Code, Diagnostic, Location, Severity
+from .yaml_syntax import position, syntax_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,8 +63,6 @@ _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _NUMBER = re.compile(
     r"[-+]?(?:0|[1-9][0-9]{0,17})(?P<fraction>\.[0-9]{1,20}(?:[eE][-+]?[0-9]{1,2})?|[eE][-+][0-9]{1,2})?\Z"
 )
-
-_LEVELS = "indent the keys of one level alike, and close each quote and bracket once"
 
 Loc = tuple["str | int", ...]
 
@@ -182,7 +181,7 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
     except _RefusedError as refused:
         last = refused.problem
     except yaml.MarkedYAMLError as error:
-        last = _syntax_problem(error, text, shown)
+        last = syntax_problem(error, text, shown)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's own scanner, at escapes such as "\U00110000".
         hint = "put text that holds a backslash in single quotes"
@@ -314,53 +313,6 @@ def plain_value(text: str) -> Any:
     if number:
         return float(text) if number["fraction"] else int(text)
     return text
-
-
-def _syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagnostic:
-    """Return the likely mistake behind a syntax error.
-
-    The mistake is not always where the parser noticed it. PyYAML and libyaml agree on places and not on
-    wording, so the kinds are told apart by what both say.
-    """
-
-    def explain(place: tuple[int, int], message: str, remedy: str) -> Diagnostic:
-        return Diagnostic(Location(shown, *place), Code.yaml_syntax, message, remedy)
-
-    lines = text.splitlines() or [""]
-    noticed = position(error.problem_mark or error.context_mark)
-    if noticed[0] > len(lines):  # at the end of the text, which people look for on its last line
-        noticed = len(lines), len(lines[-1]) + 1
-    began = position(error.context_mark or error.problem_mark)
-    problem, context = error.problem or "", error.context or ""
-    found = lines[noticed[0] - 1][noticed[1] - 1 : noticed[1]]
-    if found == "\t" or "tab character" in problem:
-        return explain(noticed, "a tab cannot indent YAML", "use spaces")
-    if "escape" in problem or "hexdecimal" in problem or "Unicode character code" in problem:
-        return explain(noticed, "a backslash that means nothing here", "double it, or use single quotes")
-    if "quoted scalar" in context:
-        return explain(began, "the quote that opens here is never closed", "close it")
-    if "flow node" in context:
-        return explain(noticed, "a value is missing before this place", "close every bracket and quote")
-    if "flow" in context:
-        return explain(
-            began, "the bracket that opens here is not closed where it should be", "close it, or add a comma"
-        )
-    if "expected ':'" in problem:
-        return explain(began, "a key without a colon", "write 'key: value', with a space after the colon")
-    if "values are not allowed" in problem:
-        hint = f"put a space after each colon, put text that holds ': ' in quotes, {_LEVELS}"
-        return explain(noticed, "a colon where none is allowed", hint)
-    if "cannot start any token" in problem:
-        return explain(noticed, f"text cannot begin with {found!r}", "put it in quotes")
-    if "block mapping" in context or "block collection" in context:
-        return explain(noticed, "this does not belong to the keys above it", _LEVELS)
-    message = " ".join(part for part in (problem, context) if part)
-    return explain(noticed, f"not valid YAML: {message}", "")
-
-
-def position(mark: Any) -> tuple[int, int]:
-    """Return line and column, counted from 1, of a mark of PyYAML or libyaml; they share no base class."""
-    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
 def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node | None]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from ..catalog.yaml_data import LOADER, dotted_leaves, position, read_yaml
+from ..catalog.yaml_data import LOADER, dotted_leaves, read_yaml
+from ..catalog.yaml_syntax import position
 from ..diagnostics import Code, Diagnostic, Location, Severity, warning
 
 if TYPE_CHECKING:
