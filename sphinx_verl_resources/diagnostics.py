@@ -153,9 +153,24 @@ def _cut(text: str, most: int = MAX_MESSAGE) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word of which ``word`` looks like a misspelling, None if there is none."""
-    folded = {name.casefold(): name for name in known}
-    near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    """Return the known word that ``word`` means or looks like a misspelling of, None if there is none.
+
+    Less similar words are near only if one begins with the other. A name with a number, as GPUs have one,
+    may have other words around it.
+
+    >>> nearest("MINIMUM", ["MIN"]), nearest("deepspeed", ["fsdp", "mindspeed"])
+    ('MIN', None)
+    >>> nearest("NVIDIA H800 80GB", ["GH200 480GB", "H800"])
+    'H800'
+    """
+    asked, folded = word.casefold(), {name.casefold(): name for name in known}
+    inside = [name for name in folded if f" {name} " in f" {asked} " and any(map(str.isdigit, name))]
+    if inside:
+        return folded[max(inside, key=len)]
+    near = difflib.get_close_matches(asked, folded, n=1, cutoff=0.7)
+    if not near:
+        less = difflib.get_close_matches(asked, folded, n=3, cutoff=0.6)
+        near = [name for name in less if name.startswith(asked) or asked.startswith(name)]
     return folded[near[0]] if near else None
 
 

@@ -119,7 +119,7 @@ def test_unknown_keys_are_warnings():
     cases = read(text)
     assert [str(problem) for problem in cases.diagnostics] == [
         "cases/a.yaml:3:3: WARNING: unknown key 'confg'; did you mean 'config'? [verl.unknown_key]",
-        "cases/a.yaml:5:22: WARNING: unknown key 'peak_gib'; did you mean 'steady_gib'? [verl.unknown_key]",
+        "cases/a.yaml:5:22: WARNING: unknown key 'peak_gib'; allowed: gib, counter, counter_kind, reserved_gib, steady_gib, nvidia_smi_mib, host_ram_gib [verl.unknown_key]",
         "cases/a.yaml:6:20: WARNING: unknown key 'kind'; allowed: count, type, nodes, memory_gb, memory_note, note "
         "[verl.unknown_key]",
     ]
