@@ -45,7 +45,10 @@ class Code(Enum):
         "Write the value out where it is needed.",
     )
     duplicate_key = ("A mapping has the same key twice.", "Keep one of the two.")
-    unknown_key = ("A key is not part of the schema.", "Correct the spelling, or remove it.")
+    unknown_key = (
+        "A key is not part of the schema, or not of verl's configuration, and looks like one that is.",
+        "Correct the spelling, or remove it.",
+    )
     missing_key = ("A required key is missing.", "Add it.")
     wrong_type = ("A value has the wrong type.", "Write a value of the type named in the message.")
     wrong_value = (
@@ -62,6 +65,10 @@ class Code(Enum):
     bad_url = ("A link is not a plain http(s) address.", "Write ``https://…``.")
     email_address = ("A field holds an e-mail address.", "Name the person and link a public profile instead.")
     id_mismatch = ("The id of a run differs from its file name.", "Make the two equal.")
+    wrong_size = (
+        "The size class of a run is not the one nearest to the model's number of parameters.",
+        "Write the size class that the message names, or correct the model.",
+    )
     duplicate_id = (
         "Two files in different directories record a run under the same id.",
         "Rename one of them.",
@@ -71,6 +78,14 @@ class Code(Enum):
         "Keep the name in one of them.",
     )
     todo = ("A field still holds the word TODO.", "Fill it in, or remove the key.")
+    gpu_count = (
+        "The number of GPUs is not that of the nodes times the GPUs of each.",
+        "Correct the one that is wrong: ``gpus``, ``trainer.nnodes`` or ``trainer.n_gpus_per_node``.",
+    )
+    impossible_settings = (
+        "With these settings verl does not start: sizes do not divide, or values do not exist.",
+        "Record the settings that really ran; see the message.",
+    )
     untested_claim = (
         "A run that counts as tested lacks what a test would have shown.",
         "Fill it in, or set ``kind`` to ``measured``, ``stated`` or ``script-default``.",
@@ -80,8 +95,10 @@ class Code(Enum):
         "Correct the row, or link the script that was really run.",
     )
     config_key = (
-        "The analysis advises a key of verl's configuration that verl does not know, has renamed or ignores.",
-        "Write the name that the message gives, or remove the key.",
+        "A run sets, or the analysis advises, a key of verl's configuration that verl does not know, has "
+        "renamed or ignores.",
+        "Write the name that the message gives, or remove the key. Keys of your own recipe belong into "
+        "``config_keys.yaml``.",
     )
     unexplained_difference = (
         "A printed figure differs from what its formula gives, and no cause is recorded.",
@@ -221,14 +238,9 @@ class Code(Enum):
         "Remove ``script.text``; the file name is shown without it.",
         Origin.CHECK,
     )
-    gpu_count = (
-        "The number of GPUs is not that of the nodes times the GPUs of each.",
-        "Correct the one that is wrong: ``gpus``, ``trainer.nnodes`` or ``trainer.n_gpus_per_node``.",
-        Origin.CHECK,
-    )
-    impossible_settings = (
-        "With these settings verl does not start: sizes do not divide, or values do not exist.",
-        "Record the settings that really ran; see the message.",
+    stale_id = (
+        "The id of a run names other GPUs than the run has.",
+        "Rename the run, with ``verl-resources check --fix`` for example, or correct the GPUs.",
         Origin.CHECK,
     )
     peak_above_capacity = (

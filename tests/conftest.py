@@ -74,6 +74,13 @@ GOOD: dict[str, Any] = {
     "versions": {"verl": "0.4.0"},
     "evidence": [{"kind": "log", "url": "https://example.org/log"}],
 }
+#: Models of other size classes.
+MODELS = {
+    **{f"{size}B": f"Qwen/Qwen2.5-{size}B-Instruct" for size in ("0.5", "1.5", "3", "14", "32")},
+    "70B": "Qwen/Qwen2.5-72B-Instruct",
+    "405B": "meta-llama/Llama-3.1-405B",
+    "671B": "deepseek-ai/DeepSeek-V3",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -157,15 +164,21 @@ def needs(left_out: frozenset[str]) -> Callable[..., None]:
     return need
 
 
+def of_size(**changes: Any) -> dict[str, Any]:
+    """The changes, with a model of the size class that they name, if they name no model."""
+    model = MODELS.get(changes.get("size", ""))
+    return {"model": model, **changes} if model else changes
+
+
 def run_text(**changes: Any) -> str:
     """The text of a run file: the minimal one with changes; a value of ``...`` removes a key."""
-    fields = {**MINIMAL, **changes}
+    fields = {**MINIMAL, **of_size(**changes)}
     return yaml.safe_dump({key: value for key, value in fields.items() if value is not ...}, sort_keys=False)
 
 
 def good_run_text(**changes: Any) -> str:
     """The text of a run file about which no rule has anything to say, but for the changes."""
-    fields = {**GOOD, **changes}
+    fields = {**GOOD, **of_size(**changes)}
     return canonical_text({key: value for key, value in fields.items() if value is not ...})
 
 

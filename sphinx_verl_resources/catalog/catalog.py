@@ -177,11 +177,17 @@ class Catalog:
         return self.gpus.get(run.gpus.type) if run.gpus.type else None
 
 
+def judge_nothing(run: Run, document: Document) -> Iterable[Diagnostic]:
+    """Report no problem of a run."""
+    return ()
+
+
 def load_catalog(
     snapshot: Snapshot,
     run_files: Iterable[DataFile],
     gpus: Registry[Gpu],
     models: Registry[Architecture],
+    judge: Callable[[Run, Document], Iterable[Diagnostic]] = judge_nothing,
 ) -> Catalog:
     """Validate and cross-check all runs; never raises on what is in their files.
 
@@ -190,6 +196,7 @@ def load_catalog(
         run_files: the files of runs in it.
         gpus: the GPUs that runs may name.
         models: the architectures that they may name.
+        judge: returns what is wrong with the settings of a run, which is for other layers to say.
     """
     problems = [*snapshot.problems, *gpus.diagnostics, *models.diagnostics]
     runs: dict[str, Run] = {}
@@ -199,7 +206,7 @@ def load_catalog(
         stem = printable(file.path.name.removesuffix(".yaml"))
         run, document, found = load(file, Run, {"stem": stem, "gpus": gpus, "architectures": models})
         if run is not None:
-            found += _check_claims(run, document, gpus)
+            found += [*_check_claims(run, document, gpus), *judge(run, document)]
             if run.id in files:
                 found.append(_duplicate_id(document, files[run.id]))
         problems += found

@@ -17,7 +17,7 @@ from .models.run import MAX_ID_LENGTH
 from .names import ENGINES, TRAIN_BACKENDS, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from .models.registries import Gpu
     from .models.run import Run
@@ -64,6 +64,46 @@ def suggested_id(
     longer = f"{first}-{slug(more)}"[:most].strip("-") if slug(more) else first
     numbered = (f"{longer[: most - 6].strip('-')}-{number}" for number in count(2))
     return next(name for name in chain((first, longer), numbered) if name not in taken)
+
+
+#: The hardware in an id: ``-8xh100`` or ``-8-gpus``, with what follows.
+_HARDWARE = re.compile(r"(?:^|(?<=-))(?P<count>\d{1,6})(?:-gpus?(?=-|$)|x(?P<rest>[a-z].*))")
+
+
+def current_id(run: Run, gpu: Gpu | None, known: Iterable[str]) -> str:
+    """Return the id of a run with the GPUs that it has now; its own where that names them, or none.
+
+    Args:
+        run: the run.
+        gpu: the entry of its GPU.
+        known: the names of all GPUs.
+
+    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> data = read_data([])
+    >>> run = data.catalog.runs["qwen2-7b-grpo-2xh800"]
+    >>> more = run.model_copy(update={"gpus": run.gpus.model_copy(update={"count": 4})})
+    >>> current_id(more, data.gpus.get("H800"), data.gpus.names)
+    'qwen2-7b-grpo-4xh800'
+    """
+    found = next(_HARDWARE.finditer(run.id), None)
+    if found is None:
+        return run.id
+    own = [slug(name) for name in (run.gpus.type, *(gpu.lookup_names if gpu else ())) if name]
+    named, rest = "", found["rest"] or ""
+    if rest:
+        named = _first_of(own, rest) or _first_of(map(slug, known), rest)
+        if not named:  # something else than a GPU
+            return run.id
+    if int(found["count"]) == run.gpus.count and (named in own if named else not own):
+        return run.id
+    kind = f"x{named if named in own else own[0]}" if own else f"-gpu{'s'[: run.gpus.count > 1]}"
+    after = rest[len(named) :] if rest else run.id[found.end() :]
+    return f"{run.id[: found.start()]}{run.gpus.count}{kind}{after}"
+
+
+def _first_of(names: Iterable[str], rest: str) -> str:
+    """Return the longest name that a text begins with; empty if there is none."""
+    return max((name for name in names if f"{rest}-".startswith(f"{name}-")), key=len, default="")
 
 
 _SIZE_TOKEN = re.compile(r"\d+(\.\d+)?b\Z")

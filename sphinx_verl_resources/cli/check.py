@@ -14,18 +14,20 @@ from ..catalog.yaml_data import printable
 from ..diagnostics import counted
 from ..git import GitError, open_repository
 from ..lint.check import check_data
-from ..lint.repairs import repaired_files
+from ..lint.renames import renames
+from ..lint.repairs import Repair, repaired_files
 from ..views.problems import problems_github, problems_json, problems_sarif
 from .command import Command, UsageError, add_result_options, report
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_check_context
-from .files import replace_file
+from .files import create_file, replace_file
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ..lint.check import CheckResult
-    from ..lint.context import CheckContext
+    from ..lint.context import CheckContext, SourceFile
+    from ..lint.renames import Rename
 
 FORMATS = ("text", "json", "github", "sarif")
 
@@ -54,6 +56,8 @@ def _run(options: argparse.Namespace) -> int:
     try:
         context = _context(options)
         if options.fix and _fix(context, options.paths):
+            context = _context(options)
+        while options.fix and _rename(context, options.paths):  # each may change what refers to another
             context = _context(options)
         result = _asked_for(check_data(context), options.paths)
     except GitError as error:
@@ -87,10 +91,58 @@ def _fix(context: CheckContext, paths: Sequence[str]) -> int:
     for source, text, repairs in list(repaired_files(context)):  # nothing is written where git fails at one
         if _is_under(source.shown, paths):
             replace_file(source.file.path, text)
-            for repair in repairs:
-                print(f"{source.shown}:{repair.line}: repaired: {repair.done}", file=sys.stderr)
+            _report_repairs(source.shown, repairs)
             count += len(repairs)
     return count
+
+
+def _report_repairs(shown: str, repairs: Iterable[Repair]) -> None:
+    for repair in repairs:
+        print(f"{shown}:{repair.line}: repaired: {repair.done}", file=sys.stderr)
+
+
+def _rename(context: CheckContext, paths: Sequence[str]) -> bool:
+    """Rename one run whose id names other GPUs; return False where there is none left.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
+    taken = []
+    for found in renames(context):
+        if _is_under(found.source.shown, paths):
+            if not os.path.lexists(found.path):
+                _write_renamed(found)
+                return True
+            taken.append(found)
+    for found in taken:
+        print(f"{found.source.shown}:1: not renamed: {found.shown} exists", file=sys.stderr)
+    return False
+
+
+def _write_renamed(found: Rename) -> None:
+    """Write a run under its new name, change what refers to it, and remove the old file.
+
+    Raises:
+        UsageError: a file cannot be written; all are as they were.
+    """
+    old, new = found.source.file.path, found.path
+    written: list[SourceFile] = []
+    try:
+        create_file(new, found.text)
+        new.chmod(old.stat().st_mode & 0o777)
+        for source, text, _ in found.references:
+            replace_file(source.file.path, text)
+            written.append(source)
+        old.unlink()
+    except (OSError, UsageError) as error:
+        for source in written:
+            replace_file(source.file.path, source.file.content.decode())
+        new.unlink(missing_ok=True)
+        raise UsageError(f"{found.source.shown}: not renamed: {error}") from None
+    done = Repair(1, f"renamed to {found.shown}; pages that name the run {old.stem!r} are not changed")
+    _report_repairs(found.source.shown, [done])
+    for source, _, repairs in found.references:
+        _report_repairs(source.shown, repairs)
 
 
 def _asked_for(result: CheckResult, paths: Sequence[str]) -> CheckResult:

@@ -227,7 +227,7 @@ def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
     if key == "gpus":
         return entry.place("gpus", "type")
     written = next((name for name in entry.case.config or () if name.lstrip("+") == key), key)
-    if problem.code is Code.unknown_key:
+    if problem.code in {Code.unknown_key, Code.config_key}:
         return entry.document.key_place(("config", written))
     return entry.place("config", written)
 

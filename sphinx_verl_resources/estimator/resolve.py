@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, NoAnswerError
+from ..diagnostics import Code, NoAnswerError, Severity
 from ..units import GIB
 from .engine import cache_tokens, needed_cache_tokens
+from .keys import settings_problems
 from .lora import target_names, unknown_targets
 from .pools import TRAINER_GPUS
 from .reader import Reader
@@ -67,6 +67,9 @@ HARMLESS = (
     "ray_init",
     "global_profiler",
 )
+
+#: Why the estimate leaves out a setting without effect.
+IGNORED = "verl ignores it"
 
 _TRANSFORMER = "megatron.override_transformer_config"
 #: Keys of which only some values are modelled: these, in small letters, and what is computed for the others.
@@ -132,15 +135,27 @@ def resolve(
         reader.warning("version", message, f"{newest} is taken, with changes known of the branch main")
     if undecided := _undecided(reader, settings, registries):
         settings = replace(settings, undecided=undecided)
+    reader.diagnostics += _doubtful(reader, registries)
     unread = _unread(reader, registries)
-    for key in unread:
-        if near := _nearest_key(key, registries):
-            message = "verl has no such key that changes memory"
-            reader.warning(key, message, f"did you mean {near!r}?", Code.unknown_key)
     if any(problem.is_error for problem in reader.diagnostics):
         raise NoAnswerError(*reader.diagnostics)
     warnings = tuple(dict.fromkeys(reader.diagnostics))  # what is read twice is wrong once
     return shape, settings, warnings, unsupported_keys(reader, unread, settings, registries)
+
+
+def _doubtful(reader: Reader, registries: Registries) -> Iterator[Diagnostic]:
+    """Yield warnings about settings that verl does not read, or whose values it refuses.
+
+    Forks have keys of their own, and so has the trainer for supervised fine-tuning.
+    """
+    request = reader.request
+    of_verl = request.framework.lower() == "verl" and not any(
+        key.startswith(_FINE_TUNING) for key in reader.config
+    )
+    known = {problem.place.key for problem in reader.diagnostics}
+    for problem in settings_problems(request.config, request.version, registries) if of_verl else ():
+        if problem.place.key not in known:
+            yield replace(problem, severity=Severity.WARNING)
 
 
 def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tuple[str, ...]:
@@ -351,7 +366,7 @@ def _why_ignored(
     no_effect = known.status.startswith("no-op")
     if not (no_effect or _matters(known, settings)) or _is_usual(key, value, reader):
         return None
-    return "verl ignores it" if no_effect else "not modelled"
+    return IGNORED if no_effect else "not modelled"
 
 
 def _matters(key: ConfigKey, settings: Settings) -> bool:
@@ -376,24 +391,3 @@ def _is_usual(key: str, value: Any, reader: Reader) -> bool:
     if key.startswith(f"{REFERENCE}.megatron."):
         other = ACTOR + key.removeprefix(REFERENCE)
     return other is not None and bool(value == reader.config.get(other, reader.defaults.get(other)))
-
-
-@lru_cache(maxsize=4096)
-def _nearest_key(key: str, registries: Registries) -> str | None:
-    """Return a key of the same section with a similar name, or the same name in a similar section.
-
-    None for a key that is known itself.
-    """
-    if key in registries.config_keys:
-        return None
-    parent, _, name = key.rpartition(".")
-    known = [item.rpartition(".") for item in registries.config_keys.names]
-    names = [other for above, _, other in known if above == parent]
-    found = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
-    if found:
-        return f"{parent}.{found[0]}"
-    if names:  # a known section, of which not every key is recorded
-        return None
-    parents = [above for above, _, other in known if other == name]
-    found = difflib.get_close_matches(parent, parents, n=1, cutoff=0.85)
-    return f"{found[0]}.{name}" if found else None

@@ -110,6 +110,10 @@ class CheckContext(EstimatorContext):
         self.repository = repository
         self.exceptions, self._unreadable = exceptions_in(self.directories)
 
+    def _judge(self, run: Run, document: Document) -> Iterator[Diagnostic]:
+        """Return errors and warnings about the settings of a run."""
+        return self._problems_of(run, document)
+
     @cached_property
     def problems(self) -> tuple[Diagnostic, ...]:
         """Everything that a build would report, and files of exceptions that cannot be read."""

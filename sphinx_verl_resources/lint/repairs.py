@@ -24,6 +24,7 @@ from .file_rules import has_schema, schema_target
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..catalog.files import DataFile
     from ..catalog.yaml_data import Loc
     from ..git import Repository
     from .context import CheckContext, SourceFile
@@ -61,15 +62,24 @@ def repaired_files(context: CheckContext) -> Iterator[RepairedFile]:
     for source in context.files:
         file = source.file
         text, repairs = repaired(
-            file.content.decode("utf-8-sig"),
+            decoded(file),
             file.path.stem,
             source.kind,
             context.repository,
             needs_schema_line=has_schema(source),
         )
         if repairs:
-            mark = "\ufeff" if file.content.startswith(codecs.BOM_UTF8) else ""
-            yield RepairedFile(source, mark + text, repairs)
+            yield RepairedFile(source, encoded(file, text), repairs)
+
+
+def decoded(file: DataFile) -> str:
+    """Return the text of a file, without the mark that it may begin with."""
+    return file.content.decode("utf-8-sig")
+
+
+def encoded(file: DataFile, text: str) -> str:
+    """Return a new text of a file, with the mark that it begins with."""
+    return f"\ufeff{text}" if file.content.startswith(codecs.BOM_UTF8) else text
 
 
 def repaired(

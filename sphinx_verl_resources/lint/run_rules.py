@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..catalog.fields import as_text
 from ..catalog.links import is_fixed_ref
+from ..catalog.run_names import current_id
 from ..diagnostics import Code, Severity
 from ..estimator.allocations import size_of
-from ..estimator.recorded import has_own_rollout_gpus
-from ..estimator.request import ROLLOUT
+from ..estimator.resolve import IGNORED
 from ..settings.read import read_script
 from ..units import GIB, MIB, gib_number
 from .rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import Any
 
     from ..catalog.models.run import Run
@@ -25,90 +24,31 @@ if TYPE_CHECKING:
     from ..git import Repository
     from .context import CheckContext, RunEntry
 
-_NODES, _EACH = "trainer.nnodes", "trainer.n_gpus_per_node"
-#: The keys that count the GPUs of an engine with its own GPUs, as verl and its recipes name them.
-_ROLLOUT_NODES = (f"{ROLLOUT}.nnodes", "rollout.nnodes")
-_ROLLOUT_EACH = (f"{ROLLOUT}.n_gpus_per_node", "rollout.n_gpus_per_node")
-#: The sizes that multiply to the GPUs of one engine.
-_ENGINE_SIZES = tuple(
-    f"{ROLLOUT}.{name}_parallel_size" for name in ("tensor_model", "data", "pipeline_model")
-)
+#: Reported when runs are loaded, in builds too.
+GPU_COUNT = Rule(Code.gpu_count, "run", Severity.ERROR)
+IMPOSSIBLE_SETTINGS = Rule(Code.impossible_settings, "run", Severity.ERROR)
+WRONG_SIZE = Rule(Code.wrong_size, "run", Severity.ERROR)
 
 
-@Rule(Code.gpu_count, "run", Severity.ERROR)
-def gpu_count(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
-    """Require as many GPUs as the nodes have together."""
-    gpus, settings = entry.run.gpus, entry.run.settings
-    count, nodes = gpus.count, gpus.nodes
-    stated, each = _whole(settings, _NODES), _whole(settings, _EACH)
-    field, message = "count", ""
-    if nodes and count % nodes:
-        field, message = "nodes", f"{count} GPUs cannot be shared out evenly among {nodes} nodes"
-    elif has_own_rollout_gpus(entry.run):
-        message = _separate_gpus(settings, count)
-    elif stated and each and stated * each != count:
-        message = f"{_NODES} × {_EACH} is {stated} × {each} = {stated * each}, and gpus.count is {count}"
-    elif nodes and each and nodes * each != count:
-        message = f"gpus.nodes × {_EACH} is {nodes} × {each} = {nodes * each}, and gpus.count is {count}"
-    elif nodes and stated and nodes != stated:
-        field, message = "nodes", f"gpus.nodes is {nodes}, and {_NODES} is {stated}"
-    if message:
-        place = entry.source.value_place("gpus", field)
-        yield gpu_count.broken_at(place, message, "correct the one that is wrong")
+@Rule(Code.stale_id, "run", fixable="yes")
+def stale_id(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
+    """Require an id that names the GPUs of the run, if it names any."""
+    run = entry.run
+    today = current_id(run, context.catalog.gpu_of(run), context.gpus.names)
+    if today != run.id:
+        message = f"the run has {run.gpus}, and its id {run.id!r} says otherwise"
+        remedy = f"rename it to {today!r} with: verl-resources check --fix"
+        yield stale_id.broken_at(entry.source.value_place("id"), message, remedy)
 
 
-def _separate_gpus(settings: Mapping[str, Any], count: int) -> str:
-    """Return the contradiction in a run whose engine has its own GPUs, empty if there is none."""
-    trainer = _product(settings, (_NODES,), (_EACH,))
-    rollout = _product(settings, _ROLLOUT_NODES, _ROLLOUT_EACH)
-    if trainer and rollout and trainer + rollout != count:
-        together = f"{trainer} GPUs train and {rollout} roll out, together {trainer + rollout}"
-        return f"{together}, and gpus.count is {count}"
-    if trainer > count:
-        return f"{_NODES} × {_EACH} is {trainer}, and gpus.count, which counts rollout too, is {count}"
-    return ""
-
-
-def _product(settings: Mapping[str, Any], nodes: tuple[str, ...], each: tuple[str, ...]) -> int:
-    """Return nodes times GPUs of each, 0 where either is not set."""
-    sizes = [next(filter(None, (_whole(settings, key) for key in keys)), 0) for keys in (nodes, each)]
-    return math.prod(sizes)
-
-
-def _whole(settings: Mapping[str, Any], key: str) -> int:
-    """Return a setting that is a positive number; 0 where it is not set, or something else."""
-    value = settings.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-@Rule(Code.impossible_settings, "run", Severity.ERROR)
-def impossible_settings(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
-    """Reject settings with which verl does not start."""
-    settings = entry.run.settings
-    for problem in entry.diagnostics:
-        key = _as_written(problem.place.key, settings, context.registries.renamed)
-        if problem.is_error and key:
-            place = entry.source.key_place("settings", key)
-            yield impossible_settings.broken_at(replace(place, key=key), problem.message, problem.remedy)
-    sizes = {key: size for key in _ENGINE_SIZES if (size := _whole(settings, key)) > 1}
-    product = math.prod(sizes.values())
-    gpus = _product(settings, _ROLLOUT_NODES, _ROLLOUT_EACH) or entry.run.gpus.count
-    # The estimator reports a single size that does not divide.
-    if len(sizes) > 1 and gpus % product:
-        names = " × ".join(key.rsplit(".", 1)[-1] for key in sizes)
-        message = f"{names} of the engine is {product}, which does not divide its {gpus} GPUs"
-        place = entry.source.key_place("settings", next(iter(sizes)))
-        yield impossible_settings.broken_at(place, message, "choose divisors")
-
-
-def _as_written(key: str, settings: Mapping[str, Any], renamed: Mapping[str, str]) -> str | None:
-    """Return the setting of a run that a key of the estimator names, or one under an older name."""
-    if key in settings:
-        return key
-    role, name = key.split(".")[:2], key.rsplit(".", 1)[-1]
-    older = (other for other in settings if renamed.get(other) == key)
-    alike = (other for other in settings if other.split(".")[:2] == role and other.rsplit(".", 1)[-1] == name)
-    return next(older, None) or next(alike, None)
+@Rule(Code.config_key, "run")
+def config_key(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
+    """Reject settings that verl ignores; the loader of runs reports those that verl does not have."""
+    for text in entry.estimate.unsupported if entry.estimate else ():
+        key, _, reason = text.partition(": ")
+        if reason == IGNORED and key in entry.run.settings:
+            place = replace(entry.source.key_place("settings", key), key=key)
+            yield config_key.broken_at(place, reason, "leave it out")
 
 
 @Rule(Code.peak_above_capacity, "run", Severity.ERROR)

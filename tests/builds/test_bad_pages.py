@@ -155,6 +155,23 @@ def test_a_broken_run_leaves_a_box_under_its_size_and_the_others_stay(own, data)
     assert len(build.rows("size-7b")) == 2
 
 
+def test_a_run_with_a_setting_that_verl_refuses_is_left_out(own, data):
+    """Warnings about keys are for ``check``, whose exceptions a build does not read."""
+    settings = {"data.max_respone_length": 1024, "data.bananas": 1}
+    data.run("a", settings=settings)
+    data.run("b", settings={"data.bananas": 1})
+    build = own.page(".. verl-runs:: 7B").build()
+    (warning,) = build.warnings
+    assert warning.startswith(
+        "../data/runs/a.yaml:14:3: ERROR: data.max_respone_length: verl has no such key; "
+    )
+    assert len(build.rows("size-7b")) == 2
+    assert (
+        "../data/runs/a.yaml has errors and is not shown"
+        in build.soup().select_one(".verl-problem").get_text()
+    )
+
+
 def test_problems_are_printed_once_however_many_pages_ask(own, data):
     data.run("a", tag="X")
     own.page(".. verl-runs::\n\n.. verl-runs:: 7B\n").page(".. verl-runs:: 7B", "other.rst")

@@ -30,9 +30,12 @@ MODEL = "Qwen2-14B=Qwen/Qwen2.5-Coder-14B-Instruct"
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     """A folder with a page of three rows, one of them of a model that has to be named."""
-    lines = ["7B", "~~", "", ".. list-table::", ""]
-    for row in (HEADINGS, *ROWS):
-        lines += [f"   {'  -' if index else '* -'} {cell}" for index, cell in enumerate(row)]
+    lines = []
+    for size, rows in (("7B", ROWS[::2]), ("14B", ROWS[1:2])):
+        lines += [size, "~~~", "", ".. list-table::", ""]
+        for row in (HEADINGS, *rows):
+            lines += [f"   {'  -' if index else '* -'} {cell}" for index, cell in enumerate(row)]
+        lines.append("")
     (tmp_path / "page.rst").write_text("\n".join(lines) + "\n", "utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -201,7 +204,7 @@ def test_without_a_folder_nothing_is_written_or_compared(folder, capsys):
     result = json.loads(capsys.readouterr().out)
     assert [run["id"] for run in result["runs"]] == [
         "qwen2-5-7b-grpo-2xh800",
-        "qwen2-14b-grpo-4xh800",
         "qwen2-7b-ppo-8xh100",
+        "qwen2-14b-grpo-4xh800",
     ]
     assert {problem["path"] for problem in result["problems"]} == {"page.rst"}

@@ -19,7 +19,7 @@ python3 -m verl.trainer.main_ppo \\
     +actor_rollout_ref.model.lora_rank=32 \\
     actor_rollout_ref.model.target_modules=all-linear \\
     actor_rollout_ref.model.path="$MODEL" \\
-    actor_rollout_ref.model.use_remove_padding=True \\
+    actor_rollout_ref.model.use_remove_padding=True data.shuffle=True \\
     actor_rollout_ref.rollout.gpu_memory_utilization=0.6
 """
 
@@ -41,7 +41,7 @@ def script(ref="v0.4.0", path=PATH):
         ("actor_rollout_ref.model.lora_rank", 32.0, None),
         ("actor_rollout_ref.model.lora_rank", 64, "lora_rank is 64, and 32 in the script"),
         ("actor_rollout_ref.model.use_remove_padding", False, "is false, and true in the script"),
-        ("actor_rollout_ref.model.use_remove_padding", 1, "is 1, and true in the script"),
+        ("data.shuffle", 1, "is 1, and true in the script"),
         ("actor_rollout_ref.model.target_modules", "all-linear", None),
         ("actor_rollout_ref.rollout.gpu_memory_utilization", 0.4, "is 0.4, and 0.6 in the script"),
         ("actor_rollout_ref.model.path", "Qwen/Qwen2.5-7B", None),  # which the script alone does not tell

@@ -1,0 +1,131 @@
+"""The names of verl's configuration keys, each with the releases that have it and the type of its default."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from .files import bundled_directory
+
+#: A release of verl, for example (0, 7, 1).
+Version = tuple[int, int, int]
+#: The file of the package that lists them; ``tools/key_names.py`` makes it.
+KEY_NAMES = "key_names.txt"
+#: The similarity of two names, 1 for equal ones, from which one of them may be a misspelling of the other.
+SIMILAR = 0.85
+
+
+class KeyName(NamedTuple):
+    """A key of verl's configuration.
+
+    Attributes:
+        first: the first release that has it, of those that are listed.
+        last: the last one; None where the branch main has it too.
+        kind: ``bool``, ``number``, ``text`` or ``list``; ``any`` for null, ``open`` for a section that takes
+            any key, ``?`` where the default does not tell.
+    """
+
+    first: Version
+    last: Version | None
+    kind: str
+
+
+class KeyNames:
+    """All keys by name, and how to find the one that is meant."""
+
+    def __init__(self, text: str) -> None:
+        self.known: dict[str, KeyName] = {}
+        self._sections: dict[str, list[str]] = {}
+        for line in text.splitlines():
+            if not line.startswith("#"):
+                self._add(line)
+
+    def _add(self, line: str) -> None:
+        """Add the keys of a line: section, releases, type, names."""
+        start, _, names = line.partition(": ")
+        section, releases, kind = start.split()
+        first, _, last = releases.partition("-")
+        entry = KeyName(_release(first), _release(last) if last else None, kind)
+        of_section = self._sections.setdefault(section.strip("."), [])
+        for name in names.split():
+            of_section.append(name)
+            self.known[f"{section}.{name}".lstrip(".")] = entry
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.known or self.is_below_open(str(key))
+
+    def is_below_open(self, key: str) -> bool:
+        """Tell whether a section above a key takes any key; a section that is null by default does.
+
+        >>> key_names().is_below_open("actor_rollout_ref.rollout.engine_kwargs.vllm.any_option")
+        True
+        """
+        while "." in key:
+            key = key.rpartition(".")[0]
+            above = self.known.get(key)
+            if above is not None and above.kind in {"any", "open"}:
+                return True
+        return False
+
+    def meant_by(self, key: str) -> str | None:
+        """Return the key of which another one looks like a misspelling, in its name or in one section above.
+
+        >>> key_names().meant_by("actor_rollout_ref.rollouts.n")
+        'actor_rollout_ref.rollout.n'
+        """
+        section, _, name = key.rpartition(".")
+        if section in self._sections:
+            found = difflib.get_close_matches(name, self._sections[section], n=1, cutoff=SIMILAR)
+            return f"{section}.{found[0]}".lstrip(".") if found else None
+        alike = (other for other in self._having.get(name, ()) if _differ_in_one_part(section, other))
+        return next((f"{other}.{name}" for other in alike), None)
+
+    def namesake_of(self, key: str) -> str | None:
+        """Return the key of the same name in another section, of the same name or under the same root.
+
+        >>> key_names().namesake_of("rollout.gpu_memory_utilization")
+        'actor_rollout_ref.rollout.gpu_memory_utilization'
+        >>> key_names().namesake_of("actor_rollout_ref.actor.max_num_seqs")
+        'actor_rollout_ref.rollout.max_num_seqs'
+        """
+        section, _, name = key.rpartition(".")
+        having = self._having.get(name, ())
+        last = section.rpartition(".")[2]
+        same = [other for other in having if section and other.endswith(f".{last}")]
+        root = section.partition(".")[0]
+        # Names of one word, such as ``enable``, mean something else in each section.
+        around = [other for other in having if "_" in name and (not root or other.startswith(f"{root}."))]
+        found = same or (around if len(around) == 1 else [])
+        return f"{found[0]}.{name}" if found else None
+
+    @cached_property
+    def _having(self) -> dict[str, list[str]]:
+        """By name of a key the sections that have one."""
+        found: dict[str, list[str]] = {}
+        for section, names in self._sections.items():
+            for name in names:
+                found.setdefault(name, []).append(section)
+        return found
+
+
+@lru_cache(maxsize=1)
+def key_names() -> KeyNames:
+    """Return the names that the package lists."""
+    return KeyNames((bundled_directory().path / KEY_NAMES).read_text("utf-8"))
+
+
+def _differ_in_one_part(section: str, other: str) -> bool:
+    """Tell whether two sections have different names at one level only, and similar ones there."""
+    parts, others = section.split("."), other.split(".")
+    if len(parts) != len(others):
+        return False
+    different = [pair for pair in zip(parts, others, strict=True) if pair[0] != pair[1]]
+    if len(different) != 1:
+        return False
+    return difflib.SequenceMatcher(None, *different[0]).ratio() >= SIMILAR
+
+
+def _release(text: str) -> Version:
+    major, minor, patch = map(int, text.split("."))
+    return major, minor, patch

@@ -1,0 +1,130 @@
+"""What is wrong with a setting: its name in a version of verl, and the type of its value."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.key_names import key_names
+from ..catalog.yaml_data import dotted_leaves
+from ..diagnostics import Code
+from .request import ACTOR, error_at, warning_at
+from .versions import RELEASES, version_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..catalog.key_names import KeyName
+    from ..diagnostics import Diagnostic
+    from .registries import Registries
+    from .versions import Version
+
+#: Parts of verl's configuration that scripts choose by name, as in ``model_engine=megatron``.
+_CHOSEN = frozenset({"actor", "critic", "engine", "model", "model_engine", "optim", "ref", "rollout"})
+#: The values that a key takes, by the type of its default, and how a message calls them.
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "true or false"),
+    "number": ((int, float), "a number"),
+}
+
+
+def settings_problems(
+    config: Mapping[str, Any], version: Version, registries: Registries
+) -> Iterator[Diagnostic]:
+    """Yield what is wrong with settings: keys that a version of verl does not read, and wrong types.
+
+    ``Reader`` checks the values that decide memory.
+    """
+    flat = dict(dotted_leaves(config))
+    for key, value in flat.items():
+        if problem := key_problem(key, version, registries) or value_problem(key, value):
+            yield problem
+    for role in (ACTOR, "critic"):
+        mini, batch = flat.get(f"{role}.ppo_mini_batch_size"), flat.get("data.train_batch_size")
+        dynamic = flat.get(f"{role}.use_dynamic_bsz") is True
+        if type(mini) is int and type(batch) is int and mini > batch > 0 and not dynamic:
+            message = (
+                f"a mini-batch of {mini:,} is larger than data.train_batch_size, {batch:,}: verl refuses it"
+            )
+            yield error_at(f"{role}.ppo_mini_batch_size", message, "correct the one that is wrong")
+
+
+@lru_cache(maxsize=4096)
+def key_problem(key: str, version: Version, registries: Registries) -> Diagnostic | None:
+    """Return what is wrong with the name of a setting, None if a version of verl reads it.
+
+    A run of the branch main between two releases may have the keys of either.
+
+    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> print(key_problem("data.max_respone_length", (0, 9, 0), read_data([]).registries).text)
+    data.max_respone_length: verl has no such key; did you mean 'data.max_response_length'?
+    """
+    recorded, listed = registries.config_keys.get(key), key_names()
+    name = listed.known.get(key)
+    if name and not _is_in(name, version) and not listed.is_below_open(key):
+        return _elsewhen(key, name, version, registries)
+    if recorded and recorded.status == "moved" and not name:
+        return _renamed(key, recorded.moved_to or "", version)
+    if name or key in registries.config_keys:  # one with errors of its own too
+        return None
+    return _unknown(key, registries)
+
+
+def _unknown(key: str, registries: Registries) -> Diagnostic | None:
+    """Return the problem of a key that no version of verl has, None where any key is taken."""
+    listed = key_names()
+    if meant := listed.meant_by(key):
+        near = registries.config_keys.get(meant)
+        if near and near.status == "no-op":
+            meant = listed.namesake_of(meant) or meant
+        problem = warning_at if listed.is_below_open(key) else error_at
+        return problem(key, "verl has no such key", f"did you mean {meant!r}?", Code.unknown_key)
+    above = registries.known_key(key)
+    if listed.is_below_open(key) or (above and above.type == "dict") or key in _CHOSEN or "@" in key:
+        return None
+    namesake = listed.namesake_of(key)
+    remedy = "remove it, or add it to config_keys.yaml if it is a key of your own recipe"
+    if namesake:
+        remedy = f"did you mean {namesake!r}? If not, {remedy}"
+    return warning_at(key, "verl has no such key", remedy, Code.config_key)
+
+
+def _elsewhen(key: str, name: KeyName, version: Version, registries: Registries) -> Diagnostic:
+    """Return the problem of a key that only other versions of verl have."""
+    asked = version_text(version)
+    if name.last and name.last < version:
+        today = registries.renamed.get(key)
+        if today:
+            return _renamed(key, today, version)
+        message = f"verl {asked} has no such key; {version_text(name.last)} was the last release with it"
+        return warning_at(key, message, "remove it", Code.config_key)
+    message = f"verl {asked} has no such key; {version_text(name.first)} is the first release with it"
+    former = registries.name_in(key, version)
+    remedy = f"write {former!r}" if former and former != key else "remove it, or correct versions.verl"
+    return warning_at(key, message, remedy, Code.config_key)
+
+
+def _renamed(key: str, today: str, version: Version) -> Diagnostic:
+    message = f"verl {version_text(version)} has another name for it"
+    return warning_at(key, message, f"write {today!r}", Code.config_key)
+
+
+def _is_in(name: KeyName, version: Version) -> bool:
+    """Tell whether a version, or the release after it, has a key."""
+    following = next((release for _, release in RELEASES if release > version), version)
+    return name.first <= following and (name.last is None or version <= name.last)
+
+
+def value_problem(key: str, value: Any) -> Diagnostic | None:
+    """Return what is wrong with the type of a value, by that of verl's default; None if nothing is.
+
+    >>> print(value_problem("data.shuffle", "often").text)
+    data.shuffle: expected true or false, got 'often'; correct it
+    """
+    name = key_names().known.get(key)
+    types, expected = _TYPES.get(name.kind if name else "", ((), ""))
+    if not types or value is None or (isinstance(value, str) and "${" in value):
+        return None
+    if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
+        return None
+    return warning_at(key, f"expected {expected}, got {str(value)[:80]!r}", "correct it", Code.wrong_type)

@@ -1,0 +1,147 @@
+"""What contradicts itself in a recorded run, and what verl would not start with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.names import size_class
+from ..diagnostics import Code, NoAnswerError
+from .keys import settings_problems
+from .recorded import has_own_rollout_gpus, request_of_run, version_of_run
+from .request import ROLLOUT, error_at
+from .resolve import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ..catalog.models.run import Run
+    from ..catalog.yaml_data import Document
+    from ..diagnostics import Diagnostic
+    from .registries import Registries
+
+_NODES, _EACH = "trainer.nnodes", "trainer.n_gpus_per_node"
+#: The keys that count the GPUs of an engine with its own GPUs, as verl and its recipes name them.
+_ROLLOUT_NODES = (f"{ROLLOUT}.nnodes", "rollout.nnodes")
+_ROLLOUT_EACH = (f"{ROLLOUT}.n_gpus_per_node", "rollout.n_gpus_per_node")
+#: The sizes that multiply to the GPUs of one engine.
+_ENGINE_SIZES = tuple(
+    f"{ROLLOUT}.{name}_parallel_size" for name in ("tensor_model", "data", "pipeline_model")
+)
+#: The fields of a run that problems are about, by what their places are called.
+_FIELDS = {"size": ("size",), "gpus": ("gpus", "count"), "nodes": ("gpus", "nodes")}
+#: The problems that are about the name of a setting, not its value.
+_OF_KEYS = frozenset({Code.unknown_key, Code.config_key, Code.impossible_settings})
+
+
+def run_problems(run: Run, registries: Registries) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a run: its size class, its GPUs and its settings.
+
+    The place of each is the name of a setting, or one of ``_FIELDS``.
+    """
+    shape = registries.shape(run.model)
+    nearest = size_class(shape.parameters) if shape else run.size
+    if nearest != run.size:
+        billions = f"{shape.parameters / 1e9:.1f}" if shape else ""
+        message = (
+            f"{run.model} has {billions} billion parameters, and the run is in the size class {run.size}"
+        )
+        yield error_at("size", message, f"write {nearest}", Code.wrong_size)
+    yield from _gpu_count(run)
+    if run.settings:
+        refused = {problem.place.key: problem for problem in _impossible(run, registries)}
+        yield from refused.values()
+        for problem in settings_problems(run.settings, version_of_run(run), registries):
+            if problem.place.key not in refused:
+                yield problem
+
+
+def located(problems: Iterable[Diagnostic], run: Run, document: Document) -> Iterator[Diagnostic]:
+    """Return problems of a run at their places in its file."""
+    for problem in problems:
+        key = problem.place.key
+        if key in run.settings:
+            find = document.key_place if problem.code in _OF_KEYS else document.place
+            yield replace(problem, place=replace(find(("settings", key)), key=key))
+        else:
+            yield replace(problem, place=document.place(_FIELDS[key]))
+
+
+def _gpu_count(run: Run) -> Iterator[Diagnostic]:
+    """Require as many GPUs as the nodes have together."""
+    settings, count, nodes = run.settings, run.gpus.count, run.gpus.nodes
+    stated, each = _whole(settings, _NODES), _whole(settings, _EACH)
+    field, message = "gpus", ""
+    if nodes and count % nodes:
+        field, message = "nodes", f"{count} GPUs cannot be shared out evenly among {nodes} nodes"
+    elif has_own_rollout_gpus(run):
+        message = _separate_gpus(settings, count)
+    elif stated and each and stated * each != count:
+        message = f"{_NODES} × {_EACH} is {stated} × {each} = {stated * each}, and gpus.count is {count}"
+    elif nodes and each and nodes * each != count:
+        message = f"gpus.nodes × {_EACH} is {nodes} × {each} = {nodes * each}, and gpus.count is {count}"
+    elif nodes and stated and nodes != stated:
+        field, message = "nodes", f"gpus.nodes is {nodes}, and {_NODES} is {stated}"
+    if message:
+        yield error_at(field, message, "correct the one that is wrong", Code.gpu_count)
+
+
+def _separate_gpus(settings: Mapping[str, Any], count: int) -> str:
+    """Return the contradiction in a run whose engine has its own GPUs, empty if there is none."""
+    trainer = _product(settings, (_NODES,), (_EACH,))
+    rollout = _product(settings, _ROLLOUT_NODES, _ROLLOUT_EACH)
+    if trainer and rollout and trainer + rollout != count:
+        together = f"{trainer} GPUs train and {rollout} roll out, together {trainer + rollout}"
+        return f"{together}, and gpus.count is {count}"
+    if trainer > count:
+        return f"{_NODES} × {_EACH} is {trainer}, and gpus.count, which counts rollout too, is {count}"
+    return ""
+
+
+def _product(settings: Mapping[str, Any], nodes: tuple[str, ...], each: tuple[str, ...]) -> int:
+    """Return nodes times GPUs of each, 0 where either is not set."""
+    sizes = [next(filter(None, (_whole(settings, key) for key in keys)), 0) for keys in (nodes, each)]
+    return math.prod(sizes)
+
+
+def _whole(settings: Mapping[str, Any], key: str) -> int:
+    """Return a setting that is a positive number; 0 where it is not set, or something else."""
+    value = settings.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _impossible(run: Run, registries: Registries) -> Iterator[Diagnostic]:
+    """Yield the settings with which verl does not start."""
+    settings = run.settings
+    for problem in _refused(run, registries):
+        key = _as_written(problem.place.key, settings, registries.renamed)
+        if problem.is_error and key:
+            yield error_at(key, problem.message, problem.remedy, Code.impossible_settings)
+    sizes = {key: size for key in _ENGINE_SIZES if (size := _whole(settings, key)) > 1}
+    product = math.prod(sizes.values())
+    gpus = _product(settings, _ROLLOUT_NODES, _ROLLOUT_EACH) or run.gpus.count
+    # The estimator reports a single size that does not divide.
+    if len(sizes) > 1 and gpus % product:
+        names = " × ".join(key.rsplit(".", 1)[-1] for key in sizes)
+        message = f"{names} of the engine is {product}, which does not divide its {gpus} GPUs"
+        yield error_at(next(iter(sizes)), message, "choose divisors", Code.impossible_settings)
+
+
+def _refused(run: Run, registries: Registries) -> tuple[Diagnostic, ...]:
+    """Return the problems that leave no estimate."""
+    try:
+        resolve(request_of_run(run, registries, needs_settings=False), registries)
+    except NoAnswerError as error:
+        return error.diagnostics
+    return ()
+
+
+def _as_written(key: str, settings: Mapping[str, Any], renamed: Mapping[str, str]) -> str | None:
+    """Return the setting of a run that a key of the estimator names, or one under an older name."""
+    if key in settings:
+        return key
+    role, name = key.split(".")[:2], key.rsplit(".", 1)[-1]
+    older = (other for other in settings if renamed.get(other) == key)
+    alike = (other for other in settings if other.split(".")[:2] == role and other.rsplit(".", 1)[-1] == name)
+    return next(older, None) or next(alike, None)
