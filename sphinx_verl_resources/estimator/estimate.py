@@ -15,6 +15,7 @@ from .again import settings_again
 from .allocations import Kind, fixed, size_of
 from .constants import HOST_BASE, TYPICAL_LENGTH
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
+from .keys import key_warnings
 from .peak import AnyEstimate, widening_of
 from .phases import on_gpu_of, phases_in_turn, phases_of, roles_of
 from .pools import is_npu
@@ -55,7 +56,7 @@ class Estimate(AnyEstimate):
         widening: how much wider ranges are for this kind of runs.
         request: what was asked.
         registries: what it was computed from.
-        noted: warnings about the request, besides those of the rollout engine's cache.
+        noted: warnings about the request, besides those of the rollout engine's cache and of keys.
         unsupported: settings that the estimate ignores, each with a reason.
         ran: the run is known to have run on such GPUs.
         elsewhere: the estimate of the same run on another GPU, whose training process is the same.
@@ -120,8 +121,9 @@ class Estimate(AnyEstimate):
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
-        """The notes about the request, and about the cache of the rollout engine."""
-        return (*self.noted, *cache_problems(self.shape, self.settings))
+        """The notes about the request, about the cache of the rollout engine, and about keys."""
+        named = key_warnings(self.request, self.registries, self.noted)
+        return (*self.noted, *named, *cache_problems(self.shape, self.settings))
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:  # type: ignore[override]

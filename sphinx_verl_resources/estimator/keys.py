@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.key_names import key_names
 from ..catalog.yaml_data import dotted_leaves
-from ..diagnostics import Code
+from ..diagnostics import Code, Severity
 from .request import ACTOR, error_at, warning_at
 from .versions import RELEASES, version_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ..catalog.key_names import KeyName
     from ..diagnostics import Diagnostic
     from .registries import Registries
+    from .request import Request
     from .versions import Version
 
+#: How keys begin that only verl's trainer for supervised fine-tuning has.
+FINE_TUNING = ("engine.", "model.", "optim.")
 #: Parts of verl's configuration that scripts choose by name, as in ``model_engine=megatron``.
 _CHOSEN = frozenset({"actor", "critic", "engine", "model", "model_engine", "optim", "ref", "rollout"})
 #: The values that a key takes, by the type of its default, and how a message calls them.
@@ -47,6 +51,27 @@ def settings_problems(
                 f"a mini-batch of {mini:,} is larger than data.train_batch_size, {batch:,}: verl refuses it"
             )
             yield error_at(f"{role}.ppo_mini_batch_size", message, "correct the one that is wrong")
+
+
+def key_warnings(
+    request: Request, registries: Registries, noted: Iterable[Diagnostic] = ()
+) -> Iterator[Diagnostic]:
+    """Yield the problems of a request's settings as warnings, for they leave an estimate.
+
+    Forks have keys of their own, and so has the trainer for supervised fine-tuning.
+
+    Args:
+        request: the request.
+        registries: the registries.
+        noted: what has been said about its settings.
+    """
+    config = request.config
+    if request.framework.lower() != "verl" or any(key.startswith(FINE_TUNING) for key in config):
+        return
+    known = {problem.place.key for problem in noted}
+    for problem in settings_problems(config, request.version, registries):
+        if problem.place.key not in known:
+            yield replace(problem, severity=Severity.WARNING)
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +114,7 @@ def _unknown(key: str, registries: Registries) -> Diagnostic | None:
     return warning_at(key, "verl has no such key", remedy, Code.config_key)
 
 
-def _elsewhen(key: str, name: KeyName, version: Version, registries: Registries) -> Diagnostic:
+def _elsewhen(key: str, name: KeyName, version: Version, registries: Registries) -> Diagnostic | None:
     """Return the problem of a key that only other versions of verl have."""
     asked = version_text(version)
     if name.last and name.last < version:
@@ -98,10 +123,10 @@ def _elsewhen(key: str, name: KeyName, version: Version, registries: Registries)
             return _renamed(key, today, version)
         message = f"verl {asked} has no such key; {version_text(name.last)} was the last release with it"
         return warning_at(key, message, "remove it", Code.config_key)
+    if registries.name_in(key, version) not in {key, None}:  # settings may have the names of today
+        return None
     message = f"verl {asked} has no such key; {version_text(name.first)} is the first release with it"
-    former = registries.name_in(key, version)
-    remedy = f"write {former!r}" if former and former != key else "remove it, or correct versions.verl"
-    return warning_at(key, message, remedy, Code.config_key)
+    return warning_at(key, message, "remove it, or correct the version", Code.config_key)
 
 
 def _renamed(key: str, today: str, version: Version) -> Diagnostic:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, NoAnswerError, Severity
+from ..diagnostics import Code, NoAnswerError
 from ..units import GIB
 from .engine import cache_tokens, needed_cache_tokens
-from .keys import settings_problems
+from .keys import FINE_TUNING, key_warnings
 from .lora import target_names, unknown_targets
 from .pools import TRAINER_GPUS
 from .reader import Reader
@@ -96,8 +96,6 @@ _DECISIVE: Mapping[str, tuple[str, ...]] = {
     f"{ACTOR}.megatron.use_megatron_fsdp": ("none", "false"),
     "critic.megatron.use_megatron_fsdp": ("none", "false"),
 }
-#: How keys begin that only verl's trainer for supervised fine-tuning has.
-_FINE_TUNING = ("engine.", "model.", "optim.")
 #: Ways to load the engine's weights that lead to the same peaks.
 _LOADING = frozenset({"auto", "dummy", "dummy_dtensor", "dummy_hf", "dummy_megatron", "hf", "safetensors"})
 #: Switches of models beside the actor and the critic, and where these are.
@@ -120,7 +118,7 @@ def resolve(
 ) -> tuple[Shape, Settings, tuple[Diagnostic, ...], tuple[str, ...]]:
     """Return the shape and the settings of a request, warnings about it, and the settings that are ignored.
 
-    ``cache_problems`` are not among the warnings.
+    ``cache_problems`` and ``key_warnings`` are not among the warnings.
 
     Raises:
         NoAnswerError: something is wrong that leaves no estimate.
@@ -135,27 +133,11 @@ def resolve(
         reader.warning("version", message, f"{newest} is taken, with changes known of the branch main")
     if undecided := _undecided(reader, settings, registries):
         settings = replace(settings, undecided=undecided)
-    reader.diagnostics += _doubtful(reader, registries)
     unread = _unread(reader, registries)
     if any(problem.is_error for problem in reader.diagnostics):
-        raise NoAnswerError(*reader.diagnostics)
+        raise NoAnswerError(*reader.diagnostics, *key_warnings(request, registries, reader.diagnostics))
     warnings = tuple(dict.fromkeys(reader.diagnostics))  # what is read twice is wrong once
     return shape, settings, warnings, unsupported_keys(reader, unread, settings, registries)
-
-
-def _doubtful(reader: Reader, registries: Registries) -> Iterator[Diagnostic]:
-    """Yield warnings about settings that verl does not read, or whose values it refuses.
-
-    Forks have keys of their own, and so has the trainer for supervised fine-tuning.
-    """
-    request = reader.request
-    of_verl = request.framework.lower() == "verl" and not any(
-        key.startswith(_FINE_TUNING) for key in reader.config
-    )
-    known = {problem.place.key for problem in reader.diagnostics}
-    for problem in settings_problems(request.config, request.version, registries) if of_verl else ():
-        if problem.place.key not in known:
-            yield replace(problem, severity=Severity.WARNING)
 
 
 def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tuple[str, ...]:
@@ -165,7 +147,7 @@ def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tu
         if key in _DECISIVE:
             if str(value).lower() not in _DECISIVE[key] and _is_of_backend(key, settings):
                 found[key] = f"{str(value)[:80]!r} is not modelled"
-        elif key.startswith(_FINE_TUNING):
+        elif key.startswith(FINE_TUNING):
             section = key.partition(".")[0]
             found[section] = "settings of verl's trainer for supervised fine-tuning, which are not modelled"
     for problem in reader.diagnostics:

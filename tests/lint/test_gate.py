@@ -47,7 +47,7 @@ MISTAKES = {
     "a key of nobody": ("data.shuffle", "data.bananas", f"15:3: WARNING: data.bananas: verl has no such key; {RECIPE} [verl.config_key]"),
     "a key that was removed": ("data.shuffle: true", f"{ROLLOUT}.chat_scheduler: null", f"15:3: WARNING: {ROLLOUT}.chat_scheduler: verl v0.9.0 has no such key; v0.4.0 was the last release with it; remove it [verl.config_key]"),
     "a key with another name now": ("critic.fsdp.param", "critic.model.fsdp_config.param", "23:3: WARNING: critic.model.fsdp_config.param_offload: verl v0.9.0 has another name for it; write 'critic.fsdp.param_offload' [verl.config_key]"),
-    "a key that came later": ('verl: "0.9.0"', 'verl: "0.7.0"', "23:3: WARNING: critic.fsdp.param_offload: verl v0.7.0 has no such key; v0.8.0 is the first release with it; write 'critic.model.fsdp_config.param_offload' [verl.config_key]"),
+    "a key that came later": ('verl: "0.9.0"}\nsettings:\n', 'verl: "0.7.0"}\nsettings:\n  actor_rollout_ref.actor.pad_to_length: false\n', "13:3: WARNING: actor_rollout_ref.actor.pad_to_length: verl v0.7.0 has no such key; v0.9.0 is the first release with it; remove it, or correct the version [verl.config_key]"),
     "the size class": ("size: 7B", "size: 14B", "3:7: ERROR: Qwen/Qwen2-7B-Instruct has 7.6 billion parameters, and the run is in the size class 14B; write 7B [verl.wrong_size]"),
     "the GPU": ("type: H800", "type: NVIDIA H800 80GB", "7:24: ERROR: gpus.type: unknown GPU 'NVIDIA H800 80GB'; did you mean 'NVIDIA H800'? If not, add it to gpus.yaml [verl.unknown_gpu]"),
     "the backend": ("train: fsdp", "train: deepspeed", "8:8: ERROR: train: unknown value 'deepspeed'; allowed: fsdp, fsdp2, fsdp_turbo, megatron, megatron_lite, mindspeed, automodel, veomni, torchtitan [verl.unknown_value]"),
@@ -90,6 +90,12 @@ def test_one_message_at_its_place(checked, name):
 def test_keys_that_verl_takes_though_no_default_names_them(checked, settings):
     run = RUN.replace("evidence:", "other:").partition("settings:")[0]
     checked.write(f"runs/{ID}.yaml", f"{run}settings: {settings}\n" + RUN[RUN.index("evidence:") :])
+    assert checked.problems() == []
+
+
+def test_names_of_today_are_taken_for_those_of_an_older_release(checked):
+    checked.write(f"runs/{ID}.yaml", RUN.replace('verl: "0.9.0"', 'verl: "0.6.0"'))
+    assert "critic.fsdp.param_offload" in RUN
     assert checked.problems() == []
 
 
