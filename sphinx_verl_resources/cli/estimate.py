@@ -122,6 +122,10 @@ def _text(found: list[Found], *, verbose: bool) -> str:
     return estimates_text([(item.name, item.estimate, item.verdict) for item in found], width)
 
 
+#: The problems that are about the name of a setting, not its value.
+_OF_KEYS = frozenset({Code.unknown_key, Code.config_key})
+
+
 def _is_file(word: str) -> bool:
     """Tell whether a word is a file of cases or of a run, and not a model or a setting."""
     if is_setting(word) or word.endswith(".json"):
@@ -187,7 +191,8 @@ def _run_file(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list
 
     def place_of(problem: Diagnostic) -> Location:
         key = problem.place.key
-        return document.place(fields.get(key, ("settings", key)))
+        find = document.key_place if problem.code in _OF_KEYS else document.place
+        return find(fields.get(key, ("settings", key)))
 
     try:
         found = answer_run(run, data)
@@ -227,7 +232,7 @@ def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
     if key == "gpus":
         return entry.place("gpus", "type")
     written = next((name for name in entry.case.config or () if name.lstrip("+") == key), key)
-    if problem.code in {Code.unknown_key, Code.config_key}:
+    if problem.code in _OF_KEYS:
         return entry.document.key_place(("config", written))
     return entry.place("config", written)
 

@@ -117,7 +117,10 @@ def _unknown(key: str, registries: Registries) -> Diagnostic | None:
 def _elsewhen(key: str, name: KeyName, version: Version, registries: Registries) -> Diagnostic | None:
     """Return the problem of a key that only other versions of verl have."""
     asked = version_text(version)
+    recorded = registries.config_keys.get(key)
     if name.last and name.last < version:
+        if recorded and recorded.status == "active":  # it takes a plus today
+            return None
         today = registries.renamed.get(key)
         if today:
             return _renamed(key, today, version)

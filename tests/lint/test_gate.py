@@ -93,6 +93,12 @@ def test_keys_that_verl_takes_though_no_default_names_them(checked, settings):
     assert checked.problems() == []
 
 
+def test_with_a_dynamic_batch_size_verl_takes_a_mini_batch_above_the_batch(checked):
+    dynamic = "batch_size: 2560\n  actor_rollout_ref.actor.use_dynamic_bsz: true"
+    checked.write(f"runs/{ID}.yaml", RUN.replace("batch_size: 256", dynamic))
+    assert [line for line in checked.problems() if "ERROR" in line] == []
+
+
 def test_names_of_today_are_taken_for_those_of_an_older_release(checked):
     checked.write(f"runs/{ID}.yaml", RUN.replace('verl: "0.9.0"', 'verl: "0.6.0"'))
     assert "critic.fsdp.param_offload" in RUN
