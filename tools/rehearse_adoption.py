@@ -254,7 +254,7 @@ def rehearse(tree: Path, *, full_page: bool) -> list[str]:
     stat = rehearsal.run("git diff --stat HEAD~1").stdout
     if full_page:
         shutil.copy(ROOT / "docs/hardware.rst", tree / PAGE)
-        lines += ["", "this project's hardware page", *report(before, rehearsal.build())[3:]]
+        lines += ["", "this project's hardware page", *report(before, rehearsal.build())]
         rehearsal.run(f"git checkout -q {PAGE}")
     tables = rehearsal.put_tables_back()
     lines += ["", "tables written out again", *report(before, tables)[:1]]
