@@ -179,7 +179,7 @@ def cells(page: str) -> dict[str, list[list[tuple[str, str | None]]]]:
     found: dict[str, list[list[tuple[str, str | None]]]] = {}
     for table in soup.select("div[itemprop=articleBody] table"):
         # A heading whose underline is too short is a paragraph.
-        title = table.find_previous(lambda tag: tag.name in {"h2", "p"} and _size(tag.get_text()))
+        title = table.find_previous(lambda tag: tag.name in {"h2", "h3", "p"} and _size(tag.get_text()))
         rows = [[_cell(cell) for cell in row.select("td")] for row in table.select("tbody tr")]
         rows = [row for row in rows if len(row) == COLUMNS and any(text for text, _ in row)]
         if title is not None and rows:
