@@ -181,10 +181,9 @@ def _report_sourced(collector: Collector, followed: Followed, source: Source) ->
     """Warn of files that the shell reads besides, and that may set what the script does not."""
     for at, name in followed.sourced.items():
         if not _PREPARES.search(name):
-            reason = Reason("the file is not read, and may set any variable")
             message = f"{name!r} is not read, and may set any variable of this script"
             collector.warn(source.place(at), Code.unresolved, message, "put its lines into the script")
-            collector.incomplete.append(f"{name}: {reason.text}")
+            collector.incomplete.append(f"{name}: it is not read, and may set any variable")
 
 
 def _reason(cause: Cause, source: Source) -> Reason:

@@ -93,10 +93,10 @@ class SettingsText:
 
 def open_problems(reasons: Mapping[str, Reason], places: Mapping[str, Location]) -> Iterator[Diagnostic]:
     """Yield one warning for each reason why values are not known, with their keys."""
-    groups: dict[tuple[str, Location | None], list[str]] = {}
+    groups: dict[tuple[str, Location | None, bool], list[str]] = {}
     for key, reason in reasons.items():
-        groups.setdefault((reason.text, reason.place), []).append(key)
-    for (text, place), keys in groups.items():
+        groups.setdefault((reason.text, reason.place, bool(reason.names)), []).append(key)
+    for (text, place, _), keys in groups.items():
         names = tuple(dict.fromkeys(name for key in keys for name in reasons[key].names))
         if len(keys) == 1:
             message, what = f"the value of {keys[0]} is not known: {text}", "the value"
@@ -152,7 +152,7 @@ class Collector:
     def leave_more(self, shown: str, reason: Reason, place: Location) -> None:
         """Note a part of the text that may set more than is read."""
         message = f"what {shown!r} adds is not known: {reason.text}"
-        self.warn(place, Code.unresolved, message, reason.remedy("the settings"))
+        self.warn(reason.place or place, Code.unresolved, message, reason.remedy("the settings"))
         self.incomplete.append(f"{shown}: {reason.text}")
 
     def fail(self, place: Location, code: Code, message: str, remedy: str) -> None:

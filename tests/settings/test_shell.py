@@ -78,6 +78,16 @@ WORDS = [
     ("function f { shift; show \"$@\"; return; show z; }; f a b c", ["b", "c"]),
     ("A=1; unset A; show ${A:-2}", ["2"]),
     ("set -euo pipefail; show a; exit 0; show b", ["a"]),
+    ("set -- a b c; shift 2; show $# $1 \"$@\"; shift 3; show $#", ["1", "c", "c", "1"]),
+    ("set -- a 'b c'; set -- \"$@\" d; show \"${@:2}\"", ["b c", "d"]),
+    ("f() { show \"${@:2}\" ${@:3}; }; f a b c", ["b", "c", "c"]),
+    ("A=1; f() { local A=2 B=3; local C; C=4; D=$C; }; f; show $A \"${B-}${C-}\" $D", ["1", "", "4"]),
+    ("f() { set -- x; show $1; }; set -- a; f b; show $1", ["x", "a"]),
+    ("A=1; [ $A = 2 ] && [ $B = 3 ] && A=4; [ $A = 1 ] || [ $B = 3 ] || A=5; show $A", ["1"]),
+    ("A=1; [ \"$(echo 1)\" = 1 ] && false || A=3; show $A", ["3"]),
+    ("show a \\", ["a"]),
+    ("show a\\", ["a"]),
+    ("show a \\\n", ["a"]),
 ]  # fmt: skip
 
 
@@ -115,6 +125,10 @@ UNKNOWN = [
     ("A=$X/a; show k=$A", "k=$X/a", "$X is set nowhere in the script"),
     ("show ${HOME:-/root}", "${HOME:-/root}", "$HOME is set nowhere in the script"),
     ("A=~/a; show $A", "~/a", "$HOME is set nowhere in the script"),
+    ("A=${B:-~/a}; show $A", "~/a", "$HOME is set nowhere in the script"),
+    ("show k={1,2}", "k={1,2}", "bash makes several words of the braces, which have no quotes"),
+    ("show a{1..3}b", "a{1..3}b", "bash makes several words of the braces, which have no quotes"),
+    ("set -- $X; show ${@:0}", "${@:0}", "the words of $@ are not all known"),
     ("show ${X:?}", "${X:?}", "$X has to be given when the script is started"),
     ("show $1", "$1", "$1 is an argument of the script, which is not known"),
     ("show $#", "$#", "$# is known only when the script runs"),

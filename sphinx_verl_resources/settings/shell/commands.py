@@ -32,6 +32,9 @@ _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<index>\[[^\]\n]{0
 _REDIRECTION = re.compile(
     r"(?:[0-9]{1,3}|\{[A-Za-z_][A-Za-z0-9_]*\})?(?P<operator><<<|<<-?|&>>|&>|>>|<>|>\||[<>]&?)(?!\()"
 )
+#: ``{a,b}`` and ``{1..3}`` without quotes; a null stands for all that is quoted or expanded.
+_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_SEVERAL = Cause("bash makes several words of the braces, which have no quotes")
 _PROCESS = re.compile(r"[<>]\(")
 _TEST_OPERATOR = re.compile(r"[()<>&|]{1,2}")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
@@ -269,8 +272,21 @@ class _Parser(Scanner):
         if self.text.startswith("(", start):
             self.fail(start, "a bracket is not allowed here", "put the word in quotes")
             return self._skipped(start, "it is in brackets")
-        word = self.word()
+        word = self._without_braces(self.word())
         return word if word.parts or self.pos > start else None
+
+    def _without_braces(self, word: Word) -> Word:
+        """Return a word; one of which bash makes several is not known behind its first brace."""
+        plain = "".join(
+            p.content if isinstance(p.content, str) and not p.quoted else "\0" for p in word.parts
+        )
+        if not _BRACES.search(plain):
+            return word
+        source = self.text[word.at : self.pos]
+        before, brace, after = source.partition("{")
+        known = Part(before, True) if re.fullmatch(r"[\w.+~]*=", before) else Part("", True)
+        rest = brace + after if known.content else source
+        return Word((known, Part(Unknown(rest, _SEVERAL), True)), word.at)
 
     def _skipped(self, bracket: int, reason: str) -> Word:
         """Go past the bracket that closes the one at ``bracket``."""

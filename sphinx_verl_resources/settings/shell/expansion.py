@@ -180,6 +180,8 @@ class Expansion:
         value = self._lookup(parameter)
         if operator == "length":
             return _length(value, parameter)
+        if operator == "from":
+            return _from(value, int(parameter.element or "1"), parameter)
         if not operator:
             return (Unknown(source, _unset(name), unset=True),) if value is None else value
         empty = value is None or (operator.startswith(":") and is_empty(value))
@@ -348,6 +350,13 @@ def _length(value: Value | None, parameter: Parameter) -> Text:
         return (str(len(value.words)),)
     text = known(value) if value is not None else None
     return (Unknown(parameter.source, _unset(parameter.name)) if text is None else str(len(text)),)
+
+
+def _from(value: Value | None, first: int, parameter: Parameter) -> Value:
+    """Return the arguments from one on; before the first one stands the name of the script."""
+    if not isinstance(value, Array) or not value.sure or first == 0:
+        return (Unknown(parameter.source, Cause(f"the words of ${parameter.name} are not all known")),)
+    return Array(value.words[first - 1 :])
 
 
 def _spaced(value: Value) -> Text:

@@ -314,6 +314,9 @@ class _Follower:
             self._sourced[words[0].at] = " ".join(map(written, arguments))
         elif words:
             self._commands.append(words)
+            text = " ".join(written(word.text) for word in words)
+            if name == "eval" and " -m " not in text:
+                self._sourced[words[0].at] = text
         return None
 
     def _set_arguments(self, name: str, words: tuple[Argument, ...]) -> None:
@@ -326,7 +329,8 @@ class _Follower:
         arguments = self._scope.get("@")
         count = read_number(texts[0] or "") if texts else 1
         if isinstance(arguments, Array) and count is not None and arguments.sure:
-            self._expansion.assign("@", Array(arguments.words[count:]))
+            if count <= len(arguments.words):
+                self._expansion.assign("@", Array(arguments.words[count:]))
         elif arguments is not None:
             self._expansion.assign("@", Array(as_array(arguments).words, sure=False))
 

@@ -71,7 +71,7 @@ class Parameter(NamedTuple):
         name: a variable, ``@`` or ``*``, or the number of an argument.
         source: as written.
         element: the text in brackets after the name; None without brackets.
-        operator: ``:-``, ``-``, ``:=``, ``=``, ``:+``, ``+``, ``:?``, ``?``, ``length``, or empty.
+        operator: ``:-``, ``-``, ``:=``, ``=``, ``:+``, ``+``, ``:?``, ``?``, ``length``, ``from``, or empty.
         operand: the word after the operator.
     """
 

@@ -31,6 +31,9 @@ _BRACES = re.compile(
     r"(?:\[(?P<index>[^\[\]{}$]{1,40})\])?(?P<operator>:?[-=+?]|(?=\})|:)"
 )
 
+#: The arguments from one on.
+_SLICE = re.compile(r"\$\{([@*]):\s*([0-9]{1,4})\}")
+
 #: What separates words: blanks, ends of lines, and comments.
 _BETWEEN = re.compile(r"(?:[ \t\n]|\\\n|#[^\n]*)*")
 
@@ -225,8 +228,8 @@ class Scanner:
         start, match = self.pos, _BRACES.match(self.text, self.pos)
         if not match or match["operator"] == ":":
             source = self.through(start, start + 2, "}")
-            name = match["name"] if match else ""
-            return Parameter(name, source) if name in {"@", "*"} else Unknown(source, _FORM)
+            slice_ = _SLICE.fullmatch(source)
+            return Parameter(slice_[1], source, slice_[2], "from") if slice_ else Unknown(source, _FORM)
         self.pos = match.end()
         with self.deeper():
             parts = self._parts(_QUOTED_OPERAND if quoted else _OPERAND, quoted=quoted, closing="}")
