@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from operator import add
 from typing import TYPE_CHECKING
 
+from ..catalog.names import with_adapters
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import estimate
 from ..estimator.recorded import estimate_run, request_of_run
@@ -120,7 +121,7 @@ class Answer:
         """The algorithm, with ``-LoRA`` where adapters are trained."""
         settings = self.best.estimate.settings
         task = self.asked.task or ("PPO" if settings.critic else "GRPO")
-        return f"{task}-LoRA" if settings.actor.lora_rank else task
+        return with_adapters(task) if settings.actor.lora_rank else task
 
     @cached_property
     def trust(self) -> Trust:

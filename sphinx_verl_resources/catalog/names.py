@@ -156,6 +156,16 @@ def family(task: str) -> str:
     return re.split(r"[\s([]|-lora\b", task, maxsplit=1, flags=re.IGNORECASE)[0] or task
 
 
+def with_adapters(task: str) -> str:
+    """Return the task that trains adapters instead of all parameters.
+
+    >>> with_adapters("GRPO"), with_adapters("DAPO (fully async)")
+    ('GRPO-LoRA', 'DAPO-LoRA (fully async)')
+    """
+    name, blank, variant = task.partition(" ")
+    return f"{name}-LoRA{blank}{variant}"
+
+
 def fold(name: str) -> str:
     """Return a name without what people vary: case, spaces, hyphens, underscores."""
     return name.casefold().translate(_SEPARATORS)

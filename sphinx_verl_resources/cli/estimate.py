@@ -144,7 +144,7 @@ def _own(options: argparse.Namespace, data: EstimatorContext) -> tuple[list[Foun
         asked = read_question(options, data, options.words, source)
         request = asked.request
         if not request.model:
-            raise NoAnswerError(Diagnostic(COMMAND_LINE, *NamedModel().why_none((), NAMING)))
+            raise NoAnswerError(Diagnostic(COMMAND_LINE, *NamedModel().why_none((), *NAMING)))
         found = answer_settings(request, asked.data)
     except NoAnswerError as error:
         problems = placed(error.diagnostics, asked.place) if asked else list(error.diagnostics)

@@ -20,7 +20,7 @@ from ..estimator.tasks import TASKS
 from ..estimator.versions import CURRENT, version_of
 from ..intake.programs import refusal
 from ..intake.recorded_names import model_of
-from ..intake.tasks import ESTIMATOR, algorithm_of, program_of
+from ..intake.tasks import ESTIMATOR, program_of, whole_task_of
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
 from ..settings.result import SettingsText
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 #: The place of what is wrong with an argument: no file.
 COMMAND_LINE = Location("")
 _MODEL_PATH = f"{MODEL}.path"
-#: How the words of a question name a model.
-NAMING = "before the settings, qwen2.5-7b for example, or the path of its config.json"
+#: How the words of a question name a model, and in which forms.
+NAMING = "before the settings", ", qwen2.5-7b for example, or the path of its config.json"
 #: No model has room for more in its positions, and no adapter has a larger rank.
 _MOST_TOKENS, _MOST_RANK = 100_000_000, 65_536
 
@@ -72,15 +72,15 @@ class Asked:
         asked = self.question
         named = named_settings(asked.task, asked.lora, asked.prompt, asked.response)
         config = {**self.given.values, **named, **self.own.values}
-        algorithm = algorithm_of(config, program_of(self.given))
-        is_said = ESTIMATOR in config or algorithm != "PPO"
+        task = whole_task_of(config, program_of(self.given))
+        is_said = ESTIMATOR in config or task != "PPO"
         return Request(
             model=asked.model,
             config=config,
             gpus=asked.gpus,
             gpu=asked.gpu,
             version=asked.version,
-            task=asked.task or (algorithm if is_said else None),
+            task=asked.task or (task if is_said else None),
             backend="megatron" if "megatron" in (self.given.config_name or "") else None,
             unread=frozenset(self.given.unresolved.keys() - config.keys() - {_MODEL_PATH}),
             incomplete=self.given.incomplete,
@@ -322,7 +322,7 @@ def _model(
         return data, data.registries.known_model(named), ()
     if meant.model or not meant.text:
         return data, meant.model or "", ()
-    raise NoAnswerError(Diagnostic(at, *meant.why_none(architectures.names, NAMING)))
+    raise NoAnswerError(Diagnostic(at, *meant.why_none(architectures.names, *NAMING)))
 
 
 def _config_at(named: str) -> tuple[str | None, str | None]:

@@ -150,6 +150,8 @@ def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tu
         elif key.startswith(FINE_TUNING):
             section = key.partition(".")[0]
             found[section] = "settings of verl's trainer for supervised fine-tuning, which are not modelled"
+    if reader.request.task == "PRIME":
+        found["reward_model"] = "PRIME trains a reward model besides the actor, which is not modelled"
     for problem in reader.diagnostics:
         if problem.code is Code.unresolved:
             found[problem.place.key] = problem.message

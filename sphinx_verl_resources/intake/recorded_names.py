@@ -52,26 +52,27 @@ class NamedModel(NamedTuple):
         """True for a name of Hugging Face, ``owner/name``, that means no recorded checkpoint."""
         return not self.models and _HUB.fullmatch(self.text) is not None
 
-    def why_none(self, names: Iterable[str], how: str) -> tuple[Code, str, str]:
+    def why_none(self, names: Iterable[str], how: str, forms: str = "") -> tuple[Code, str, str]:
         """Return why no recorded checkpoint is meant: the code, the message and the remedy.
 
         Args:
             names: the recorded checkpoints.
             how: how the user names one, ``with --model`` for example.
+            forms: what names one there.
         """
         shown = self.text[-80:]
         if self.models:
             message = f"the model {shown!r} may be any of {', '.join(self.models[:10])}"
             return Code.unknown_model, message, f"say which {how}"
         near = nearest_model(self.text, names)
-        remedy = f"did you mean {near}? Name it {how}" if near else f"name it {how}"
+        remedy = f"did you mean {near}? Name it {how}{forms}" if near else f"name it {how}{forms}"
         if self.is_hub_name:
             return Code.unknown_model, f"no architecture is recorded for {shown!r}", remedy
         if not self.text:
             return Code.missing_key, "no model is named", remedy
         variable = _VARIABLE.search(self.text)
         if self.is_open and variable:
-            remedy = f"give the variable with --env {variable['name']}=…, or name the model {how}"
+            remedy = f"give the variable with --env {variable['name']}=…, or name the model {how}{forms}"
             message = f"the model is {shown!r}, which the script alone does not decide"
             return Code.unknown_model, message, remedy
         return Code.unknown_model, f"no recorded model is called as the path {shown!r} ends", remedy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.names import ADAPTER_RANKS
+from ..catalog.names import ADAPTER_RANKS, with_adapters
 from ..estimator.request import ACTOR
 
 if TYPE_CHECKING:
@@ -80,29 +80,38 @@ def task_of(
     >>> task_of({})
     'PPO'
     """
-    algorithm = algorithm_of(settings, program)
-    if unknown & {ESTIMATOR, LOSS, DISTILLS, *ADAPTER_RANKS} or algorithm is None:
+    task = whole_task_of(settings, program)
+    if unknown & {ESTIMATOR, LOSS, DISTILLS, *ADAPTER_RANKS} or task is None:
         return None
     ranks = [settings.get(key) for key in ADAPTER_RANKS]
-    adapters = "-LoRA" if any(isinstance(rank, int) and rank > 0 for rank in ranks) else ""
+    adapts = any(isinstance(rank, int) and rank > 0 for rank in ranks)
+    return with_adapters(task) if adapts else task
+
+
+def whole_task_of(settings: Mapping[str, Any], program: str = "") -> str | None:
+    """Return the task as ``task_of`` does, as if all parameters were trained.
+
+    >>> whole_task_of({"algorithm.adv_estimator": "grpo", "trainer.v1.trainer_mode": "separate_async"})
+    'GRPO (separate async)'
+    """
+    algorithm = _algorithm_of(settings, program)
     variant = next((name for part, name in _VARIANTS.items() if part in program), "")
     if not variant and settings.get("trainer.v1.trainer_mode") == "separate_async":
         variant = " (separate async)"
-    name, blank, rest = algorithm.partition(" ")
-    return f"{name}{adapters}{blank}{rest}{variant}"
+    return algorithm and f"{algorithm}{variant}"
 
 
-def algorithm_of(settings: Mapping[str, Any], program: str = "") -> str | None:
+def _algorithm_of(settings: Mapping[str, Any], program: str = "") -> str | None:
     """Return the algorithm of a run; None where the estimator of the advantage has no name.
 
     A recipe's own program decides first, then distillation, then the loss, then the advantage.
 
     >>> grpo = {"algorithm.adv_estimator": "grpo"}
-    >>> algorithm_of({**grpo, "actor_rollout_ref.actor.policy_loss.loss_mode": "gspo"})
+    >>> _algorithm_of({**grpo, "actor_rollout_ref.actor.policy_loss.loss_mode": "gspo"})
     'GSPO'
-    >>> algorithm_of({**grpo, "distillation.enabled": True})
+    >>> _algorithm_of({**grpo, "distillation.enabled": True})
     'GRPO + OPD'
-    >>> algorithm_of({}, "recipe.sppo.main_sppo")
+    >>> _algorithm_of({}, "recipe.sppo.main_sppo")
     'SPPO'
     """
     parts = {part.removeprefix("main_") for part in re.split(r"[.\s]+", program)}

@@ -1,0 +1,100 @@
+"""Launch scripts of many kinds: what ``new`` and ``estimate`` take from each, or why they refuse it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sphinx_verl_resources.catalog.run_text import TODO
+from sphinx_verl_resources.cli import main
+
+HERE = Path(__file__).parent
+EXPECTED = yaml.safe_load((HERE / "scripts.yaml").read_text("utf-8"))
+REFUSED = [each for each in EXPECTED if "refused" in each]
+ACCEPTED = [each for each in EXPECTED if "refused" not in each]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a command beside a copy of the script, where there is no data directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def ran(command, expected, *more):
+        name = expected["script"]
+        (tmp_path / name).write_bytes((HERE / "scripts" / name).read_bytes())
+        code = main([command, "--script", name, *more])
+        return code, *capsys.readouterr()
+
+    return ran
+
+
+def named(cases):
+    return pytest.mark.parametrize("expected", cases, ids=lambda each: each["script"])
+
+
+def test_every_script_is_described():
+    assert sorted(path.name for path in (HERE / "scripts").iterdir()) == sorted(
+        each["script"] for each in EXPECTED
+    )
+
+
+@named(ACCEPTED)
+def test_new(run, expected):
+    code, out, err = run("new", expected, "--dry-run", "--format", "json")
+    found = yaml.safe_load(json.loads(out)["text"])
+    assert code == 0
+    assert (found["model"], found["task"], found["gpus"]["count"]) == (
+        expected["model"], expected["task"], expected["gpus"],
+    )  # fmt: skip
+    assert all(text in err for text in expected.get("messages", ())), err
+    assert ("ERROR" in err, TODO in found["task"]) == (False, False)
+
+
+@named(ACCEPTED)
+def test_the_file_passes_the_check_once_it_is_filled_in(run, expected, tmp_path, capsys):
+    given = ["--tag", "MIN", "--contributor", "Jane Doe", "--contributor-url", "https://example.org/jane"]
+    given += [
+        "--gpus",
+        "16*H100" if expected["gpus"] == TODO else "H100",
+        "--evidence",
+        "https://example.org/a",
+    ]
+    given += ["--model", "lmsys/gpt-oss-20b-bf16"] if expected["model"] == TODO else []
+    assert run("new", expected, "--output", "data", *given)[0] == 0
+    code = main(["check", "data"])
+    assert (code, " 0 errors" in (err := capsys.readouterr())[0]) == (0, True), err
+
+
+@named(ACCEPTED)
+def test_estimate(run, expected):
+    gpus = "16xH100" if expected["gpus"] == TODO else "H100"
+    model = ["openai/gpt-oss-20b"] if expected["model"] == TODO else []
+    code, out, err = run("estimate", expected, *model, "--gpus", gpus, "--format", "json")
+    (found,) = json.loads(out)
+    assert (code in {0, 1}, found["task"]) == (True, expected["task"]), err
+    assert found["model"] in {expected["model"], *model}
+    assert found["gpus"] == {"count": 16 if expected["gpus"] == TODO else expected["gpus"], "type": "H100"}
+    decisive = [text for text in found["undecided"] if text != expected.get("undecided")]
+    assert decisive == [] or expected["gpus"] == TODO
+    assert (found["peak_gib"] is None) == bool(found["undecided"])
+
+
+@named([each for each in ACCEPTED if each["model"] == TODO])
+def test_estimate_names_what_the_model_may_be(run, expected):
+    code, out, err = run("estimate", expected, "--format", "json")
+    assert (code, expected["messages"][0] in err, "error" in json.loads(out)[0]) == (2, True, True)
+
+
+@named(REFUSED)
+def test_refusals(run, expected, tmp_path):
+    for command, code, more in (("new", 1, ("--output", "data")), ("estimate", 2, ("--gpu", "H100"))):
+        found, out, err = run(command, expected, *more)
+        assert (found, err.count("ERROR")) == (code, 1)
+        assert err.startswith(f"{expected['script']}:{expected['refused']}")
+        assert all(text in err for text in expected.get("messages", ())), err
+        assert err.endswith(" [verl.not_training]\n")
+        assert not out or out == f"No answer: {expected['script']}.\n"
+    assert not (tmp_path / "data").exists()
