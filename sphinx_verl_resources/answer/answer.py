@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..catalog.names import with_adapters
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import estimate
+from ..estimator.pools import TRAINER_GPUS
 from ..estimator.recorded import estimate_run, request_of_run
 from ..estimator.request import changed
 from ..estimator.tasks import LIMITS, fitted
@@ -109,12 +110,12 @@ class Answer:
         return self.best.estimate.settings.gpus
 
     @property
-    def all_gpus(self) -> int:
-        """The number of GPUs that is asked about; with pools that do not train, the GPUs of all pools."""
-        settings = self.best.estimate.settings
-        if settings.other_gpus:
-            return settings.gpus + settings.other_gpus
-        return self.asked.gpus or settings.gpus
+    def all_gpus(self) -> int | None:
+        """The number of GPUs that is asked about, of all pools; None where it is not known."""
+        settings, asked = self.best.estimate.settings, self.asked
+        if asked.gpus is None and not asked.unread.isdisjoint(TRAINER_GPUS):
+            return None
+        return settings.gpus + settings.other_gpus if settings.other_gpus else asked.gpus or settings.gpus
 
     @property
     def task(self) -> str:

@@ -59,8 +59,13 @@ def question_text(found: Answer) -> str:
 
 
 def gpus_text(found: Answer) -> str:
-    """Return the GPUs of all pools, as ``8×H100``; where some do not train, how many do."""
+    """Return the GPUs of all pools, as ``8×H100``; where some do not train, how many do.
+
+    Where their number is not known, that is said.
+    """
     train, others = found.best.estimate.settings.gpus, found.best.estimate.settings.other_gpus
+    if found.all_gpus is None:
+        return f"an unknown number of {found.asked.gpu or 'GPU'}s"
     text = f"{found.all_gpus}×{found.asked.gpu or 'GPU'}"
     return f"{text}, of which {train} train" if others else text
 
@@ -72,6 +77,8 @@ def _verdict(found: Answer) -> Iterator[str]:
     why = in_a_row(reason(estimate), *start_texts(best))
     if estimate.undecided:
         yield why
+        if found.all_gpus is None:
+            yield "Give the number of GPUs with --gpus, as in 8xH100."
     else:
         yield " ".join([*_evidence(found), f"Estimated with {best.name}. {why}", *_phase(found)])
     if found.assumed:

@@ -61,6 +61,7 @@ def test_pools_of_others_take_none_of_the_training_gpus(raw, settings, gpus):
         ({"trainer.nnodes": 2, **TEACHERS}, (), 32, ""),
         ({"trainer.n_gpus_per_node": 4, "trainer.v1.trainer_mode": "separate_async", "actor_rollout_ref.rollout.nnodes": 1}, (), 8, ""),
         ({"rollout.n_gpus_per_node": 2}, (), 10, ""),
+        ({key.removeprefix("reward."): value for key, value in REWARD.items()}, (), 10, ""),
         ({"rollout.nnodes": 2}, (), 24, ""),
         (TEACHERS, ["distillation.nnodes"], 24, "distillation.nnodes"),
         ({**TEACHERS, "distillation.enabled": False}, ["distillation.nnodes"], 8, ""),
