@@ -101,10 +101,8 @@ def _other_pools(reader: Reader) -> list[str]:
     pools = _rollout_pool(reader)
     if reader.flag("distillation.enabled"):
         pools.append("distillation")
-    # Until v0.7.0 a reward model has its own section, which later releases still read.
-    pools += [
-        of for of in ("reward.reward_model", "reward_model") if reader.flag(f"{of}.enable_resource_pool")
-    ]
+    if reader.flag("reward.reward_model.enable_resource_pool"):
+        pools.append("reward.reward_model")
     return pools
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.names import size_class
 from ..diagnostics import Code, NoAnswerError
 from .keys import settings_problems
+from .pools import all_gpus
 from .recorded import has_own_rollout_gpus, request_of_run, version_of_run
 from .request import ROLLOUT, error_at
 from .resolve import resolve
@@ -48,7 +49,7 @@ def run_problems(run: Run, registries: Registries) -> Iterator[Diagnostic]:
             f"{run.model} has {billions} billion parameters, and the run is in the size class {run.size}"
         )
         yield error_at("size", message, f"write {nearest}", Code.wrong_size)
-    yield from _gpu_count(run)
+    yield from _gpu_count(run, all_gpus(run.settings, (), registries).others)
     if run.settings:
         refused = {problem.place.key: problem for problem in _impossible(run, registries)}
         yield from refused.values()
@@ -68,15 +69,15 @@ def located(problems: Iterable[Diagnostic], run: Run, document: Document) -> Ite
             yield replace(problem, place=document.place(_FIELDS[key]))
 
 
-def _gpu_count(run: Run) -> Iterator[Diagnostic]:
-    """Require as many GPUs as the nodes have together."""
+def _gpu_count(run: Run, others: int) -> Iterator[Diagnostic]:
+    """Require as many GPUs as the nodes have together; ``others`` are those of pools that do not train."""
     settings, count, nodes = run.settings, run.gpus.count, run.gpus.nodes
     stated, each = _whole(settings, _NODES), _whole(settings, _EACH)
     field, message = "gpus", ""
     if nodes and count % nodes:
         field, message = "nodes", f"{count} GPUs cannot be shared out evenly among {nodes} nodes"
-    elif has_own_rollout_gpus(run):
-        message = _separate_gpus(settings, count)
+    elif has_own_rollout_gpus(run) or others:
+        message = _separate_gpus(settings, count, others)
     elif stated and each and stated * each != count:
         message = f"{_NODES} × {_EACH} is {stated} × {each} = {stated * each}, and gpus.count is {count}"
     elif nodes and each and nodes * each != count:
@@ -87,12 +88,14 @@ def _gpu_count(run: Run) -> Iterator[Diagnostic]:
         yield error_at(field, message, "correct the one that is wrong", Code.gpu_count)
 
 
-def _separate_gpus(settings: Mapping[str, Any], count: int) -> str:
-    """Return the contradiction in a run whose engine has its own GPUs, empty if there is none."""
+def _separate_gpus(settings: Mapping[str, Any], count: int, others: int) -> str:
+    """Return the contradiction in a run of which some GPUs do not train, empty if there is none."""
     trainer = _product(settings, (_NODES,), (_EACH,))
     rollout = _product(settings, _ROLLOUT_NODES, _ROLLOUT_EACH)
-    if trainer and rollout and trainer + rollout != count:
-        together = f"{trainer} GPUs train and {rollout} roll out, together {trainer + rollout}"
+    others = max(others, rollout)
+    if trainer and others and trainer + others != count:
+        work = "roll out" if others == rollout else "roll out, teach or reward"
+        together = f"{trainer} GPUs train and {others} {work}, together {trainer + others}"
         return f"{together}, and gpus.count is {count}"
     if trainer > count:
         return f"{_NODES} × {_EACH} is {trainer}, and gpus.count, which counts rollout too, is {count}"
