@@ -243,6 +243,7 @@ ESTIMATE = Command(
     {
         "Qwen/Qwen2.5-7B --gpus 8xH100 data.train_batch_size=256": "",
         "--gpus 8xH100 --script run.sh": "the settings of a launch script",
+        "--gpus 8xH100 --script run.sh --env NNODES=1": "which is started with a variable",
         "config.json --gpu H100 --settings run.yaml": "a model of your own",
         "data/runs/a.yaml": "a recorded run, as the page shows it",
         "cases.yaml --format json": "every case of a file, for programs",

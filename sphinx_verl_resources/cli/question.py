@@ -130,7 +130,9 @@ def add_question_arguments(parser: argparse.ArgumentParser, metavar: str, words:
     version = "whose defaults and behaviour are taken, 0.7.1 for example; default: the newest that is known"
     group.add_argument("--verl-version", metavar="VERSION", type=_version, default=CURRENT, help=version)
     add_data_option(parser)
-    parser.add_argument("--verbose", action="store_true", help="print phases, components and settings, too")
+    parser.add_argument(
+        "--verbose", action="store_true", help="print phases, components, settings and every message, too"
+    )
     add_result_options(parser)
 
 
