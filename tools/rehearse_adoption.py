@@ -261,8 +261,8 @@ def rehearse(tree: Path, *, full_page: bool) -> list[str]:
     said = [line for line in rehearsal.printed if ": WARNING: " not in line and not line.startswith("wrote ")]
     rehearsal.follow("way-back")
     now = rehearsal.files()
-    differ = [path for path in original.keys() | now.keys() if original.get(path, b"") != now.get(path, b"")]
-    same = f"no, {', '.join(sorted(differ))}" if differ else f"yes, {len(now)} files and folders"
+    differ = sorted({path for path, _ in original.items() ^ now.items()})
+    same = f"no, {', '.join(differ)}" if differ else f"yes, {len(now)} files and folders"
     return [*lines, "", f"the way back restores every byte: {same}", "", *said, "", stat]
 
 

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,15 +58,28 @@ def built_with(rehearsal, path: str, old: str, new: str):
     return built
 
 
-@pytest.fixture(scope="module")
-def followed(tool, tmp_path_factory, needs):
-    """Every step of the page, and what the pages and logs were before, after, and after the ways back."""
+@pytest.fixture
+def checkout(tool, tmp_path, needs) -> Path:
+    """The miniature in git."""
+    return new_checkout(tool, tmp_path, needs).tree
+
+
+def new_checkout(tool, folder, needs):
+    """A rehearsal on the miniature in git, before its first step."""
     needs("myst_parser", "sphinx_rtd_theme")
-    tree = tmp_path_factory.mktemp("adopting") / "verl"
+    tree = folder / "verl"
     shutil.copytree(MINIATURE, tree / "docs", ignore=shutil.ignore_patterns("_build", "__pycache__"))
     subprocess.run(["git", "init", "-q", str(tree)], check=True)
     rehearsal = tool.Rehearsal(tree)
     rehearsal.run("git add -A && git commit -q -m Miniature")
+    return rehearsal
+
+
+@pytest.fixture(scope="module")
+def followed(tool, tmp_path_factory, needs):
+    """Every step of the page, and what the pages and logs were before, after, and after the ways back."""
+    rehearsal = new_checkout(tool, tmp_path_factory.mktemp("adopting"), needs)
+    tree = rehearsal.tree
     found = {"files": rehearsal.files(), "before": rehearsal.build()}
     rehearsal.follow()
     found |= {"changed": rehearsal.run("git diff --name-status HEAD~1").stdout, "after": rehearsal.build()}
@@ -156,6 +170,22 @@ def test_the_tables_can_be_written_out_again(tool, followed):
     assert "ERROR" not in followed["tables"].log
     links = [link for *_, link in tool.flat(tool.cells(followed["tables"].page)) if link]
     assert links == [link for *_, link in tool.flat(tool.cells(followed["after"].page)) if link]
+
+
+def test_the_script_reports_on_a_checkout_and_leaves_it_alone(root, checkout):
+    (checkout / "mine.txt").write_text("not committed")
+
+    def files():
+        return sorted(path for path in checkout.rglob("*") if ".git" not in path.parts)
+
+    before = files()
+    command = [sys.executable, str(root / "tools/rehearse_adoption.py"), str(checkout)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert files() == before
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["tables from data", "cells: 108 of 108 equal, 108 now"]
+    assert any(line.startswith("the way back restores every byte: yes, ") for line in lines)
+    assert any(" 15 files changed, " in line for line in lines)
 
 
 def test_what_verls_ci_looks_for_in_the_log_is_not_there(followed):
