@@ -184,7 +184,9 @@ def script_differs(entry: RunEntry, context: CheckContext) -> Iterator[Diagnosti
         remedy = "the settings were not compared; where the clone leaves contents out, fetch them"
         yield script_differs.broken_at(entry.source.value_place("script", "path"), message, remedy)
         return
-    in_script = read_script(text, script.path).values
+    gpu = context.catalog.gpu_of(entry.run)
+    device = {"DEVICE": "npu"} if gpu and gpu.vendor == "huawei" else {}  # as verl's scripts call it
+    in_script = read_script(text, script.path, device).values
     for key, value in entry.run.settings.items():
         if key in in_script and not _same(in_script[key], value):
             message = f"{key} is {as_text(value)[:80]}, and {as_text(in_script[key])[:80]} in the script"

@@ -54,6 +54,17 @@ def test_settings_beside_those_of_the_script(checked, repository, key, value, fo
     assert [found in line for line in problems] == ([True] if found else [])
 
 
+@pytest.mark.parametrize(("gpu", "size"), [("H100", 2), ("Ascend A3", 4)])
+def test_the_script_is_read_for_the_device_of_the_run(checked, verl, gpu, size):
+    probe = "DEVICE=${DEVICE:-$(python3 -c 'import torch_npu' && echo npu || echo gpu)}"
+    text = f'{probe}\nif [ "$DEVICE" = npu ]; then TP=4; else TP=2; fi\n{SCRIPT[:-1]} a.b=$TP\n'
+    repository = verl({PATH: text})
+    for value in (2, 4):
+        checked.run(script=script(), settings={"a.b": value}, gpus={"count": 8, "type": gpu})
+        problems = [line for line in checked.problems(repository) if "script_differs" in line]
+        assert bool(problems) == (value != size)
+
+
 def test_the_script_is_that_of_the_commit_and_not_the_one_on_disk(checked, repository, verl_git):
     checked.run(script=script(), settings={"data.train_batch_size": 256})
     (repository.path / PATH).write_text(SCRIPT.replace("128", "1"), "utf-8")
