@@ -239,8 +239,8 @@ class Code(Enum):
         Origin.CHECK,
     )
     stale_id = (
-        "The id of a run names other GPUs than the run has.",
-        "Rename the run, with ``verl-resources check --fix`` for example, or correct the GPUs.",
+        "The id of a run names another model or other GPUs than the run has.",
+        "Rename the run, with ``verl-resources check --fix`` for example, or correct its model or GPUs.",
         Origin.CHECK,
     )
     peak_above_capacity = (

@@ -55,7 +55,7 @@ def suggested_id(
     >>> suggested_id("m", "GRPO", None, "H100"), suggested_id("m", "GRPO", None, None)
     ('m-grpo-h100', 'm-grpo')
     """
-    name = slug(model.rsplit("/", 1)[-1].removesuffix("-Instruct"))
+    name = _model_slug(model)
     kind = slug(gpu or "")
     known = f"{gpus}x{kind}" if kind else f"{gpus}-gpus"
     ending = slug(f"{task}-{kind if gpus is None else known}")
@@ -70,35 +70,56 @@ def suggested_id(
 _HARDWARE = re.compile(r"(?:^|(?<=-))(?P<count>\d{1,6})(?:-gpus?(?=-|$)|x(?P<rest>[a-z].*))")
 
 
-def current_id(run: Run, gpu: Gpu | None, known: Iterable[str]) -> str:
-    """Return the id of a run with the GPUs that it has now; its own where that names them, or none.
+def current_id(run: Run, gpu: Gpu | None, gpus: Iterable[str], models: Iterable[str]) -> str:
+    """Return the id of a run with the model and the GPUs that it has now; its own where it names no others.
 
     Args:
         run: the run.
         gpu: the entry of its GPU.
-        known: the names of all GPUs.
+        gpus: the names of all GPUs.
+        models: the names of all checkpoints.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> data = read_data([])
     >>> run = data.catalog.runs["qwen2-7b-grpo-2xh800"]
-    >>> more = run.model_copy(update={"gpus": run.gpus.model_copy(update={"count": 4})})
-    >>> current_id(more, data.gpus.get("H800"), data.gpus.names)
-    'qwen2-7b-grpo-4xh800'
+    >>> more = run.gpus.model_copy(update={"count": 4})
+    >>> other = run.model_copy(update={"gpus": more, "model": "Qwen/Qwen2.5-14B-Instruct"})
+    >>> current_id(other, data.gpus.get("H800"), data.gpus.names, data.architectures.names)
+    'qwen2-5-14b-grpo-4xh800'
     """
-    found = next(_HARDWARE.finditer(run.id), None)
+    return _with_gpus(_with_model(run, models), run, gpu, gpus)
+
+
+def _with_model(run: Run, models: Iterable[str]) -> str:
+    """Return the id of a run with the name of its model, where it begins with that of another one."""
+    own = _model_slug(run.model)
+    if _first_of([own], run.id):
+        return run.id
+    other = _first_of(map(_model_slug, models), run.id)
+    return f"{own}{run.id[len(other) :]}" if other else run.id
+
+
+def _model_slug(name: str) -> str:
+    """Return the beginning of the ids of runs of a checkpoint."""
+    return slug(name.rsplit("/", 1)[-1].removesuffix("-Instruct"))
+
+
+def _with_gpus(named: str, run: Run, gpu: Gpu | None, gpus: Iterable[str]) -> str:
+    """Return an id with the GPUs of a run, where it names others."""
+    found = next(_HARDWARE.finditer(named), None)
     if found is None:
-        return run.id
+        return named
     own = [slug(name) for name in (run.gpus.type, *(gpu.lookup_names if gpu else ())) if name]
-    named, rest = "", found["rest"] or ""
+    kind, rest = "", found["rest"] or ""
     if rest:
-        named = _first_of(own, rest) or _first_of(map(slug, known), rest)
-        if not named:  # something else than a GPU
-            return run.id
-    if int(found["count"]) == run.gpus.count and (named in own if named else not own):
-        return run.id
-    kind = f"x{named if named in own else own[0]}" if own else f"-gpu{'s'[: run.gpus.count > 1]}"
-    after = rest[len(named) :] if rest else run.id[found.end() :]
-    return f"{run.id[: found.start()]}{run.gpus.count}{kind}{after}"
+        kind = _first_of(own, rest) or _first_of(map(slug, gpus), rest)
+        if not kind:  # something else than a GPU
+            return named
+    if int(found["count"]) == run.gpus.count and (kind in own if kind else not own):
+        return named
+    there = f"x{kind if kind in own else own[0]}" if own else f"-gpu{'s'[: run.gpus.count > 1]}"
+    after = rest[len(kind) :] if rest else named[found.end() :]
+    return f"{named[: found.start()]}{run.gpus.count}{there}{after}"
 
 
 def _first_of(names: Iterable[str], rest: str) -> str:

@@ -102,7 +102,7 @@ def _report_repairs(shown: str, repairs: Iterable[Repair]) -> None:
 
 
 def _rename(context: CheckContext, paths: Sequence[str]) -> bool:
-    """Rename one run whose id names other GPUs; return False where there is none left.
+    """Rename one run whose id names another model or GPU; return False where there is none left.
 
     Raises:
         UsageError: a file cannot be written.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..catalog.run_names import current_id
 from .file_rules import has_schema
 from .repairs import Repair, RepairedFile, decoded, encoded, repaired
+from .run_rules import id_today
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +35,9 @@ class Rename(NamedTuple):
 
 
 def renames(context: CheckContext) -> Iterator[Rename]:
-    """Yield the runs whose ids no longer name their GPUs."""
+    """Yield the runs whose ids no longer name their models or GPUs."""
     for entry in context.runs:
-        new = current_id(entry.run, context.catalog.gpu_of(entry.run), context.gpus.names)
+        new = id_today(entry.run, context)
         if new != entry.run.id:
             yield _rename(entry, new, context)
 

@@ -30,13 +30,20 @@ IMPOSSIBLE_SETTINGS = Rule(Code.impossible_settings, "run", Severity.ERROR)
 WRONG_SIZE = Rule(Code.wrong_size, "run", Severity.ERROR)
 
 
+def id_today(run: Run, context: CheckContext) -> str:
+    """Return the id of a run with the model and the GPUs that it has now."""
+    gpu, models = context.catalog.gpu_of(run), context.architectures.names
+    return current_id(run, gpu, context.gpus.names, models)
+
+
 @Rule(Code.stale_id, "run", fixable="yes")
 def stale_id(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
-    """Require an id that names the GPUs of the run, if it names any."""
+    """Require an id that names the model and the GPUs of the run, if it names any."""
     run = entry.run
-    today = current_id(run, context.catalog.gpu_of(run), context.gpus.names)
+    today = id_today(run, context)
     if today != run.id:
-        message = f"the run has {run.gpus}, and its id {run.id!r} says otherwise"
+        model = run.model.rsplit("/", 1)[-1]
+        message = f"the run is {model} on {run.gpus}, and its id {run.id!r} says otherwise"
         remedy = f"rename it to {today!r} with: verl-resources check --fix"
         yield stale_id.broken_at(entry.source.value_place("id"), message, remedy)
 

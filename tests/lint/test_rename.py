@@ -1,4 +1,4 @@
-"""``check --fix`` renames a run whose id names other GPUs, and what refers to it; or leaves everything as it was."""
+"""``check --fix`` renames a run whose id names another model or GPU, and what refers to it; or leaves everything as it was."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ PAGES = {
     "runs-3b": ".. verl-runs:: 3B",
     "runs-details": ".. verl-runs:: 7B 3B\n   :details:\n",
     "runs-empty": ".. verl-runs:: 405B",
-    "runs-card": ".. verl-runs:: 14B\n   :gpu: OWN-ALIAS\n",
-    "runs-model": ".. verl-runs:: 3B 14B\n   :model: own/Used-1B\n",
+    "runs-card": ".. verl-runs:: 0.5B\n   :gpu: OWN-ALIAS\n",
+    "runs-model": ".. verl-runs:: 3B 0.5B\n   :model: own/Used-1B\n",
     "runs-setting": ".. verl-runs:: 7B\n   :columns: id settings.data.train_batch_size\n",
     "runs-peak": ".. verl-runs:: 7B\n   :columns: id estimate.peak\n   :caption: AnyEstimate\n",
     "data-runs": "There are :verl:data:`runs` runs, :verl:data:`runs-that-ran` of them ran.",
@@ -93,7 +93,7 @@ C3 = (
     RUN.format(id="c3", size="3B", model="Qwen/Qwen2.5-3B-Instruct", gpu="H100")
     + "evidence: [{kind: commit, ref: abc}]\n"
 )
-D14 = RUN.format(id="d14", size="14B", model="own/Used-1B", gpu="OWN-40")
+D05 = RUN.format(id="d05", size="0.5B", model="own/Used-1B", gpu="OWN-40")
 CARD = "  - {{name: {name}, vendor: nvidia, memory_gb: 40, memory_mib: {mib}, kind: reading{more}}}\n"
 CARDS = "gpus:\n" + CARD.format(name="OWN-40", mib=40960, more=", aliases: [OWN-ALIAS]")
 MODEL = """\
@@ -130,7 +130,7 @@ DATA = {
     "data/runs/a7.yaml": A7,
     "data/runs/b7.yaml": B7,
     "data/runs/c3.yaml": C3,
-    "data/runs/d14.yaml": D14,
+    "data/runs/d05.yaml": D05,
     "data/gpus.yaml": CARDS,
     "data/architectures.yaml": "architectures:\n"
     + MODEL.format(name="Used-1B", vocabulary=151936, parameters=494032768),

@@ -22,7 +22,7 @@ RUN_A7 = {
     "memory-drawn",
 }
 RUN_C3 = {"downloads", "runs", "runs-3b", "runs-details"}
-RUN_D14 = {"downloads", "runs", "runs-card", "runs-model"}
+RUN_D05 = {"downloads", "runs", "runs-card", "runs-model"}
 ESTIMATES = {
     "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths", "what-if", "downloads",
     "accuracy",
@@ -61,9 +61,9 @@ CHANGES = {
     "remark of a run": ({"data/runs/a7.yaml": ("A remark", "Another remark")}, RUN_A7),
     "date of a run": ({"data/runs/a7.yaml": ("2026-08-01", "2026-08-02")}, {*RUN_A7, "data-updated"}),
     "comment in a run": ({"data/runs/a7.yaml": "+# For people.\n"}, set()),
-    "size class of a run": ({"data/runs/c3.yaml": ("size: 3B", "size: 405B")}, {*RUN_C3, "runs-empty"}),
-    "card of a run": ({"data/runs/d14.yaml": ("OWN-40", "H20")}, {*RUN_D14, "what-if"}),
-    "run broken": ({"data/runs/d14.yaml": ("tag: MIN", "tag: X")}, {*RUN_D14, "data-runs", "what-if"}),
+    "size class of a run": ({"data/runs/c3.yaml": ("3B\ntag: MIN\nmodel: Qwen/Qwen2.5-3B-Instruct", "405B\ntag: MIN\nmodel: meta-llama/Llama-3.1-405B")}, {*RUN_C3, "runs-empty"}),
+    "card of a run": ({"data/runs/d05.yaml": ("OWN-40", "H20")}, {*RUN_D05, "what-if"}),
+    "run broken": ({"data/runs/d05.yaml": ("tag: MIN", "tag: X")}, {*RUN_D05, "data-runs", "what-if"}),
     "run added": (
         {"data/runs/e3.yaml": ("data/runs/c3.yaml", "id: c3", "id: e3")}, {*RUN_C3, "data-runs"},
     ),
@@ -84,7 +84,7 @@ CHANGES = {
     "card renamed": ({"more/gpus.yaml": ("MORE", "LESS")}, {"gpus"}),
     "card of runs renamed": (
         {"data/gpus.yaml": ("name: OWN-40", "name: OWN-41")},
-        {*RUN_A7, *RUN_D14, *ON_OWN_CARD, "data-runs", "data-updated", "gpus", "gpus-own", "role-gpu",
+        {*RUN_A7, *RUN_D05, *ON_OWN_CARD, "data-runs", "data-updated", "gpus", "gpus-own", "role-gpu",
          "role-run"},
     ),
     "card overridden in a later directory": ({"more/gpus.yaml": "+" + CARD.format("OWN-40", 30960)}, {*ON_OWN_CARD, "gpus", "gpus-own"}),
@@ -99,7 +99,7 @@ CHANGES = {
     "architecture renamed": ({"data/architectures.yaml": ("name: Used-1B", "name: Used-2B")}, {"models", "models-own"}),
     "architecture deleted": (
         {"data/architectures.yaml": None},
-        {*RUN_D14, "data-runs", "data-models", "memory-model", "memory-settings", "lengths", "what-if", "accuracy", "models",
+        {*RUN_D05, "data-runs", "data-models", "memory-model", "memory-settings", "lengths", "what-if", "accuracy", "models",
          "models-own", "role-model"},
     ),
     # the analysis
@@ -262,7 +262,7 @@ def test_the_order_of_directories(every_use, folder):
 def test_a_directory_vanishes_and_comes_back(every_use, folder, same_as_fresh):
     shutil.move(folder / "data", folder / "away")
     build = every_use.build()
-    everywhere = {*RUN_A7, *RUN_C3, *RUN_D14, *ON_OWN_CARD, "data-runs", "data-updated", "data-gpus", "data-models",
+    everywhere = {*RUN_A7, *RUN_C3, *RUN_D05, *ON_OWN_CARD, "data-runs", "data-updated", "data-gpus", "data-models",
                   "memory-model", "accuracy", "gpus", "gpus-own", "models", "models-own", "role-run", "role-gpu",
                   "role-model"}  # fmt: skip
     assert build.read == everywhere
@@ -297,7 +297,7 @@ def test_pages_that_say_what_is_wrong(every_use, folder):
     """They are read again when the hint changes, or when it is wrong no more."""
     pages = {
         "wrong-card": ".. verl-runs:: 405B\n   :gpu: OWN-41\n",
-        "wrong-setting": ".. verl-runs:: 405B\n   :columns: id settings.data.train_batch_siz\n",
+        "wrong-setting": ".. verl-runs:: 405B\n   :columns: id settings.data.prompts_a_step\n",
         "wrong-run": ".. verl-memory::\n   :run: a8\n",
         "wrong-model": ".. verl-memory:: 13B\n",
         "wrong-option": ".. verl-runs::\n   :foo: bar\n",
@@ -313,7 +313,7 @@ def test_pages_that_say_what_is_wrong(every_use, folder):
     assert "did you mean 'OWN-41B'?" in build.text("wrong-card.html").replace("&#39;", "'")
     apply({"more/gpus.yaml": ("OWN-41B", "OWN-41")}, folder)
     assert every_use.build().read == {"gpus", "wrong-card"}
-    apply({"data/runs/a7.yaml": ("train_batch_size", "train_batch_siz")}, folder)
+    apply({"data/runs/a7.yaml": ("train_batch_size", "prompts_a_step")}, folder)
     assert "wrong-setting" in every_use.build().read
     apply({"more/analysis.yaml": "specifications:\n  - {name: 13B, model: own/Used-1B}\n"}, folder)
     assert every_use.build().read == {"wrong-model"}
