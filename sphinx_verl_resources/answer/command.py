@@ -22,6 +22,13 @@ SEPARATOR = " \\\n    "
 #: Since when ``model_engine=megatron`` chooses Megatron; before, another configuration did.
 _MODEL_ENGINE: Version = (0, 8, 0)
 _BEFORE = "--config-name=ppo_megatron_trainer.yaml"
+#: By a section that only their settings have, the trainers whose rollout engines have GPUs of their own; they
+#: were recipes before they were part of verl.
+_TRAINERS = {
+    "async_training": ("fully_async_policy.fully_async_main", "fully_async_ppo_megatron_trainer.yaml"),
+    "rollout": ("one_step_off_policy.main_ppo", "one_step_off_ppo_megatron_trainer.yaml"),
+}
+_IN_VERL: Version = (0, 8, 0)
 #: Places of data, which the shell completes, and a logger that needs no account.
 _PLACEHOLDERS = {
     "data.train_files": "$HOME/data/gsm8k/train.parquet",
@@ -105,7 +112,7 @@ def _gpus(found: Settings) -> dict[str, int]:
 
 def _words(layout: Layout, registries: Registries) -> Iterator[str]:
     settings, version = command_settings(layout), layout.request.version
-    yield from launcher(version, is_megatron=layout.is_megatron)
+    yield from launcher(version, settings, is_megatron=layout.is_megatron)
     data = {key: place for key, place in _PLACEHOLDERS.items() if key not in settings}
     yield from (f"{key}={place}" for key, place in data.items())
     yield from as_arguments(settings, version, registries)
@@ -113,12 +120,20 @@ def _words(layout: Layout, registries: Registries) -> Iterator[str]:
         yield f"{_LOGGER}=console"
 
 
-def launcher(version: Version, *, is_megatron: bool) -> list[str]:
-    """Return the command that launches a version of verl, with what chooses the backend.
+def launcher(version: Version, settings: Mapping[str, Any], *, is_megatron: bool) -> list[str]:
+    """Return the command that launches a version of verl, with what chooses trainer and backend.
 
-    >>> launcher((0, 9, 0), is_megatron=True)
+    >>> launcher((0, 9, 0), {}, is_megatron=True)
     ['python3 -m verl.trainer.main_ppo', 'model_engine=megatron']
+    >>> launcher((0, 9, 0), {"rollout.nnodes": 1}, is_megatron=False)
+    ['python3 -m verl.experimental.one_step_off_policy.main_ppo']
     """
+    sections = {key.partition(".")[0] for key in settings}
+    for section, (module, of_megatron) in _TRAINERS.items():
+        if section in sections:
+            package = "verl.experimental" if version >= _IN_VERL else "recipe"
+            command = f"python3 -m {package}.{module}"
+            return [f"{command} --config-path=config --config-name={of_megatron}" if is_megatron else command]
     if not is_megatron:
         return [LAUNCHER]
     return [f"{LAUNCHER} {_BEFORE}"] if version < _MODEL_ENGINE else [LAUNCHER, "model_engine=megatron"]

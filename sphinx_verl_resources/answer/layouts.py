@@ -177,7 +177,7 @@ def longest_response(layout: Layout, registries: Registries) -> int | None:
         longer = {**(_with_budget(layout, budget) if micro.dynamic else {}), _RESPONSE: tokens}
         return _fits(layout, longer, registries)
 
-    most = architecture.positions_of(layout.request.model) - prompt
+    most = (settings.positions or architecture.positions_of(layout.request.model)) - prompt
     least = response if layout.fits and fits(response) else 1
     if most < least or not fits(least):
         return None

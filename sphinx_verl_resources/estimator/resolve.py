@@ -190,7 +190,7 @@ def _positions(model: str, shape: Shape, settings: Settings) -> Iterator[Diagnos
     1dda039b9.
     """
     length = settings.rollout.model_length or int(settings.lengths.limit)
-    most = shape.architecture.positions_of(model)
+    most = settings.positions or shape.architecture.positions_of(model)
     if length > most:
         message = f"sequences have up to {length:,} tokens, and the model has {most:,} positions"
         yield warning_at("data.max_response_length", f"{message}: verl refuses them", "shorten them")

@@ -155,6 +155,7 @@ class Settings:
         entropy_free: a fork that never computes it.
         balance_batch: tokens of a step are divided evenly among the ranks.
         counter_leaves_pool_out: PyTorch's counter of the training process does not include the rollout pool.
+        positions: of the model, where the run sets their number; None for those of its config.json.
     """
 
     version: Version
@@ -197,6 +198,7 @@ class Settings:
         reading.compiles, "{actor}.use_torch_compile", "{fsdp}.use_torch_compile"
     )
     fused_kernels: bool = setting(Reader.flag, "{model}.use_fused_kernels")
+    positions: int | None = setting(Reader.optional, "{model}.override_config.max_position_embeddings")
     undecided: tuple[str, ...] = ()
 
 

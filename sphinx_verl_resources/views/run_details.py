@@ -173,6 +173,6 @@ def flags(run: Run, arguments: Sequence[str]) -> list[nodes.Node]:
     if has_own_rollout_gpus(run):
         title, code = _("The settings, as overrides:"), " \\\n".join(arguments)
     else:
-        command = launcher(version_of_run(run), is_megatron=run.train == "megatron")
+        command = launcher(version_of_run(run), run.settings, is_megatron=run.train == "megatron")
         title, code = _("The settings, as a command:"), SEPARATOR.join([*command, *arguments])
     return [notes_title(title), code_block(code, "bash", "verl-flags")]

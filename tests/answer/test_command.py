@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from sphinx_verl_resources.answer.answer import answer, answer_settings
-from sphinx_verl_resources.answer.command import command_of
+from sphinx_verl_resources.answer.command import command_of, launcher
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import estimate
@@ -41,6 +41,24 @@ def test_it_is_complete(command):
     assert settings["data.max_response_length"] == "2048"
     assert (settings["trainer.nnodes"], settings["trainer.n_gpus_per_node"]) == ("1", "8")
     assert settings["actor_rollout_ref.rollout.name"] == "vllm"
+
+
+@pytest.mark.parametrize(
+    ("settings", "megatron", "version", "start"),
+    [
+        ({"rollout.nnodes": 1}, False, (0, 9, 0), "verl.experimental.one_step_off_policy.main_ppo"),
+        ({"rollout.nnodes": 1}, False, (0, 7, 0), "recipe.one_step_off_policy.main_ppo"),
+        (
+            {"rollout.nnodes": 1, "async_training.staleness_threshold": 0.1},
+            True,
+            (0, 9, 0),
+            "verl.experimental.fully_async_policy.fully_async_main --config-path=config "
+            "--config-name=fully_async_ppo_megatron_trainer.yaml",
+        ),
+    ],
+)
+def test_trainers_with_engines_on_gpus_of_their_own_have_their_program(settings, megatron, version, start):
+    assert launcher(version, settings, is_megatron=megatron) == [f"python3 -m {start}"]
 
 
 def test_a_critic_has_keys_only_where_there_is_one(command):

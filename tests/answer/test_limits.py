@@ -76,6 +76,13 @@ def test_no_response_is_longer_than_the_models_positions(ask):
     assert found.longest_response == found.best.estimate.shape.architecture.max_position_embeddings - 512
 
 
+def test_a_run_may_set_the_positions_of_its_model(ask):
+    longer = {"actor_rollout_ref.model.override_config.max_position_embeddings": 40_000}
+    found = ask("Qwen/Qwen2.5-0.5B", gpu="B200", overrides=longer)
+    assert found.longest_response == 40_000 - 512
+    assert not found.best.estimate.warnings
+
+
 def test_responses_are_no_longer_than_the_cache_of_the_engine(ask):
     little = {f"{R}.gpu_memory_utilization": 0.1, f"{R}.tensor_model_parallel_size": 1}
     found = ask("Qwen/Qwen2.5-3B", overrides=little)
