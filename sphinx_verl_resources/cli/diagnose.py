@@ -62,7 +62,8 @@ def _run(options: argparse.Namespace) -> int:
             print(json.dumps({"phase": None, "error": errors_text(error.diagnostics)}, indent=2))
         return 2
     found = diagnose(_log(options.log), _given(options, asked, script), asked.data)
-    about_script = still_open(script, found.request.config)
+    known = {*found.request.config, *([f"{MODEL}.path"] if found.request.model else [])}
+    about_script = still_open(script, known)
     report([*registry_problems(data), *asked.problems, *about_script, *found.log.problems])
     if options.format == "json":
         print(json.dumps(_plain(found), indent=2))
@@ -122,8 +123,8 @@ def _plain(found: Diagnosis) -> dict[str, Any]:
     """Return a diagnosis for programs; sizes are GiB."""
     failure, request = found.failure, found.request
     count = request.gpus
-    if count is None and found.estimate:
-        count = found.estimate.settings.gpus
+    if count is None and found.answer:
+        count = found.answer.all_gpus
     figures = ("tried", "in_use", "others", "allocated", "reserved_unallocated", "free", "capacity")
     return {
         "phase": failure.phase if failure else None,

@@ -78,6 +78,21 @@ def test_what_the_user_adds(diagnose, tmp_path):
     assert found["missing"] == []
 
 
+def test_a_model_by_the_end_of_the_path_in_the_script(diagnose, tmp_path):
+    command = "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.use_dynamic_bsz=True"
+    teachers = (
+        "distillation.enabled=True distillation.nnodes=1 distillation.n_gpus_per_node=4 trainer.nnodes=1"
+    )
+    for name, model in (("Qwen2.5-7B", "Qwen/Qwen2.5-7B"), ("Qwen2.5-7", None)):
+        path = f"actor_rollout_ref.model.path=$HOME/models/{name}"
+        (tmp_path / "run.sh").write_text(f"{command} {path} {teachers}\n")
+        _, out, err = diagnose(OUT, "--script", "run.sh", "--gpu", "H100", "--format", "json")
+        found = json.loads(out)
+        assert (found["model"], "the model" in found["missing"]) == (model, model is None)
+        assert found["gpus"] == {"count": 12 if model else None, "type": "H100"}
+        assert ("$HOME is set nowhere" in err) == (model is None)
+
+
 OUT = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
     "79.10 GiB of which 1.00 GiB is free.\n"
