@@ -53,6 +53,23 @@ def test_a_device_in_the_condition_itself():
     ]
 
 
+@pytest.mark.parametrize(
+    ("condition", "on_gpus"),
+    [
+        ("command -v npu-smi > /dev/null 2>&1", False),
+        ("nvidia-smi", True),
+        ("! which nvidia-smi", False),
+        ("python3 -c 'import torch_npu'", False),
+        ('[ "$X" != 2 ] && npu-smi info', False),
+    ],
+)
+def test_a_condition_that_looks_for_the_device(condition, on_gpus):
+    found = read_script(f"nvidia-smi\nX=1\nif {condition}; then N=1; else N=2; fi\n{TRAIN} a.b=$N", "run.sh")
+    assert found.values == {"a.b": 1 if on_gpus else 2}
+    (problem,) = {problem.message: problem for problem in found.problems}.values()
+    assert (problem.place.line, problem.message) == (3, "the device is taken as a GPU")
+
+
 @pytest.mark.parametrize(("device", "values"), [("gpu", ON_GPUS), ("npu", ON_NPUS)])
 def test_a_device_that_is_given(device, values):
     found = read_script(f"DEVICE=${{DEVICE:-{PROBE}}}\n{BY_DEVICE}", "run.sh", {"DEVICE": device})

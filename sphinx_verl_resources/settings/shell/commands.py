@@ -34,6 +34,7 @@ _REDIRECTION = re.compile(
 )
 #: ``{a,b}`` and ``{1..3}`` without quotes; a null stands for all that is quoted or expanded.
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_FALLS = Cause("a branch of 'case' goes on to the next one, which is not followed")
 _SEVERAL = Cause("bash makes several words of the braces, which have no quotes")
 _PROCESS = re.compile(r"[<>]\(")
 _TEST_OPERATOR = re.compile(r"[()<>&|]{1,2}")
@@ -222,6 +223,7 @@ class _Parser(Scanner):
         if match := _IN.match(self.text, self.pos):
             self.pos = match.end()
         branches: list[tuple[tuple[Word, ...], Body]] = []
+        falls: list[Word] = []
         self._skip_lines()
         while self.pos < len(self.text) and self._peek() != "esac":
             self._accept("(")
@@ -232,8 +234,12 @@ class _Parser(Scanner):
                 self._skip_blanks()
             if not self._accept(")"):
                 self.fail(self.pos, "a pattern of 'case' has no ')' after it", "add it")
-            branches.append((tuple(patterns), self._body()))
-            if not self._accept(";;", ";&", ";;&"):
+            body = self._body()
+            end = self._accept(";;", ";&", ";;&")
+            if end in {";&", ";;&"} or falls:  # from here on several branches may run
+                falls = [Word((Part(Unknown(end, _FALLS), True),), subject.at)]
+            branches.append((tuple(falls or patterns), body))
+            if not end:
                 break
             self._skip_lines()
         self._expect("esac", start, "case")

@@ -14,6 +14,23 @@ _GPU = re.compile(r"""(?:\becho\s+["']?|["'])(?P<word>gpu|cuda)\b(?!\.)""")
 _OF_VERL = re.compile(r"\bget_device_name\b")
 
 
+#: Commands that look for a program, and those that are looked for.
+_LOOKS = re.compile(
+    r"(?:(?:command|which|type|hash)\b.*|python3?\b.* -c .*)?\b(?P<found>nvidia-smi|npu-smi|torch_npu)\b",
+    re.DOTALL,
+)
+
+
+def found_on_gpus(command: str) -> bool | None:
+    """Return whether a command that looks for the device succeeds on GPUs; None for any other command.
+
+    >>> [found_on_gpus(command) for command in ("command -v npu-smi", "nvidia-smi -L", "ray status")]
+    [False, True, None]
+    """
+    looks = _LOOKS.match(command)
+    return looks["found"] == "nvidia-smi" if looks else None
+
+
 def gpu_answer(command: str) -> str | None:
     """Return what a command that looks for the device prints on a GPU; None for any other command.
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...diagnostics import Code, Diagnostic, warning
 from . import syntax
 from .commands import parse
 from .conditions import holds, matches, negated
-from .device import gpu_answer
+from .device import found_on_gpus, gpu_answer
 from .expansion import Expansion, read_number
-from .syntax import Cause, Parameter, TooMuchError, Unknown, Word
+from .syntax import Cause, Parameter, TooMuchError, Unknown, Word, parts_of
 from .variables import Array, Scope, as_array, known, names_in, written
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ _STEP = 10
 
 #: Commands that keep variables inside a function.
 _LOCAL = frozenset({"local", "declare", "typeset"})
-
-_Part = TypeVar("_Part")
 
 
 class Followed(NamedTuple):
@@ -92,6 +90,7 @@ class _Follower:
         self._passed: list[Body] = []
         self._followed: dict[int, syntax.Simple] = {}
         self._tested: list[str] = []
+        self._probes = 0
         self._source = source
         self._expansion = Expansion(environment)
         self._functions: dict[str, Node] = {}
@@ -100,7 +99,7 @@ class _Follower:
 
     def result(self, problems: list[Diagnostic]) -> Followed:
         """Return what was found, after the problems that were there before."""
-        passed = (each for each in _parts(self._passed, syntax.Simple) if each.at not in self._followed)
+        passed = (each for each in parts_of(self._passed, syntax.Simple) if each.at not in self._followed)
         assigned = (each.assignments for each in self._followed.values())
         return Followed(
             self._commands,
@@ -114,7 +113,7 @@ class _Follower:
 
     def _lines(self, trees: Iterable[object]) -> frozenset[int]:
         """Return the lines where the words of commands begin."""
-        return frozenset(self._source.place(word.at).line for tree in trees for word in _parts(tree, Word))
+        return frozenset(self._source.place(word.at).line for tree in trees for word in parts_of(tree, Word))
 
     def run_all(self, body: Body) -> bool | None:
         """Follow commands; return whether the last of them succeeds, None if that is not known."""
@@ -186,8 +185,10 @@ class _Follower:
 
     def _chain(self, node: syntax.Chain) -> bool | None:
         tested, before = len(self._tested), len(self._commands)
+        probes = self._probes
         status = self._follow(node.first)
         at = self.at
+        self._note_probes(at, probes)
         for sign, command in node.rest:
             if status is not None and status != (sign == "&&"):
                 self._passed.append((command,))
@@ -208,7 +209,9 @@ class _Follower:
         start, before = len(self._tested), len(self._commands)
         ways: list[Scope] = []
         for index, (decide, body) in enumerate(branches, 1):
+            probes = self._probes
             taken = decide()
+            self._note_probes(at, probes)
             if taken is False:
                 self._passed.append(body)
                 continue
@@ -317,7 +320,22 @@ class _Follower:
             text = " ".join(written(word.text) for word in words)
             if name == "eval" and " -m " not in text:
                 self._sourced[words[0].at] = text
+            return self._probe(text)
         return None
+
+    def _probe(self, command: str) -> bool | None:
+        """Return whether a command succeeds that looks for the device, as it does on GPUs."""
+        found = found_on_gpus(command)
+        self._probes += found is not None
+        return found
+
+    def _note_probes(self, at: int, before: int) -> None:
+        """Report a condition that looks for the device."""
+        if self._probes > before:
+            remedy = "for another device, write the other branch out"
+            self._notes[at] = warning(
+                self._source.place(at), Code.assumed_device, "the device is taken as a GPU", remedy
+            )
 
     def _set_arguments(self, name: str, words: tuple[Argument, ...]) -> None:
         """Follow ``set -- a b`` and ``shift 2``."""
@@ -371,7 +389,7 @@ class _Follower:
     def _note_device(self, at: int, assignment: syntax.Assignment | None = None) -> None:
         """Report what a command that looks for the device is taken to answer."""
         name = assignment.name if assignment else "the device"
-        asked = {part.name for part in _parts(assignment, Parameter)}
+        asked = {part.name for part in parts_of(assignment, Parameter)}
         for command in self._expansion.detected:
             message = f"{name} is taken as {gpu_answer(command)}"
             other = "npu" if "npu" in command else "NAME"
@@ -380,13 +398,3 @@ class _Follower:
                 self._source.place(at), Code.assumed_device, message, f"for another device, {remedy}"
             )
         self._expansion.detected.clear()
-
-
-def _parts(tree: object, kind: type[_Part]) -> Iterator[_Part]:
-    """Yield the parts of one kind of a tree of commands."""
-    if isinstance(tree, kind):
-        yield tree
-    tree = tree.parts if isinstance(tree, Word) else tree
-    if isinstance(tree, (tuple, list)):
-        for each in tree:
-            yield from _parts(each, kind)

@@ -6,9 +6,14 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from ...diagnostics import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_Part = TypeVar("_Part")
 
 
 class TooMuchError(Exception):
@@ -192,3 +197,13 @@ class Calculation(NamedTuple):
 
 Node: TypeAlias = Simple | Chain | Negated | If | Loop | Case | Group | Apart | Function | Calculation
 Body: TypeAlias = tuple[Node, ...]
+
+
+def parts_of(tree: object, kind: type[_Part]) -> Iterator[_Part]:
+    """Yield the parts of one kind of a tree of commands."""
+    if isinstance(tree, kind):
+        yield tree
+    tree = tree.parts if isinstance(tree, Word) else tree
+    if isinstance(tree, (tuple, list)):
+        for each in tree:
+            yield from parts_of(each, kind)
