@@ -136,21 +136,19 @@ def test_runs_show_their_computed_peak(runs, estimated):
 
 
 def test_a_run_that_cannot_be_estimated_has_an_empty_cell(own, data):
-    data.run("a", settings={"actor_rollout_ref.rollout.tensor_model_parallel_size": 3})
+    data.run("a", settings={"actor_rollout_ref.actor.strategy": "veomni"})
     build = own.page(".. verl-runs:: 7B\n   :columns: id estimate.peak\n").build()
     assert build.rows("size-7b")[1] == ["a", ""]
 
 
-def test_a_page_of_runs_loads_neither_the_estimator_nor_the_analysis(runs):
-    """Most pages show nothing computed, and should not wait for it."""
+def test_a_page_of_runs_loads_neither_the_answer_nor_the_analysis(runs):
+    """Most pages show nothing computed: the settings of runs are read, and nothing is searched or drawn."""
     runs.page(".. verl-runs:: 7B\n").build()
     code = (
         "import sys\nfrom sphinx.cmd.build import main\n"
         f"assert main(['-q', '-E', {str(runs.path)!r}, {str(runs.path / 'out')!r}]) == 0\n"
-        "loaded = [name for name in sys.modules if name.startswith('sphinx_verl_resources.estimator.')]\n"
-        "assert set(loaded) <= {'sphinx_verl_resources.estimator.context'}, loaded\n"
-        "assert 'sphinx_verl_resources.analysis.queries' not in sys.modules\n"
-        "assert 'sphinx_verl_resources.views.charts' not in sys.modules"
+        "unused = ('answer.answer', 'analysis.queries', 'estimator.sweeps', 'estimator.backtest', 'views.charts')\n"
+        "assert not [name for name in unused if f'sphinx_verl_resources.{name}' in sys.modules]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

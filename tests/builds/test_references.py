@@ -31,7 +31,7 @@ def shown(own, data):
     """A project with a page that shows some of everything."""
     data.run("a", script={"ref": "abc", "path": "examples/x_y_z.sh"})
     data.run("b", label="My model", task="GRPO-LoRA")
-    data.run("c", size="0.5B")
+    data.run("c", size="0.5B", label="Qwen2.5-7B-Instruct")
     own.conf["extensions"] = ["myst_parser"]
     text = ".. verl-runs:: 0.5B 7B\n\n.. verl-gpus::\n\n.. verl-models:: Qwen/Qwen2.5-7B, Qwen/Qwen3-8B\n"
     own.page(text, "shown.rst")

@@ -20,7 +20,7 @@ def test_filters_and_columns_and_sort(own, data):
     data.run("a", settings={"data.max_response_length": 1024}, measured={"gib": 71.25, "counter": "device"})
     data.run("b", task="GRPO-LoRA", gpus={"count": 16, "type": "H20"})
     data.run("c", gpus={"count": 8, "type": "H20"}, script={"ref": "abc", "path": "x/y.sh"})
-    data.run("d", size="3B", settings={"data.max_response_length": 0.00001})
+    data.run("d", size="3B", settings={"data.max_response_length": 512})
     text = ".. verl-runs:: 7B\n   :task: grpo\n   :columns: id gpus measured.gib settings.data.max_response_length link\n   :sort: -gpus\n"
     build = own.page(text).build()
     assert build.warnings == []
