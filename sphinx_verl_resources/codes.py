@@ -130,6 +130,7 @@ class Code(Enum):
     assumed_device = (
         "A script asks which device it runs on, and the answer is taken to be a GPU.",
         "Give the variable with ``--env`` where the run was on another device.",
+        Origin.ESTIMATE,
     )
     unused_variable = (
         "A variable is given that the script does not take from its environment.",

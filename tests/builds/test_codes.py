@@ -107,6 +107,14 @@ COMMANDS = {
         {"a.sh": "echo '\npython3 -m verl.trainer.main_ppo"},
         "a.sh:1:6: ERROR: ",
     ),
+    "assumed_device": (
+        ("estimate", "--script", "a.sh"),
+        {"a.sh": f"D=$(python3 -c 'import torch_npu' && echo npu || echo gpu)\n{LAUNCH} trainer.device=$D"},
+        "a.sh:1:1: WARNING: ",
+    ),
+    "unused_variable": (
+        ("estimate", "--script", "a.sh", "--env", "OTHER=1"), {"a.sh": LAUNCH}, "WARNING: ",
+    ),
     "not_training": (
         ("estimate", "--script", "a.sh"),
         {"a.sh": "\npython3 -m verl.trainer.main_eval data.path=x\n"},
