@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 #: What the wheel takes of the folders below, and where it puts them.
-KINDS = {".css", ".js", ".md", ".mo", ".py", ".typed", ".yaml"}
+KINDS = {".css", ".js", ".md", ".mo", ".py", ".txt", ".typed", ".yaml"}
 FOLDERS = {"sphinx_verl_resources": "sphinx_verl_resources", "data": "sphinx_verl_resources/data"}
 #: An address that GitHub uses for a repository, in a browser or in git.
 GITHUB = re.compile(r"(?:https://|ssh://git@|git@)github\.com[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
