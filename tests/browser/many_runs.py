@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GPUS = ("H100", "H20", "H800", "A100", "B200")
-SIZES = ("3B", "7B", "14B", "32B", "70B")
+MODELS = {"3B": "3B", "7B": "7B", "14B": "14B", "32B": "32B", "70B": "72B"}
 TASKS = ("GRPO", "PPO", "DAPO", "GRPO-LoRA")
 BACKENDS = ("fsdp", "fsdp2", "megatron")
 RUN = """\
 id: r{number}
 size: {size}
 tag: MIN
-model: Qwen/Qwen2.5-7B-Instruct
+model: Qwen/Qwen2.5-{model}-Instruct
 task: {task}
 gpus: {{count: {count}, type: {gpu}}}
 train: {train}
@@ -40,9 +40,10 @@ def write_project(folder: Path, runs: int, theme: str) -> Path:
         fields = {
             name: values[number * factor % len(values)]
             for factor, (name, values) in enumerate(
-                {"gpu": GPUS, "size": SIZES, "task": TASKS, "train": BACKENDS}.items(), 1
+                {"gpu": GPUS, "size": [*MODELS], "task": TASKS, "train": BACKENDS}.items(), 1
             )
         }
+        fields["model"] = MODELS[fields["size"]]
         fields["kind"] = "stated" if number % 2 else "tested"
         text = RUN.format(number=number, count=1 + number % 64, batch=1 + number * 7 % 1000, **fields)
         (data / f"r{number}.yaml").write_text(text, "utf-8")
