@@ -6,6 +6,7 @@ Nothing is checked out, run, changed or fetched, and the repository's own config
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -77,13 +78,14 @@ def committed(file: Path) -> tuple[str, str]:
     code, prefix = ask_git(folder, "rev-parse", "--show-prefix")
     if code:
         raise GitError("it is in no git checkout")
-    _, output = ask_git(folder, "config", "--get", "remote.origin.url")
-    remote = output.decode("utf-8", "replace").strip()
-    if remote and remote.rstrip("/").removesuffix(".git").rsplit("/", 1)[-1].rsplit(":", 1)[-1] != "verl":
-        raise GitError("its checkout is not one of verl")
     code, ref = ask_git(folder, "rev-parse", "--verify", "HEAD")
     if code:
         raise GitError("its checkout has no commit")
+    _, output = ask_git(folder, "config", "--get", "remote.origin.url")
+    remote = output.decode("utf-8", "replace").strip()
+    elsewhere = remote and not re.search(r"(?:^|[/:])verl(?:\.git)?/*$", remote)
+    if elsewhere or ask_git(folder, "rev-parse", "--verify", "HEAD:verl/__init__.py")[0]:
+        raise GitError("its checkout is not one of verl")
     path = f"{prefix.decode('utf-8', 'surrogateescape').strip()}{name}"
     code, content = ask_git(folder, "cat-file", "blob", f"HEAD:{path}")
     if code:

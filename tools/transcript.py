@@ -49,6 +49,9 @@ def prepare(clone: Path) -> None:
     script.write_bytes((ROOT / "docs" / "examples" / "run.sh").read_bytes())
     (scratch / "run.log").write_bytes((ROOT / "docs" / "examples" / "run.log").read_bytes())
     verl = scratch / "verl"
+    package = verl / "verl/__init__.py"  # what makes it a checkout of verl
+    package.parent.mkdir()
+    package.touch()
     _git(verl, "init", "--quiet")
     _git(verl, "add", ".")
     _git(verl, "commit", "--quiet", "--message", "A script")

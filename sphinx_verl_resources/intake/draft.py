@@ -15,7 +15,7 @@ from ..estimator.versions import CURRENT
 from ..git import GitError, committed
 from .log_facts import measured_fields
 from .recorded_names import model_of, recorded_gpu
-from .sources import is_private, public_settings, tells_of_a_machine
+from .sources import ONE_RUN, is_private, public_settings, tells_of_a_machine
 from .tasks import ESTIMATOR, program_of, task_of
 
 if TYPE_CHECKING:
@@ -187,15 +187,20 @@ def _evidence_kind(url: str | None) -> str:
 
 def _model(sources: Sources, user: UserInput, registries: Registries) -> tuple[str, list[Diagnostic]]:
     """Return the checkpoint, TODO where it is unknown or one of several, and what is doubtful about it."""
+    known, place = registries.architectures, sources.place(_MODEL)
+    in_script, in_log = sources.script.values.get(_MODEL), sources.printed.get(_MODEL)
+    left_open = sources.script.unresolved.get(_MODEL)
     if user.model:
-        meant = model_of(registries.architectures, user.model)
+        meant = model_of(known, user.model)
     else:
-        said = (sources.script.values.get(_MODEL), sources.printed.get(_MODEL))
-        meant = model_of(registries.architectures, *said, left_open=sources.script.unresolved.get(_MODEL))
+        meant = model_of(known, in_script, in_log, left_open=left_open)
     if meant.model:
-        return meant.model, []
-    code, message, remedy = meant.why_none(registries.architectures.names, "with --model")
-    place = sources.place(_MODEL)
+        one, other = (set(model_of(known, text).models) for text in (in_script or left_open, in_log))
+        if user.model or not one or not other or one & other:
+            return meant.model, []
+        message = f"the model is {min(one)} in the script and {min(other)} in the log; {meant.model} is taken"
+        return meant.model, [warning(place, Code.log_differs, message, ONE_RUN)]
+    code, message, remedy = meant.why_none(known.names, "with --model")
     if not meant.is_hub_name:
         return TODO, [warning(place, Code.undecided, message, remedy)]
     more = f"{remedy}, or add it to architectures.yaml"
@@ -278,7 +283,7 @@ def _script(sources: Sources, user: UserInput) -> tuple[dict[str, str], list[Dia
         ref, path = committed(sources.file)
     except GitError as error:
         message = f"the script is not linked: {error}"
-        remedy = "commit it in a checkout of verl and run this again there, or give --ref and --path"
+        remedy = "commit it in a checkout of verl and give it from there, or add --ref and --path"
         return {}, [warning(sources.place(), Code.script_place, message, remedy)]
     return {"ref": user.ref or ref, "path": user.path or path}, []
 

@@ -37,6 +37,8 @@ _PRIVATE_VALUE = re.compile(
 #: The limits of the schema.
 _KEY = re.compile(r"(?=.{1,200}\Z)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _MAX_TEXT, _MAX_ITEMS = 500, 100
+#: What to do where script and log contradict each other.
+ONE_RUN = "give the script and the log of one run, or correct the file"
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class Sources:
                 self.place(key),
                 Code.log_differs,
                 f"{key} is {value!r} in the script and {self.printed[key]!r} in the log; the script counts",
-                "give the script and the log of one run, or correct the file",
+                ONE_RUN,
             )
             for key, value in self.script.values.items()
             if key in self.printed and _is_publishable(key, value) and not _same(value, self.printed[key])

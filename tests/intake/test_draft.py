@@ -246,6 +246,22 @@ def test_the_log_fills_what_the_script_leaves_open():
     assert codes(found).count(Code.unresolved) == 1
 
 
+@pytest.mark.parametrize(
+    ("path", "taken"), [("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"), ("$HOME/models/Qwen3-8B", "Qwen/Qwen2.5-7B")]
+)
+def test_the_log_of_another_model_is_named(path, taken):
+    found = draft(command(f"actor_rollout_ref.model.path={path}"), LOG)
+    (problem,) = [problem for problem in found.problems if problem.code is Code.log_differs]
+    assert found.fields["model"] == taken
+    assert f"Qwen/Qwen3-8B in the script and Qwen/Qwen2.5-7B in the log; {taken} is taken" in problem.message
+    assert str(problem.place) == "run.sh:1:34"
+
+
+@pytest.mark.parametrize("path", ["Qwen/Qwen2.5-7B", "$HOME/models/Qwen2.5-7B", "$HOME/models/my-own", "$M"])
+def test_the_log_of_the_same_model_is_no_problem(path):
+    assert Code.log_differs not in codes(draft(command(f"actor_rollout_ref.model.path={path}"), LOG))
+
+
 def test_a_log_alone():
     found = draft("", LOG)
     assert found.fields["model"] == "Qwen/Qwen2.5-7B"
@@ -279,6 +295,9 @@ def git(tmp_path):
         ).stdout.strip()
 
     run("init", "-q")
+    package = tmp_path / "verl/__init__.py"
+    package.parent.mkdir()
+    package.touch()
     return run
 
 
@@ -288,7 +307,8 @@ def test_a_committed_script(tmp_path, git):
     script.write_text("x\n")
     with pytest.raises(GitError, match="has no commit"):
         committed(script)
-    git("commit", "-q", "--allow-empty", "-m", "x")
+    git("add", "verl")
+    git("commit", "-q", "-m", "x")
     with pytest.raises(GitError, match="is not committed"):
         committed(script)
     git("add", ".")
@@ -304,12 +324,17 @@ def test_a_committed_script(tmp_path, git):
 
 def test_a_checkout_of_something_else(tmp_path, git):
     (tmp_path / "run.sh").write_text("x\n")
-    git("add", ".")
+    git("add", "run.sh")
+    git("commit", "-q", "-m", "x")
+    with pytest.raises(GitError, match="not one of verl"):
+        committed(tmp_path / "run.sh")
+    git("add", "verl")
     git("commit", "-q", "-m", "y")
     for remote, is_verl in (
         ("https://x.example/a/verl.git", True),
         ("git@x.example:verl", True),
         ("/a/other", False),
+        ("/a/my-verl", False),
     ):
         git("config", "remote.origin.url", remote)
         if is_verl:
