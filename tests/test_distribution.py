@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import sys
 import tarfile
@@ -10,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 from zipfile import ZipFile
 
 import pytest
+from modules import module_at
 
 REPOSITORY = "https://github.com/OWNER/NAME"
 METADATA = f"""\
@@ -25,16 +25,9 @@ Text.
 DIST_INFO = "sphinx_verl_resources-0.1.0.dist-info/METADATA"
 
 
-def loaded(root, name):
-    spec = importlib.util.spec_from_file_location(name, root / f"tools/{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def tool(root):
-    return loaded(root, "distribution")
+    return module_at(root / "tools/distribution.py")
 
 
 @pytest.fixture
@@ -43,7 +36,7 @@ def hook(root, monkeypatch):
     interface = ModuleType("hatchling.metadata.plugin.interface")
     interface.MetadataHookInterface = SimpleNamespace
     monkeypatch.setitem(sys.modules, interface.__name__, interface)
-    return loaded(root, "repository_metadata")
+    return module_at(root / "tools/repository_metadata.py")
 
 
 @pytest.fixture

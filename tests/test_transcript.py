@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 
 import pytest
+from modules import module_at
 
 pytestmark = pytest.mark.slow
 
@@ -14,10 +14,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def transcript(root):
     """The tool that records them."""
-    spec = importlib.util.spec_from_file_location("transcript", root / "tools/transcript.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(root / "tools/transcript.py")
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 from string import Formatter
 from typing import TYPE_CHECKING
 
 import pytest
+from modules import module_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,10 +27,7 @@ FOR_TERMINALS = {"plain_text", "answer_text", "fewest_text", "diagnosis", "probl
 @pytest.fixture(scope="module")
 def tool(root):
     """The program that ``make messages`` runs."""
-    spec = importlib.util.spec_from_file_location("messages", root / "tools" / "messages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(root / "tools" / "messages.py")
 
 
 @pytest.fixture(params=["zh_CN"])

@@ -124,7 +124,7 @@ def metadata_problems(text: bytes) -> Iterator[str]:
 
 
 class _Addresses(HTMLParser):
-    """Where the links and pictures of a page lead."""
+    """The addresses of the links and pictures of a page."""
 
     def __init__(self) -> None:
         super().__init__()

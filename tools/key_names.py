@@ -1,7 +1,7 @@
 """Bring the list of verl's configuration keys up to date: ``python tools/key_names.py CHECKOUT``.
 
 Reads the composed configurations of each release in a git checkout of verl, and what its scripts add to them
-with ``+``. Writes ``data/key_names.txt``. What is written depends on nothing but the commits named here.
+with ``+``. Writes ``data/key_names.txt``, which depends on the commits named here and on nothing else.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ def _alone(layout: Layout) -> Tried:
 
 
 def answer_settings(request: Request, data: EstimatorContext) -> Answer:
-    """Answer whether a run fits with just these settings; what is not set has verl's default.
+    """Answer whether a run fits with just these settings; a key that is not set has verl's default.
 
     Raises:
         NoAnswerError: the settings leave no estimate.

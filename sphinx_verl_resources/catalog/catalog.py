@@ -177,17 +177,12 @@ class Catalog:
         return self.gpus.get(run.gpus.type) if run.gpus.type else None
 
 
-def judge_nothing(run: Run, document: Document) -> Iterable[Diagnostic]:
-    """Report no problem of a run."""
-    return ()
-
-
 def load_catalog(
     snapshot: Snapshot,
     run_files: Iterable[DataFile],
     gpus: Registry[Gpu],
     models: Registry[Architecture],
-    judge: Callable[[Run, Document], Iterable[Diagnostic]] = judge_nothing,
+    judge: Callable[[Run, Document], Iterable[Diagnostic]],
 ) -> Catalog:
     """Validate and cross-check all runs; never raises on what is in their files.
 
@@ -196,7 +191,7 @@ def load_catalog(
         run_files: the files of runs in it.
         gpus: the GPUs that runs may name.
         models: the architectures that they may name.
-        judge: returns what is wrong with the settings of a run, which is for other layers to say.
+        judge: returns the problems of a run that only other layers can find.
     """
     problems = [*snapshot.problems, *gpus.diagnostics, *models.diagnostics]
     runs: dict[str, Run] = {}

@@ -15,12 +15,15 @@ from .files import ACCURACY, ARCHITECTURES, CONFIG_KEYS, GPUS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..diagnostics import Diagnostic
     from .analysis import Analysis
     from .cases import Cases
     from .catalog import Catalog, Registry
     from .files import Snapshot
     from .models.architecture import Architecture
     from .models.registries import Accuracy, ConfigKey, Gpu
+    from .models.run import Run
+    from .yaml_data import Document
 
 #: A part of the data that is loaded, and has problems, by itself: an attribute of ``Dataset``.
 DataPart = Literal["accuracy", "analysis", "cases", "catalog", "config_keys"]
@@ -82,7 +85,11 @@ class Dataset:
         from .catalog import load_catalog
 
         run_files = self._progress(self.snapshot.runs, "run files")
-        return load_catalog(self.snapshot, run_files, self.gpus, self.architectures)
+        return load_catalog(self.snapshot, run_files, self.gpus, self.architectures, self._judge)
+
+    def _judge(self, run: Run, document: Document) -> Iterable[Diagnostic]:
+        """Return the problems of a run that its own file does not show; none here."""
+        return ()
 
     @cached_property
     def analysis(self) -> Analysis:

@@ -13,8 +13,9 @@ from ..catalog.cases import BrokenCase, load_cases
 from ..catalog.models.run import Run
 from ..catalog.validation import load
 from ..catalog.yaml_data import printable, read_yaml
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
+from ..diagnostics import Diagnostic, Location, NoAnswerError
 from ..estimator.export import failed, result_of
+from ..estimator.keys import AT_KEY
 from ..estimator.recorded import estimate_case
 from ..intake.recorded_names import NamedModel
 from ..views.answer_text import answer_text
@@ -122,10 +123,6 @@ def _text(found: list[Found], *, verbose: bool) -> str:
     return estimates_text([(item.name, item.estimate, item.verdict) for item in found], width)
 
 
-#: The problems that are about the name of a setting, not its value.
-_OF_KEYS = frozenset({Code.unknown_key, Code.config_key})
-
-
 def _is_file(word: str) -> bool:
     """Tell whether a word is a file of cases or of a run, and not a model or a setting."""
     if is_setting(word) or word.endswith(".json"):
@@ -191,7 +188,7 @@ def _run_file(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list
 
     def place_of(problem: Diagnostic) -> Location:
         key = problem.place.key
-        find = document.key_place if problem.code in _OF_KEYS else document.place
+        find = document.key_place if problem.code in AT_KEY else document.place
         return find(fields.get(key, ("settings", key)))
 
     try:
@@ -232,7 +229,7 @@ def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
     if key == "gpus":
         return entry.place("gpus", "type")
     written = next((name for name in entry.case.config or () if name.lstrip("+") == key), key)
-    if problem.code in _OF_KEYS:
+    if problem.code in AT_KEY:
         return entry.document.key_place(("config", written))
     return entry.place("config", written)
 

@@ -28,7 +28,7 @@ from ..estimator.recorded import request_of_run
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
-from ..intake.programs import refusal
+from ..intake.not_training import refusal
 from ..intake.sources import Sources, UserInput
 from ..settings.read import read_script
 from ..settings.unread import unread_settings

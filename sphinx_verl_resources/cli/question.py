@@ -18,7 +18,7 @@ from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
 from ..estimator.tasks import TASKS
 from ..estimator.versions import CURRENT, version_of
-from ..intake.programs import refusal
+from ..intake.not_training import refusal
 from ..intake.recorded_names import model_of
 from ..intake.tasks import ESTIMATOR, program_of, whole_task_of
 from ..settings.overrides import read_overrides

@@ -1,4 +1,4 @@
-"""What is wrong with a setting: its name in a version of verl, and the type of its value."""
+"""Check settings: whether a version of verl has the key, and the value the type of the default."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .request import Request
     from .versions import Version
 
+#: Problems that are reported at the key of a setting; others are reported at its value.
+AT_KEY = frozenset({Code.unknown_key, Code.config_key, Code.impossible_settings})
 #: How keys begin that only verl's trainer for supervised fine-tuning has.
 FINE_TUNING = ("engine.", "model.", "optim.")
 #: Parts of verl's configuration that scripts choose by name, as in ``model_engine=megatron``.

@@ -65,7 +65,7 @@ def all_gpus(settings: Mapping[str, Any], unread: Container[str], registries: Re
     """Return the GPUs of all pools.
 
     Args:
-        settings: by dotted key; what is not set has verl's default.
+        settings: by dotted key; a key that is not set has verl's default.
         unread: keys that are set to an unknown value.
         registries: the registries.
 

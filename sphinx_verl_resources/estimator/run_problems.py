@@ -1,4 +1,4 @@
-"""What contradicts itself in a recorded run, and what verl would not start with."""
+"""Check a recorded run: its size class, its number of GPUs, and settings with which verl does not start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.names import size_class
 from ..diagnostics import Code, NoAnswerError
-from .keys import settings_problems
+from .keys import AT_KEY, settings_problems
 from .pools import all_gpus
 from .recorded import has_own_rollout_gpus, request_of_run, version_of_run
 from .request import ROLLOUT, error_at
@@ -32,8 +32,6 @@ _ENGINE_SIZES = tuple(
 )
 #: The fields of a run that problems are about, by what their places are called.
 _FIELDS = {"size": ("size",), "gpus": ("gpus", "count"), "nodes": ("gpus", "nodes")}
-#: The problems that are about the name of a setting, not its value.
-_OF_KEYS = frozenset({Code.unknown_key, Code.config_key, Code.impossible_settings})
 
 
 def run_problems(run: Run, registries: Registries) -> Iterator[Diagnostic]:
@@ -63,7 +61,7 @@ def located(problems: Iterable[Diagnostic], run: Run, document: Document) -> Ite
     for problem in problems:
         key = problem.place.key
         if key in run.settings:
-            find = document.key_place if problem.code in _OF_KEYS else document.place
+            find = document.key_place if problem.code in AT_KEY else document.place
             yield replace(problem, place=replace(find(("settings", key)), key=key))
         else:
             yield replace(problem, place=document.place(_FIELDS[key]))

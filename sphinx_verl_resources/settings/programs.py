@@ -1,4 +1,4 @@
-"""The programs that the commands of a launch script start: verl's trainers, and what is none of them."""
+"""The programs that the commands of a launch script start: verl's trainers, and others."""
 
 from __future__ import annotations
 

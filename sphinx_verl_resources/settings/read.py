@@ -92,8 +92,7 @@ def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARI
     r"""Read the settings that a launch script passes to verl, without running anything.
 
     Variables, defaults such as ``${NAME:-8}``, arithmetic, arrays, branches and functions are followed. The
-    script is read as it runs when it is started without arguments, on GPUs, and nothing but ``environment``
-    is set around it.
+    script is taken to start without arguments, on GPUs, and with no variables but those of ``environment``.
 
     Args:
         text: the script.

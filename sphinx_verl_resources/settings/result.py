@@ -214,7 +214,7 @@ class Collector:
         if isinstance(value, str) and "${" in value:
             del self._values[key]
             self._unresolved[key] = text
-            self._reasons[key] = Reason(f"{text!r} refers to what is not set here")
+            self._reasons[key] = Reason(f"{text!r} refers to a key that is not set here")
         else:
             self._values[key] = value
 

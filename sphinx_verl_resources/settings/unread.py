@@ -1,4 +1,4 @@
-"""What looks like a setting in a launch script and was not read."""
+"""Find text in a launch script that looks like a setting and was not read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Mention(NamedTuple):
 
 
 def unread_settings(text: str, settings: SettingsText, shown: str) -> tuple[Diagnostic, ...]:
-    r"""Report what looks like a setting in a script and is not among those read.
+    r"""Report text of a script that looks like a setting and was not read.
 
     It may be in a second command, in a function that is never called, or in a text that is written to a file
     (as YAML too). Comments do not count, nor do branches whose condition does not hold, nor settings set

@@ -59,9 +59,9 @@ def question_text(found: Answer) -> str:
 
 
 def gpus_text(found: Answer) -> str:
-    """Return the GPUs of all pools, as ``8×H100``; where some do not train, how many do.
+    """Return the GPUs of all pools, ``8×H100`` for example, and how many train if some do not.
 
-    Where their number is not known, that is said.
+    The text says so if their number is not known.
     """
     train, others = found.best.estimate.settings.gpus, found.best.estimate.settings.other_gpus
     if found.all_gpus is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
+from modules import module_at
 
 from sphinx_verl_resources import __version__
 
@@ -25,10 +25,7 @@ RUN = "docs/hardware_runs/runs/qwen2-7b-grpo-2xh800.yaml"
 @pytest.fixture(scope="module")
 def tool(root):
     """The script that rehearses adoption on a checkout of verl."""
-    spec = importlib.util.spec_from_file_location("rehearse_adoption", root / "tools/rehearse_adoption.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(root / "tools/rehearse_adoption.py")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
@@ -12,16 +11,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from modules import module_at
 
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.main import all_commands, build_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "docs/_ext"))
-_spec = importlib.util.spec_from_file_location("docs_command_line", ROOT / "docs/_ext/command_line.py")
-command_line = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = command_line  # where its dataclass looks its names up
-_spec.loader.exec_module(command_line)
+command_line = module_at(ROOT / "docs/_ext/command_line.py")
 
 EXAMPLES = [
     pytest.param(command.name, example, id=example) for command in all_commands() for example in command.lines

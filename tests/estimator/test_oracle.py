@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-
 import pytest
+from modules import module_at
 
 
 @pytest.fixture(scope="module")
 def oracle(request):
-    path = request.config.rootpath / "tests" / "oracle" / "compare.py"
-    spec = importlib.util.spec_from_file_location("oracle_compare", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["oracle_compare"] = module
-    spec.loader.exec_module(module)
-    return module.Oracle()
+    return module_at(request.config.rootpath / "tests" / "oracle" / "compare.py").Oracle()
 
 
 @pytest.fixture(scope="module")

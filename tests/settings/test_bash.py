@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
@@ -58,11 +57,8 @@ fi
 
 
 @pytest.fixture
-def passed(tmp_path):
+def passed(bash, tmp_path):
     """Runs a script with recorders in place of programs; returns the words that the training command gets."""
-    bash = shutil.which("bash")
-    if not bash:
-        pytest.skip("there is no bash")
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("python3", "uv", "ray", "torchrun", "pip", "tee", "cat", "nvidia-smi"):

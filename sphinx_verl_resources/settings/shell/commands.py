@@ -32,7 +32,7 @@ _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<index>\[[^\]\n]{0
 _REDIRECTION = re.compile(
     r"(?:[0-9]{1,3}|\{[A-Za-z_][A-Za-z0-9_]*\})?(?P<operator><<<|<<-?|&>>|&>|>>|<>|>\||[<>]&?)(?!\()"
 )
-#: ``{a,b}`` and ``{1..3}`` without quotes; a null stands for all that is quoted or expanded.
+#: ``{a,b}`` and ``{1..3}`` without quotes. The text has a null for each part that is quoted or expanded.
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _FALLS = Cause("a branch of 'case' goes on to the next one, which is not followed")
 _SEVERAL = Cause("bash makes several words of the braces, which have no quotes")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-#: What commands ask that look for the device.
+#: Programs and functions that tell the device.
 _PROBE = re.compile(
     r"\b(?:torch_npu|npu-smi|nvidia-smi|rocm-smi|get_device_name|is_(?:npu|cuda)_available|torch\.cuda)\b"
 )
-#: The word for a GPU among what they print.
+#: The word for a GPU in what such a command prints.
 _GPU = re.compile(r"""(?:\becho\s+["']?|["'])(?P<word>gpu|cuda)\b(?!\.)""")
 #: What verl's own function returns.
 _OF_VERL = re.compile(r"\bget_device_name\b")

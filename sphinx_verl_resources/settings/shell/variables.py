@@ -64,7 +64,7 @@ def cause_of(text: Text) -> Cause | None:
 
 
 def names_in(texts: Iterable[Text]) -> dict[str, None]:
-    """Return the variables of the environment that would tell what is not known in texts, in their order."""
+    """Return the variables of the environment on which the unknown parts of texts depend, in order."""
     unknown = (piece for text in texts for piece in text if isinstance(piece, Unknown))
     return dict.fromkeys(name for piece in unknown for name in piece.cause.names)
 

@@ -1,12 +1,18 @@
-"""Launch scripts of verl's trainer for supervised fine-tuning, in terms of ``estimate_training``."""
+"""Refuse launch scripts that start something else than a training with reinforcement learning.
+
+For supervised fine-tuning the remedy is a call of ``estimate_training``, with its figure if the script tells
+all that it needs.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..diagnostics import Code, Diagnostic, Location
 from ..estimator.request import DATA_TYPES
 from ..estimator.training import Training, estimate_training
+from ..settings.programs import Program
 from ..units import gib
 from .recorded_names import model_of
 
@@ -14,7 +20,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..estimator.registries import Registries
+    from ..settings.programs import Kind
     from ..settings.result import SettingsText
+
+_TRAINING = "give the script that trains"
+#: For each kind of program: what it does, and what to do instead.
+_OTHERS: Mapping[Kind, tuple[str, str]] = {
+    "sft": ("{name} is supervised fine-tuning, not reinforcement learning", ""),
+    "generation": ("{name} generates responses and trains nothing", _TRAINING),
+    "evaluation": ("{name} scores responses and trains nothing", _TRAINING),
+    "conversion": ("{name} converts checkpoints and trains nothing", _TRAINING),
+    "data": ("{name} prepares data and trains nothing", _TRAINING),
+    "cluster": ("{name} starts or stops a Ray cluster, and nothing here trains", _TRAINING),
+    "script": ("the script starts another one, {name}, and has not all of its settings", "give that script"),
+    "other": ("{name} is none of verl's trainers", _TRAINING),
+}
 
 #: The keys of the checkpoint, and the trainer before v0.7.0, which has the second of them.
 _MODEL, _OLD_MODEL = "model.path", "model.partial_pretrain"
@@ -50,13 +70,26 @@ _OF_MEGATRON = ("model_parallel_size", "transformer_config")
 _MODULE = "sphinx_verl_resources.estimator.training"
 
 
-def is_fine_tuning(script: SettingsText) -> bool:
+def refusal(script: SettingsText, registries: Registries) -> Diagnostic | None:
+    """Return why a script is not answered; None if it trains with reinforcement learning."""
+    program = script.program or Program("", "rl", next(iter(script.places.values()), Location("")))
+    kind, name = program.kind, program.name
+    if not name and _is_fine_tuning(script):
+        kind, name = "sft", "this"
+    if kind not in _OTHERS:
+        return None
+    message, remedy = _OTHERS[kind]
+    remedy = remedy or _fine_tuning_remedy(script, registries)
+    return Diagnostic(program.place, Code.not_training, message.format(name=name), remedy)
+
+
+def _is_fine_tuning(script: SettingsText) -> bool:
     """Tell whether settings are those of supervised fine-tuning."""
     keys = {*script.values, *script.unresolved}
     return bool(keys & {_MODEL, _OLD_MODEL}) and not any(key.startswith("actor_rollout_ref.") for key in keys)
 
 
-def fine_tuning_remedy(script: SettingsText, registries: Registries) -> str:
+def _fine_tuning_remedy(script: SettingsText, registries: Registries) -> str:
     """Return what estimates a fine-tuning run: the call, with its figure where the script tells all of it."""
     open_path = script.unresolved.get(_MODEL) or script.unresolved.get(_OLD_MODEL)
     paths = script.values.get(_MODEL), script.values.get(_OLD_MODEL)
