@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst.states import Inliner
 from sphinx import addnodes
 from sphinx.roles import XRefRole
 from sphinx.util.docutils import SphinxRole
@@ -94,7 +95,26 @@ def replace_missing(
     return None
 
 
-class ObjectRole(XRefRole):
+class PlacedRole(SphinxRole):
+    """A role that knows its place in an ``eval-rst`` of MyST and below one, too.
+
+    The reporter of such a page goes on to ask the parser of its first ``eval-rst`` for each place.
+    """
+
+    def get_source_info(self, lineno: int | None = None) -> tuple[str, int]:
+        """Return file and line."""
+        document = self.inliner.document
+        parser = getattr(getattr(self.inliner.reporter, "get_source_and_line", None), "__self__", None)
+        if parser is not None and getattr(parser, "document", document) is document:
+            return super().get_source_info(lineno)
+        at = lineno or self.lineno
+        if not isinstance(self.inliner, Inliner) or not (document.current_source and document.current_line):
+            return document["source"], at
+        # Lines that are included count in one of them only.
+        return document.current_source, min(at, document.current_line)
+
+
+class ObjectRole(XRefRole, PlacedRole):
     """A link to where a page shows an object, by any of its names.
 
     Without a text of its own, a run is called by its title, anything else as the page calls it. A leading
@@ -151,7 +171,7 @@ def _place(node: nodes.Node) -> str:
     return ""
 
 
-class ValueRole(SphinxRole):
+class ValueRole(PlacedRole):
     """A role whose text names a figure and that shows its value."""
 
     full_name: ClassVar[str]
