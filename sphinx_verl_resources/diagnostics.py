@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -23,12 +24,21 @@ __all__ = [
     "did_you_mean",
     "nearest",
     "one_line",
+    "printable",
     "suggest_or",
     "warning",
 ]
 
 #: Characters of a message, and of a remedy, that are printed.
 MAX_MESSAGE = 500
+
+#: Invisible characters and those that reorder visible ones: controls except tab and line breaks, line
+#: separators, zero-width and bidirectional controls, fillers, tag characters, surrogates, non-characters.
+#: Joiners and variation selectors stay: scripts and emoji need them.
+FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\ufffe\uffff\U000e0000-\U000e0fff]"
+)
 
 
 class Severity(Enum):
@@ -43,7 +53,7 @@ class Location:
     """A place in a file, or a setting of a question that is in no file.
 
     Attributes:
-        path: the file as messages show it; empty where there is none.
+        path: the file as the user calls it; messages escape it. Empty where there is none.
         line: from 1; 0 where none applies.
         column: from 1; 0 where none applies.
         key: the setting, option or field that is wrong, where it is known by name; messages begin with it.
@@ -58,7 +68,12 @@ class Location:
         if not self.path:
             return ""
         # Sphinx takes a location without a colon for a document name, so the line is always there.
-        return f"{self.path}:{self.line or 1}:{self.column or 1}"
+        return f"{self.shown_path}:{self.line or 1}:{self.column or 1}"
+
+    @property
+    def shown_path(self) -> str:
+        """The path on one line; the first colon before a digit ends it."""
+        return re.sub(r":(?=\d)", r"\\x3a", printable(self.path))
 
 
 @dataclass(frozen=True)
@@ -136,6 +151,20 @@ def one_line(text: str) -> str:
     if joined.isprintable():
         return joined
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in joined)
+
+
+def printable(name: str) -> str:
+    """Return a file name that can be printed on one line of any terminal."""
+    return re.sub(f"{FORBIDDEN.pattern}|[\t\n\r]", _escaped, name)
+
+
+def visible(text: str) -> str:
+    """Return a text with its invisible characters escaped."""
+    return FORBIDDEN.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return repr(match[0])[1:-1]
 
 
 def counted(number: int, word: str) -> str:

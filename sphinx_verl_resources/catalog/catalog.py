@@ -16,7 +16,7 @@ from .models.run import Run
 from .names import SIZES, fold
 from .run_names import contradictions
 from .validation import entries_in, load, valid_entries, value_at
-from .yaml_data import printable, read_yaml
+from .yaml_data import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -138,7 +138,7 @@ class BrokenRun:
     """A run file with errors: what a page can say instead of the row.
 
     Attributes:
-        shown: the file's path for people.
+        shown: what the user calls the file.
         size: the size class, where at least that much could be read.
     """
 
@@ -198,7 +198,7 @@ def load_catalog(
     files: dict[str, DataFile] = {}
     broken: list[BrokenRun] = []
     for file in run_files:
-        stem = printable(file.path.name.removesuffix(".yaml"))
+        stem = file.path.name.removesuffix(".yaml")
         run, document, found = load(file, Run, {"stem": stem, "gpus": gpus, "architectures": models})
         if run is not None:
             found += [*_check_claims(run, document, gpus), *judge(run, document)]

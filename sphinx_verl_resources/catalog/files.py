@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import stat
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, nearest
-from .yaml_data import MAX_BYTES, printable
+from .yaml_data import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from io import FileIO
 
 RUNS = "runs"
 CASES = "cases"
@@ -41,7 +43,7 @@ DATA_NAMES = frozenset({RUNS, CASES, *REGISTRIES})
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file: the path to open, the path to show, and the bytes (at most one more than allowed)."""
+    """One file: the path to open, what the user calls it, and the bytes (at most one more than allowed)."""
 
     path: Path
     shown: str
@@ -50,14 +52,14 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Directory:
-    """A data directory and how messages show it."""
+    """A data directory and what the user calls it."""
 
     path: Path
     shown: str
 
     def show(self, name: str) -> str:
-        """Return the path of a file in this directory as messages show it."""
-        return printable(name if self.shown == "." else f"{self.shown}/{name}")
+        """Return what the user calls a file in this directory."""
+        return name if self.shown == "." else f"{self.shown}/{name}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Snapshot:
         found = hashlib.sha256()
         registries = (file for name in REGISTRIES for file in self.registries[name])
         for file in (*self.runs, *self.cases, *registries):
-            found.update(f"{file.shown}\0{len(file.content)}\0".encode())
+            found.update(f"{file.shown}\0{len(file.content)}\0".encode("utf-8", "surrogatepass"))
             found.update(file.content)
         found.update("\0".join(map(str, self.problems)).encode())
         return found.hexdigest()
@@ -99,7 +101,7 @@ def bundled_directory() -> Directory:
 def configured_directory(name: str, base: Path) -> Directory:
     """Return the directory ``name``, relative to ``base``; messages show it relative too."""
     path = base / name
-    return Directory(path, printable(_relative(path, base)))
+    return Directory(path, _relative(path, base))
 
 
 def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: Location) -> Snapshot:
@@ -151,11 +153,12 @@ class _Reader:
 
     def read(self, directory: Directory, name: str) -> Iterator[DataFile]:
         """Yield one file of a data directory; nothing where it cannot be read."""
-        shown, path = directory.show(name), directory.path / name
-        if self._leads_out(path, directory, shown):
-            return
+        shown = directory.show(name)
         try:
-            file = read_data_file(path, shown)
+            file = read_in(directory, name)
+        except LeadsOutError as error:
+            self._note(shown, Code.file_unreadable, str(error), error.remedy)
+            return
         except OSError as error:
             self._unreadable(shown, error)
             return
@@ -169,7 +172,10 @@ class _Reader:
 
     def read_folder(self, directory: Directory, folder: str, remedy: str) -> Iterator[DataFile]:
         """Yield the YAML files of one folder; ``remedy`` says how others should be named."""
-        if self._leads_out(directory.path / folder, directory, directory.show(folder)):
+        try:
+            refuse_leading_out(directory.path / folder, directory.path)
+        except LeadsOutError as error:
+            self._note(directory.show(folder), Code.file_unreadable, str(error), error.remedy)
             return
         for name in self._names_in(directory.path / folder, directory.show(folder)):
             if name.endswith(".yaml"):
@@ -205,18 +211,9 @@ class _Reader:
             self._unreadable(shown, error)
             return []
         if len(names) > MAX_FILES:
-            first = printable(names[MAX_FILES])
-            message = f"there are more than {MAX_FILES:,} files; from {first!r} on none is read"
+            message = f"there are more than {MAX_FILES:,} files; from {names[MAX_FILES]!r} on none is read"
             self._note(shown, Code.file_too_large, message, "use several directories")
         return names[:MAX_FILES]
-
-    def _leads_out(self, path: Path, directory: Directory, shown: str) -> bool:
-        """Note a link to a place outside of the data directory."""
-        found = leads_out(path, directory.path)
-        if found:
-            message = "the link leads out of the data directory and was not followed"
-            self._note(shown, Code.file_unreadable, message, "put the file itself there")
-        return found
 
     def _unreadable(self, shown: str, error: OSError) -> None:
         message = f"cannot be read: {error.strerror or error}"
@@ -232,14 +229,27 @@ class _Reader:
         self.problems.append(Diagnostic(Location(shown), code, message, remedy, severity))
 
 
-def leads_out(path: Path, directory: Path) -> bool:
-    """Return whether a path in a data directory is a link to a place outside it.
+class LeadsOutError(OSError):
+    """A link in a data directory leads to a place outside it."""
+
+    remedy = "put the file itself there"
+
+    def __str__(self) -> str:
+        return "the link leads out of the data directory and was not followed"
+
+
+def refuse_leading_out(path: Path, directory: Path) -> None:
+    """Refuse a path in a data directory that is, or goes through, a link to a place outside it.
 
     The directory itself may be a link: conf.py names it, and conf.py is trusted.
+
+    Raises:
+        LeadsOutError: it does.
     """
-    if not path.is_symlink():
-        return False
-    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
+    places = itertools.takewhile(lambda place: place != directory, (path, *path.parents))
+    has_link = any(place.is_symlink() for place in places)
+    if has_link and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
+        raise LeadsOutError
 
 
 def _directory_problem(directory: Directory) -> tuple[str, str] | None:
@@ -262,19 +272,39 @@ def _directory_problem(directory: Directory) -> tuple[str, str] | None:
     return None
 
 
+def read_in(directory: Directory, name: str) -> DataFile:
+    """Read a file of a data directory.
+
+    Raises:
+        LeadsOutError: it is a link out of the directory, or in a folder that is one.
+        OSError: it cannot be read, or is no regular file.
+    """
+    path = directory.path / name
+    refuse_leading_out(path, directory.path)
+    return read_data_file(path, directory.show(name))
+
+
 def read_data_file(path: Path, shown: str) -> DataFile:
-    """Read one file, be it in a data directory or one that a user names.
+    """Read a file that a user names.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
     """
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
-        raise OSError(errno.EINVAL, "not a regular file", shown)
-    with path.open("rb", buffering=0) as stream:
+    with open_regular(path) as stream:
         # A limit claims as much memory, which takes longer than all else where thousands of files are read.
-        most = MAX_BYTES + 1 if status.st_size > MAX_BYTES else -1
+        most = MAX_BYTES + 1 if os.fstat(stream.fileno()).st_size > MAX_BYTES else -1
         return DataFile(path, shown, stream.read(most))
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open a regular file: opening a pipe would wait for ever.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    return path.open("rb", buffering=0)
 
 
 def _relative(path: Path, base: Path) -> str:

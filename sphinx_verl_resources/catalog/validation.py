@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ..diagnostics import Code, Diagnostic, Location, did_you_mean, nearest
+from ..diagnostics import Code, Diagnostic, Location, did_you_mean, nearest, printable
 from .models.base import FORMS, SLUG, models_in, slug, strings_in
 from .run_text import on_one_line
-from .yaml_data import MAX_PROBLEMS, Document, Loc, printable, read_yaml
+from .yaml_data import MAX_PROBLEMS, Document, Loc, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

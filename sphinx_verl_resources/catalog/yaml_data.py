@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
-from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..diagnostics import FORBIDDEN, Code, Diagnostic, Location, Severity, visible
 from .yaml_syntax import position, syntax_problem
 
 if TYPE_CHECKING:
@@ -37,24 +37,6 @@ MAX_DEPTH = 20
 MAX_ITEMS = 5_000
 #: Problems listed per file; a file with more of them is no data file.
 MAX_PROBLEMS = 50
-
-#: Invisible characters and those that reorder visible ones: controls except tab and line breaks, line
-#: separators, zero-width and bidirectional controls, fillers, tag characters, surrogates, non-characters.
-#: Joiners and variation selectors stay: scripts and emoji need them.
-FORBIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\ufffe\uffff\U000e0000-\U000e0fff]"
-)
-
-
-def printable(name: str) -> str:
-    """Return a file name that can be printed on one line of any terminal."""
-    return re.sub(f"{FORBIDDEN.pattern}|[\t\n\r]", _escaped, name)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return repr(match[0])[1:-1]
-
 
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
@@ -274,7 +256,7 @@ class _Reader:
             return text
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(_invisible(self._place(event), match))
-        return FORBIDDEN.sub(_escaped, text)
+        return visible(text)
 
     def _refuse_more(self, event: yaml.Event) -> NoReturn:
         message = f"a list or mapping of more than {MAX_ITEMS:,} items is not read"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..catalog.files import REGISTRIES
-from ..catalog.yaml_data import printable
-from ..diagnostics import counted
+from ..catalog.files import REGISTRIES, DataFile
+from ..diagnostics import Location, counted, printable
 from ..git import GitError, open_repository
 from ..lint.check import check_data
 from ..lint.renames import renames
@@ -19,7 +19,7 @@ from ..lint.repairs import Repair, repaired_files
 from ..views.problems import problems_github, problems_json, problems_sarif
 from .command import Command, UsageError, add_result_options, report
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_check_context
-from .files import create_file, replace_file
+from .files import ChangedError, create_file, remove_unchanged, replace_unchanged
 
 if TYPE_CHECKING:
     import argparse
@@ -89,16 +89,27 @@ def _fix(context: CheckContext, paths: Sequence[str]) -> int:
         raise UsageError("the dataset of the package is not changed; name a data directory")
     count = 0
     for source, text, repairs in list(repaired_files(context)):  # nothing is written where git fails at one
-        if _is_under(source.shown, paths):
-            replace_file(source.file.path, text)
+        if not _is_under(source.shown, paths):
+            continue
+        try:
+            replace_unchanged(source.file, _directory_of(source, context), text)
+        except ChangedError as error:
+            print(f"{Location(source.shown)}: not repaired: {error}", file=sys.stderr)
+        else:
             _report_repairs(source.shown, repairs)
             count += len(repairs)
     return count
 
 
+def _directory_of(source: SourceFile, context: CheckContext) -> Path:
+    """Return the data directory that a file is in."""
+    paths = (directory.path for directory in context.directories)
+    return next(path for path in paths if source.file.path.is_relative_to(path))
+
+
 def _report_repairs(shown: str, repairs: Iterable[Repair]) -> None:
     for repair in repairs:
-        print(f"{shown}:{repair.line}: repaired: {repair.done}", file=sys.stderr)
+        print(f"{Location(shown).shown_path}:{repair.line}: repaired: {repair.done}", file=sys.stderr)
 
 
 def _rename(context: CheckContext, paths: Sequence[str]) -> bool:
@@ -111,35 +122,39 @@ def _rename(context: CheckContext, paths: Sequence[str]) -> bool:
     for found in renames(context):
         if _is_under(found.source.shown, paths):
             if not os.path.lexists(found.path):
-                _write_renamed(found)
+                _write_renamed(found, context)
                 return True
             taken.append(found)
     for found in taken:
-        print(f"{found.source.shown}:1: not renamed: {found.shown} exists", file=sys.stderr)
+        exists = f"{printable(found.shown)} exists"
+        print(f"{Location(found.source.shown).shown_path}:1: not renamed: {exists}", file=sys.stderr)
     return False
 
 
-def _write_renamed(found: Rename) -> None:
+def _write_renamed(found: Rename, context: CheckContext) -> None:
     """Write a run under its new name, change what refers to it, and remove the old file.
 
     Raises:
-        UsageError: a file cannot be written; all are as they were.
+        UsageError: a file cannot be written, or has changed since it was read; all are as they were.
     """
-    old, new = found.source.file.path, found.path
-    written: list[SourceFile] = []
+    old, directory = found.source.file.path, _directory_of(found.source, context)
+    new = DataFile(found.path, found.shown, found.text.encode())
     try:
-        create_file(new, found.text)
-        new.chmod(old.stat().st_mode & 0o777)
-        for source, text, _ in found.references:
-            replace_file(source.file.path, text)
-            written.append(source)
-        old.unlink()
+        with ExitStack() as undo:
+            create_file(new.path, directory, found.text)
+            undo.callback(remove_unchanged, new)
+            new.path.chmod(old.stat().st_mode & 0o777)
+            for source, text, _ in found.references:
+                place, before = _directory_of(source, context), source.file.content.decode()
+                replace_unchanged(source.file, place, text)
+                undo.callback(replace_unchanged, replace(source.file, content=text.encode()), place, before)
+            remove_unchanged(found.source.file)
+            undo.pop_all()
     except (OSError, UsageError) as error:
-        for source in written:
-            replace_file(source.file.path, source.file.content.decode())
-        new.unlink(missing_ok=True)
-        raise UsageError(f"{found.source.shown}: not renamed: {error}") from None
-    done = Repair(1, f"renamed to {found.shown}; pages that name the run {old.stem!r} are not changed")
+        raise UsageError(f"{printable(found.source.shown)}: not renamed: {error}") from None
+    done = Repair(
+        1, f"renamed to {printable(found.shown)}; pages that name the run {old.stem!r} are not changed"
+    )
     _report_repairs(found.source.shown, [done])
     for source, _, repairs in found.references:
         _report_repairs(source.shown, repairs)
@@ -179,7 +194,7 @@ def _summary(context: CheckContext, result: CheckResult, errors: int) -> str:
         texts.append(f"{len(result.suppressed)} excused")
     if result.gaps:
         texts.append(f"{counted(len(result.gaps), 'gap')} of rows published before {result.published_before}")
-    directories = ", ".join(directory.shown for directory in context.directories)
+    directories = ", ".join(printable(directory.shown) for directory in context.directories)
     return f"{directories}: {', '.join(texts)}"
 
 

@@ -13,8 +13,7 @@ from ..catalog.files import (
     configured_directory,
     take_snapshot,
 )
-from ..catalog.yaml_data import printable
-from ..diagnostics import Location
+from ..diagnostics import Location, printable
 from ..estimator.context import EstimatorContext
 from .command import UsageError, progress
 

@@ -7,8 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.yaml_data import printable
-from ..diagnostics import NoAnswerError
+from ..diagnostics import NoAnswerError, printable
 from ..estimator.export import gib_value, result_of
 from ..estimator.request import MODEL
 from ..intake.diagnosis import Given, diagnose

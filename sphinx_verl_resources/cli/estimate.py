@@ -12,8 +12,8 @@ from ..answer.export import settings_result
 from ..catalog.cases import BrokenCase, load_cases
 from ..catalog.models.run import Run
 from ..catalog.validation import load
-from ..catalog.yaml_data import printable, read_yaml
-from ..diagnostics import Diagnostic, Location, NoAnswerError
+from ..catalog.yaml_data import read_yaml
+from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
 from ..estimator.export import failed, result_of
 from ..estimator.keys import AT_KEY
 from ..estimator.recorded import estimate_case

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
+import stat
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..catalog.files import read_data_file
-from ..catalog.yaml_data import MAX_BYTES, printable
+from ..catalog.files import open_regular, read_data_file, refuse_leading_out
+from ..catalog.yaml_data import MAX_BYTES
+from ..diagnostics import printable
 from .command import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..catalog.files import DataFile
+
+#: Of Linux: names are relative to the current directory, and two files exchange their names.
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+class ChangedError(UsageError):
+    """A file is not as it was read, and is left alone."""
+
+    def __init__(self) -> None:
+        super().__init__("somebody else has just changed it; run the command again")
 
 
 def read_file(name: str) -> DataFile:
@@ -52,17 +66,14 @@ def open_file(name: str) -> BinaryIO:
     Raises:
         UsageError: it cannot be read.
     """
-    path = Path(name)
     try:
-        if not path.is_file():  # opening a pipe would wait for ever
-            raise OSError("not a regular file" if path.exists() else "no such file")
-        return path.open("rb")
+        return BufferedReader(open_regular(Path(name)))
     except (OSError, ValueError) as error:
         raise UsageError(f"{printable(name)}: {_reason(error)}") from None
 
 
 def write_result(path: Path, text: str) -> None:
-    """Write a result to a file in a folder that exists.
+    """Write a result to a file in a folder that exists, or to a device, a pipe or an open file.
 
     Raises:
         UsageError: it cannot be written.
@@ -72,40 +83,115 @@ def write_result(path: Path, text: str) -> None:
         raise UsageError(f"{shown}: is a directory; name a file")
     if not path.parent.is_dir():  # most likely it is misspelt
         raise UsageError(f"{shown}: no such directory; make it first")
-    replace_file(path, text)
+    with _writing(path):
+        if _is_stream(path):
+            with path.open("ab", buffering=0) as stream:
+                stream.write(text.encode("utf-8", "backslashreplace"))
+            return
+    _replace(path, text)
 
 
-def create_file(path: Path, text: str) -> None:
-    """Write a file that must not exist yet; of two processes that do so at once, one succeeds.
+def write_results(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write results to the files of these names in a folder, which is made if need be.
+
+    Raises:
+        UsageError: one cannot be written.
+    """
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_result(folder / name, text)
+
+
+def create_file(path: Path, directory: Path, text: str) -> None:
+    """Write a data file that must not exist yet; of two processes that do so at once, one succeeds.
 
     Raises:
         FileExistsError: it exists.
-        UsageError: it cannot be written.
+        UsageError: it cannot be written, or would be outside of the data directory.
     """
+    with _writing(path):
+        refuse_leading_out(path, directory)
     with _temporary_file(path, text) as written:
         try:
             os.link(written, path)
         except FileExistsError:
-            raise FileExistsError(f"{path}: exists already") from None
+            raise FileExistsError(f"{printable(str(path))}: exists already") from None
         except OSError:  # a file system without links
             if os.path.lexists(path):
-                raise FileExistsError(f"{path}: exists already") from None
+                raise FileExistsError(f"{printable(str(path))}: exists already") from None
             with _writing(path):
                 written.replace(path)
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write a file in place of the one that may exist; a link keeps leading to the new file.
+def replace_file(path: Path, directory: Path, text: str) -> None:
+    """Write a data file in place of the one that may exist.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: it cannot be written, or would be outside of the data directory.
     """
-    target = Path(os.path.realpath(path))
-    with _temporary_file(target, text) as written:
-        with suppress(FileNotFoundError):
-            written.chmod(target.stat().st_mode & 0o777)
-        with _writing(path):
+    with _writing(path):
+        refuse_leading_out(path, directory)
+    _replace(path, text)
+
+
+def replace_unchanged(file: DataFile, directory: Path, text: str) -> None:
+    """Write a data file in place of the one that was read.
+
+    Raises:
+        ChangedError: somebody else has changed or deleted it since; it is left alone.
+        UsageError: it cannot be written, or would be outside of the data directory.
+    """
+    with _writing(file.path):
+        refuse_leading_out(file.path, directory)
+    target = Path(os.path.realpath(file.path))
+    with _replacement(target, text) as written, _writing(file.path):
+        refuse_changed(file)
+        if not _exchange(written, target):
             written.replace(target)
+        elif written.read_bytes() != file.content:  # an editor was faster by a hair
+            _exchange(written, target)
+            raise ChangedError
+
+
+def remove_unchanged(file: DataFile) -> None:
+    """Delete a data file that was read.
+
+    Raises:
+        ChangedError: somebody else has changed or deleted it since; it is left alone.
+        UsageError: it cannot be deleted.
+    """
+    refuse_changed(file)
+    with _writing(file.path):
+        file.path.unlink()
+
+
+def refuse_changed(file: DataFile) -> None:
+    """Refuse to go on where a file is not as it was read.
+
+    Raises:
+        ChangedError: it is not.
+    """
+    with suppress(OSError):
+        if read_data_file(file.path, file.shown).content == file.content:
+            return
+    raise ChangedError
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file in place of the one that may exist; a link keeps leading to the new file."""
+    target = Path(os.path.realpath(path))
+    with _replacement(target, text) as written, _writing(path):
+        written.replace(target)
+
+
+@contextmanager
+def _replacement(path: Path, text: str) -> Iterator[Path]:
+    """Write the text to a temporary file with the permissions of the file that it is to replace."""
+    with _temporary_file(path, text) as written:
+        with suppress(FileNotFoundError):
+            written.chmod(path.stat().st_mode & 0o777)
+        yield written
 
 
 @contextmanager
@@ -116,8 +202,8 @@ def _temporary_file(path: Path, text: str) -> Iterator[Path]:
     try:
         with _writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with written.open("x", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
+            with written.open("xb") as stream:
+                stream.write(text.encode("utf-8", "backslashreplace"))
                 stream.flush()
                 os.fsync(stream.fileno())
         yield written
@@ -126,13 +212,38 @@ def _temporary_file(path: Path, text: str) -> Iterator[Path]:
             written.unlink()
 
 
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two files in one step; return False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    names = _AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second)
+    return bool(rename(*names, _RENAME_EXCHANGE) == 0)
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether a path is a device, a pipe, or a name for an open file such as /dev/stdout."""
+    if not path.exists():
+        return False
+    if not stat.S_ISREG(path.stat().st_mode):
+        return True
+    while path.is_symlink() and not _is_among_open_files(path):
+        path = path.parent / path.readlink()
+    return _is_among_open_files(path)
+
+
+def _is_among_open_files(path: Path) -> bool:
+    return os.path.realpath(path.parent).startswith(("/proc/", "/dev/fd"))
+
+
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
     """Turn a refusal of the system, a full disk too, into a usage error."""
     try:
         yield
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {_reason(error)}") from None
+        raise UsageError(f"{printable(str(path))}: cannot be written: {_reason(error)}") from None
 
 
 def _reason(error: OSError | ValueError) -> str:

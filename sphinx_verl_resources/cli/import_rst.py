@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..catalog.files import RUNS
+from ..catalog.files import RUNS, LeadsOutError, read_data_file, refuse_leading_out
 from ..catalog.links import is_fixed_ref
 from ..catalog.run_text import text_for
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, counted, suggest_or
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, counted, printable, suggest_or
 from ..views.problems import plain_problem
 from .command import Command, UsageError, report
 from .data import given_data, holds_data
@@ -96,7 +96,8 @@ def _compare(page: Page, catalog: Catalog, options: argparse.Namespace) -> int:
     broken = [problem for problem in catalog.diagnostics if problem.is_error]
     about_page = [problem for problem in page.problems if problem.code not in _OF_WRITING]
     page.problems = [*about_page, *found, *broken]
-    summary = f"{options.output}: {counted(len(catalog.runs), 'run')}, {counted(len(found), 'difference')}"
+    counts = f"{counted(len(catalog.runs), 'run')}, {counted(len(found), 'difference')}"
+    summary = f"{printable(options.output)}: {counts}"
     return _finish(page, summary, options)
 
 
@@ -106,17 +107,34 @@ def _write(page: Page, snapshot: Snapshot, options: argparse.Namespace) -> int:
     Raises:
         UsageError: something is in the way, and no file was written; or one cannot be written.
     """
-    texts = {Path(options.output, RUNS, f"{run.record.id}.yaml"): run.text for run in page.runs}
-    new = [path for path, text in texts.items() if not path.is_file() or path.read_bytes() != text.encode()]
+    directory = Path(options.output)
+    texts = {directory / RUNS / f"{run.record.id}.yaml": run.text for run in page.runs}
+    try:
+        new = [path for path, text in texts.items() if not _has(path, directory, text.encode())]
+    except LeadsOutError as error:
+        raise UsageError(
+            f"nothing was written; in {printable(options.output)} {error}; {error.remedy}"
+        ) from None
     taken = [str(path) for path in new if path.is_dir() or (os.path.lexists(path) and not options.force)]
     if taken:
-        raise UsageError(f"nothing was written; in the way: {', '.join(taken)}; --force replaces run files")
+        in_the_way = printable(", ".join(taken))
+        raise UsageError(f"nothing was written; in the way: {in_the_way}; --force replaces run files")
     for path in new:
-        (replace_file if options.force else create_file)(path, texts[path])
+        (replace_file if options.force else create_file)(path, directory, texts[path])
     unchanged = len(texts) - len(new)
     summary = f"{counted(len(new), 'run file')} written" + (f", {unchanged} unchanged" if unchanged else "")
     page.problems += _leftovers(page, snapshot)
     return _finish(page, summary, options, new)
+
+
+def _has(path: Path, directory: Path, content: bytes) -> bool:
+    """Return whether a file of a data directory has this content.
+
+    Raises:
+        LeadsOutError: it would be outside of the directory.
+    """
+    refuse_leading_out(path, directory)
+    return path.is_file() and read_data_file(path, "").content == content
 
 
 def _leftovers(page: Page, snapshot: Snapshot) -> Iterator[Diagnostic]:
@@ -146,7 +164,7 @@ def _finish(page: Page, summary: str, options: argparse.Namespace, written: Sequ
         if options.dry_run:
             print("\n".join(f"# {RUNS}/{run.record.id}.yaml\n{run.text}" for run in page.runs))
         for path in written:
-            print(f"wrote {path}")
+            print(f"wrote {printable(str(path))}")
         errors = counted(levels[Severity.ERROR], "error")
         warnings = counted(levels[Severity.WARNING], "warning")
         print(f"{page.shown}: {counted(page.rows, 'row')}, {summary}, {errors}, {warnings}")

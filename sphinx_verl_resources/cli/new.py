@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.files import RUNS, DataFile, configured_directory, leads_out
+from ..catalog.files import RUNS, DataFile, LeadsOutError, configured_directory, refuse_leading_out
 from ..catalog.links import Links
 from ..catalog.models.base import models_in
 from ..catalog.models.run import Run
@@ -20,8 +20,7 @@ from ..catalog.names import ENGINES, KINDS, PAGE_COLUMNS, TAGS, TRAIN_BACKENDS
 from ..catalog.run_names import ID_FORM, is_id
 from ..catalog.run_text import TODO, blank_text, run_text, text_for
 from ..catalog.validation import load
-from ..catalog.yaml_data import printable
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, printable
 from ..estimator.estimate import estimate
 from ..estimator.export import result_of
 from ..estimator.recorded import request_of_run
@@ -132,7 +131,7 @@ def _run(options: argparse.Namespace) -> int:
     if not options.dry_run:
         _write(file, text, draft, options)
     computed = _estimate(draft.fields, registries, sources)
-    result = _report(draft.fields, text, file.shown, computed, written=not options.dry_run)
+    result = _report(draft.fields, text, printable(file.shown), computed, written=not options.dry_run)
     print(json.dumps(result, indent=2) if options.format == "json" else _report_text(result, draft.fields))
     return 0
 
@@ -206,12 +205,12 @@ def _file(directory: Path, draft: Draft, text: str) -> DataFile:
         UsageError: it would lie outside of the data directory.
     """
     name = f"{RUNS}/{draft.fields['id']}.yaml"
-    data = configured_directory(str(directory), Path.cwd())
-    for part in (RUNS, name):
-        if leads_out(data.path / part, data.path):
-            reason = "the link leads out of the data directory; put the file itself there"
-            raise UsageError(f"{data.show(part)}: {reason}")
-    return DataFile(directory / name, data.show(name), text.encode())
+    data, path = configured_directory(str(directory), Path.cwd()), directory / name
+    try:
+        refuse_leading_out(path, directory)
+    except LeadsOutError as error:
+        raise UsageError(f"{printable(data.show(name))}: {error}; {error.remedy}") from None
+    return DataFile(path, data.show(name), text.encode())
 
 
 def _wrong(file: DataFile, lines: Sequence[str]) -> list[Diagnostic]:
@@ -227,17 +226,18 @@ def _write(file: DataFile, text: str, draft: Draft, options: argparse.Namespace)
     Raises:
         UsageError: it is there already, or cannot be written.
     """
+    directory = file.path.parent.parent
     if options.force:
-        replace_file(file.path, text)
+        replace_file(file.path, directory, text)
         return
     try:
-        create_file(file.path, text)
+        create_file(file.path, directory, text)
     except FileExistsError:
         taken = {path.stem for path in file.path.parent.glob("*.yaml")}
         train = draft.fields["train"]
         other = id_of(draft.fields, "" if train == TODO else train, taken)
         raise UsageError(
-            f"{file.shown}: exists already; --force replaces it, --id {other} writes another"
+            f"{printable(file.shown)}: exists already; --force replaces it, --id {other} writes another"
         ) from None
 
 

@@ -13,8 +13,7 @@ from ..catalog.links import Links
 from ..catalog.names import PAGE_COLUMNS, SIZES
 from ..catalog.schema import MODELS, schema_texts
 from ..catalog.selection import FILTERS, RunSelection, select_runs
-from ..catalog.yaml_data import printable
-from ..diagnostics import NoAnswerError
+from ..diagnostics import NoAnswerError, printable
 from ..estimator.queries import RunEstimate
 from ..views.estimate import run_texts
 from ..views.exports import FORMATS, download_texts, runs_text
@@ -22,7 +21,7 @@ from ..views.file_names import CSV, JSON
 from ..views.runs import COMPUTED
 from .command import Command, UsageError, add_result_options, report
 from .data import add_data_option, add_path_argument, given_data
-from .files import replace_file, write_result
+from .files import write_result, write_results
 
 if TYPE_CHECKING:
     import argparse
@@ -171,9 +170,7 @@ def _write_export(output: str, form: str | None, texts: Mapping[str, str]) -> No
         by_name = "csv" if path.suffix.lower() == ".csv" else "json"
         write_result(path, texts[_FILES[form or by_name]])
         return
-    for name, text in texts.items():
-        if form is None or name == _FILES[form]:
-            replace_file(path / name, text)
+    write_results(path, texts if form is None else {_FILES[form]: texts[_FILES[form]]})
 
 
 EXPORT = Command(
@@ -209,10 +206,8 @@ def _print_schema(options: argparse.Namespace) -> int:
         return 0
     if options.output.exists() and not options.output.is_dir():
         raise UsageError(f"{printable(str(options.output))}: is no directory; name a folder")
-    if options.kind:
-        texts = {options.kind: texts[options.kind]}
-    for kind, text in texts.items():
-        replace_file(options.output / f"{kind}.json", text)
+    kinds = [options.kind] if options.kind else texts
+    write_results(options.output, {f"{kind}.json": texts[kind] for kind in kinds})
     return 0
 
 

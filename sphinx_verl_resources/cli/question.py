@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from ..answer.question import Question, named_settings, task_of
 from ..catalog.names import MOST_GPUS
 from ..catalog.selection import whole_number
-from ..catalog.yaml_data import printable
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, warning
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, printable, warning
 from ..estimator.hf_config import read_config_json
 from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ..analysis.problems import problems_of
 from ..catalog.dataset import DataPart, no_progress
-from ..catalog.files import EXCEPTIONS, bundled_directory, read_data_file, take_snapshot
+from ..catalog.files import EXCEPTIONS, LeadsOutError, bundled_directory, read_in, take_snapshot
 from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
 from ..estimator.context import EstimatorContext
@@ -167,13 +167,14 @@ def exceptions_in(
     files: list[tuple[Directory, DataFile]] = []
     unreadable: list[Diagnostic] = []
     for directory in directories:
-        shown = directory.show(EXCEPTIONS)
+        place = Location(directory.show(EXCEPTIONS))
         try:
-            files.append((directory, read_data_file(directory.path / EXCEPTIONS, shown)))
+            files.append((directory, read_in(directory, EXCEPTIONS)))
         except FileNotFoundError:
             continue
+        except LeadsOutError as error:
+            unreadable.append(Diagnostic(place, Code.file_unreadable, str(error), error.remedy))
         except OSError as error:
             message = f"the file cannot be read: {(error.strerror or str(error)).lower()}"
-            place = Location(shown)
             unreadable.append(Diagnostic(place, Code.file_unreadable, message, "check its permissions"))
     return files, unreadable

@@ -10,7 +10,7 @@ import yaml
 
 from ..catalog.yaml_data import LOADER, dotted_leaves, read_yaml
 from ..catalog.yaml_syntax import position
-from ..diagnostics import Code, Diagnostic, Location, Severity, warning
+from ..diagnostics import Code, Diagnostic, Location, Severity, visible, warning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -255,7 +255,7 @@ def _placed_leaves(
     """Yield the values of a nested mapping under dotted keys, and the places of these keys."""
     # Of a key that is there twice, the last value was read.
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    nodes = {key_node.value: (key_node, value_node) for key_node, value_node in pairs}
+    nodes = {visible(key_node.value): (key_node, value_node) for key_node, value_node in pairs}
     for name, value in mapping.items():
         key_node, value_node = nodes[name]
         if isinstance(value, dict):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..diagnostics import Code, Severity
+from ..diagnostics import Code, Severity, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,7 +51,7 @@ def problems_github(problems: Sequence[Diagnostic], summary: str) -> str:
 def _annotation(problem: Diagnostic) -> str:
     location = problem.place
     properties = {
-        "file": location.path,
+        "file": visible(location.path),
         "line": str(location.line or 1),
         "col": str(location.column or 1),
         "title": problem.code.id,
@@ -105,7 +106,7 @@ def _rule(code: Code) -> dict[str, Any]:
 def _result(problem: Diagnostic, rules: list[Code]) -> dict[str, Any]:
     location = problem.place
     region = {"startLine": location.line or 1, "startColumn": location.column or 1}
-    artifact = {"uri": quote(location.path.replace("\\", "/"))}
+    artifact = {"uri": quote(os.fsencode(location.path))}
     return {
         "ruleId": problem.code.id,
         "ruleIndex": rules.index(problem.code),

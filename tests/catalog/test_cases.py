@@ -190,7 +190,7 @@ def test_a_file_that_the_user_names(tmp_path):
     assert list(load_cases([file]).by_id) == ["good"]
     with pytest.raises(FileNotFoundError):
         read_data_file(tmp_path / "none.yaml", "none.yaml")
-    with pytest.raises(OSError, match="not a regular file: 'here'"):
+    with pytest.raises(OSError, match="not a regular file"):
         read_data_file(tmp_path, "here")
 
 

@@ -18,7 +18,7 @@ texts = [letter * 200_000 for letter in "ab"]
 print("ready", flush=True)
 while True:
     for text in texts:
-        replace_file(Path(sys.argv[1]), text)
+        replace_file(Path(sys.argv[1]), Path(sys.argv[1]).parent, text)
 """
 
 
@@ -57,7 +57,7 @@ def killed(point, path):
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
     write = replace_file if os.path.exists(path) else create_file
-    write(Path(path), "new" * 1000)
+    write(Path(path), Path(path).parent, "new" * 1000)
 for argument in sys.argv[1:]:
     child = os.fork()
     if not child:

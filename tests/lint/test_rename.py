@@ -98,6 +98,7 @@ def test_nothing_is_left_half_done(checked, fix, monkeypatch, broken):
 
         return write
 
+    monkeypatch.setattr("sphinx_verl_resources.cli.files._exchange", lambda *_: False)
     monkeypatch.setattr(Path, "unlink", refuse(Path.unlink))
     monkeypatch.setattr(Path, "replace", refuse(Path.replace))
     code, (line,) = fix()

@@ -76,7 +76,8 @@ def _size(value: str) -> str:
 def _equals_stem(run_id: str, info: ValidationInfo) -> str:
     stem = info.context["stem"] if info.context else run_id
     if run_id != stem:
-        remedy = f"rename both, to {slug(stem)} for example"
+        near = slug(stem)
+        remedy = f"rename both, to {near} for example" if near else f"rename the file to {run_id}.yaml"
         if re.fullmatch(SLUG, stem):
             remedy = f"write id: {stem}, or rename the file"
         raise problem("id_mismatch", f"{run_id!r} differs from the file name {stem + '.yaml'!r}", remedy)

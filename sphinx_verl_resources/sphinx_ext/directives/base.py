@@ -12,7 +12,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
-from ...diagnostics import Diagnostic, NoAnswerError, did_you_mean
+from ...diagnostics import Diagnostic, NoAnswerError, did_you_mean, printable
 from ...views.drawing import CHART_CLASS, verl_chart
 from ...views.table import empty_table, verl_marks
 from ..domain import VerlDomain
@@ -95,7 +95,10 @@ class VerlDirective(SphinxDirective):
             self.log(problem)
         self._locate(content)
         files = self.ask(FilesWithErrors(tuple(sorted(self._read)))) if self._read else ()
-        return [*(self.box(nodes.literal("", name), nodes.Text(NOT_USED)) for name in files), *content]
+        return [
+            *(self.box(nodes.literal("", printable(name)), nodes.Text(NOT_USED)) for name in files),
+            *content,
+        ]
 
     @classmethod
     def forms(cls) -> Mapping[str, tuple[Option, ...]]:
@@ -183,7 +186,9 @@ class VerlDirective(SphinxDirective):
 
     def log(self, problem: Diagnostic) -> None:
         """Print a problem at its line, or at that of the directive."""
-        place = f"{problem.place.path}:{problem.place.line}" if problem.place.path else self.get_location()
+        place = (
+            f"{problem.place.shown_path}:{problem.place.line}" if problem.place.path else self.get_location()
+        )
         log_at(place, problem.code, f"{self.name}: {problem.text}", self.config, problem.severity)
 
     def _locate(self, content: Iterable[nodes.Node]) -> None:

@@ -12,7 +12,7 @@ from sphinx import addnodes
 from ...catalog import selection
 from ...catalog.names import PAGE_COLUMNS, WORDS, row_id, run_class, size_slug
 from ...catalog.selection import RunSelection
-from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
+from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, printable
 from ...i18n import N_, _
 from ...views.blocks import fill, listed
 from ...views.runs import COMPUTED, run_about, run_title, templates_used
@@ -298,4 +298,4 @@ class VerlRuns(VerlDirective):
 
     def _broken(self, file: BrokenRun) -> nodes.error:
         text = " has errors and is not shown; the build log says which."
-        return self.box(nodes.literal("", file.shown), nodes.Text(text))
+        return self.box(nodes.literal("", printable(file.shown)), nodes.Text(text))
