@@ -15,7 +15,7 @@ from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
 from ..settings.result import SettingsText
 from ..views.diagnosis import diagnosis_text
-from .command import Command, progress, report, screen_width
+from .command import Command, UsageError, progress, report, screen_width
 from .data import given_data, registry_problems
 from .files import open_file
 from .question import (
@@ -78,6 +78,8 @@ def _log(name: str) -> LogText:
         UsageError: it cannot be read.
     """
     if name == _STANDARD_INPUT:
+        if sys.stdin is None:
+            raise UsageError("standard input is closed; name the log, or pipe it in")
         return read_log(
             progress(blocks_of(sys.stdin.buffer), "MiB of the log"), "standard input", last_run=True
         )

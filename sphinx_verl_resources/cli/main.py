@@ -13,16 +13,19 @@ import re
 import sys
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS, WORDS
+from ..catalog.yaml_data import printable
 from ..diagnostics import nearest
 from .command import COLOR_CHOICES, Command, UsageError, choose_color
 from .files import write_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TextIO
 
 _EPILOG = """\
 verl-resources COMMAND --help has examples of each.
@@ -31,30 +34,38 @@ Exit codes: 0 good, 1 problems found or does not fit, 2 could not run."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # show what the encoding lacks as an escape
-            stream.reconfigure(errors="backslashreplace")
+    """Run a command and return its exit code; each expected failure is one line and code 2."""
+    # A stream that is closed is None, and print() would take the other one instead.
+    with (
+        contextlib.redirect_stdout(sys.stdout or io.StringIO()),
+        contextlib.redirect_stderr(sys.stderr or io.StringIO()),
+    ):
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # show what the encoding lacks as an escape
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            return _run(sys.argv[1:] if arguments is None else arguments)
+        except (UsageError, OSError) as error:
+            _refuse(_in_words(error))
+            return 2
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments name, write its result, and return its exit code."""
     output = io.StringIO()
     try:
         with contextlib.redirect_stdout(output):
-            options = _parsed(sys.argv[1:] if arguments is None else arguments)
+            options = _parsed(arguments)
             choose_color(options.color)
             code: int = options.run(options)
-        file = getattr(options, "result_file", None)
-        if file is None:
-            _write(output.getvalue())
-        elif code != 2:
-            write_result(file, output.getvalue())
     except SystemExit:  # --help and --version
         _write(output.getvalue())
         raise
-    except KeyboardInterrupt:
-        print("\nverl-resources: interrupted", file=sys.stderr)
-        return 2
-    except (UsageError, OSError) as error:  # an OSError: the current directory is gone, for example
-        print(f"verl-resources: {error}", file=sys.stderr)
-        return 2
+    file = getattr(options, "result_file", None)
+    if file is None:
+        _write(output.getvalue())
+    elif code != 2:
+        write_result(file, output.getvalue())
     return code
 
 
@@ -135,15 +146,42 @@ def _refuse_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> N
 
 def _write(text: str) -> None:
     """Print at once, when the exit code is known: a reader that goes away early does not change it."""
-    if sys.stdout is None:
+    if not text:
         return
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
     except OSError as error:
+        _discard(sys.stdout)
         raise UsageError(f"the output cannot be written: {error.strerror}") from None
+
+
+def _refuse(reason: str) -> None:
+    """Print why the command could not run, where standard error takes it."""
+    try:
+        print(f"verl-resources: {reason}", file=sys.stderr, flush=True)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    """Keep Python from writing once more, at its end, what a stream did not take."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _in_words(error: UsageError | OSError) -> str:
+    """Return what is wrong, without a number of the system."""
+    try:
+        Path.cwd()
+    except OSError:
+        return "the current directory was deleted; change to another one, with cd for example"
+    if isinstance(error, UsageError) or not error.strerror:
+        return str(error)
+    file = f"{printable(str(error.filename))[:200]}: " if error.filename else ""
+    return f"{file}{error.strerror.lower()}"
 
 
 SHELLS = ("bash", "zsh", "tcsh")

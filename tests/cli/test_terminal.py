@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from sphinx_verl_resources.__main__ import run
 from sphinx_verl_resources.cli import command, main
 from sphinx_verl_resources.diagnostics import Code, Diagnostic, Location, Severity
 
@@ -218,6 +219,7 @@ def test_a_long_log_is_watched_and_can_be_left(errors, data, monkeypatch):
 
     monkeypatch.setattr("sphinx_verl_resources.cli.new.read_log", leave)
     stream = errors(tty=True)
-    assert main(["new", "--log", "run.log", "--id", "x"]) == 2
+    monkeypatch.setattr(sys, "argv", ["verl-resources", "new", "--log", "run.log", "--id", "x"])
+    assert run() == 2
     assert stream.getvalue().endswith("\nverl-resources: interrupted\n")
     assert list((data.path / "runs").iterdir()) == []

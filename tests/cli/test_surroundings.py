@@ -1,0 +1,190 @@
+"""Every command in every surrounding that a shell, a scheduler or a container gives it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+#: For each command a line that works, and the exit code.
+LINES = {
+    "new": ("new --script run.sh --gpus 8*H100 --dry-run", 0),
+    "check": ("check bad", 1),
+    "import-rst": ("import-rst page.rst --dry-run", 0),
+    "table": ("table data", 0),
+    "export": ("export data --output out.json", 0),
+    "estimate": ("estimate cases.yaml --format json", 0),
+    "plan": ("plan Qwen/Qwen2.5-7B --gpus 8xH100", 0),
+    "backtest": ("backtest cases.yaml", 0),
+    "diagnose": ("diagnose failed.log", 0),
+    "schema": ("schema", 0),
+    "completion": ("completion bash", 0),
+}
+#: Lines that work with no file, or with none that there is.
+OTHERS = {
+    "help": ("--help", 0),
+    "help of a command": ("check --help", 0),
+    "no command": ("", 2),
+    "no such command": ("chek", 2),
+    "no such directory": ("check nodir", 2),
+    "standard input": ("diagnose -", 1),
+    "a name that is too long": (f"estimate {'a' * 5000}", 2),
+}
+#: By name, how a shell starts the command; ``$@`` is its line.
+SURROUNDINGS = {
+    "no input": '"$@" <&-',
+    "no output": '"$@" >&-',
+    "no messages": '"$@" 2>&-',
+    "no streams": '"$@" <&- >&- 2>&-',
+    "a full disk": '"$@" >/dev/full',
+    "a full disk for messages": '"$@" 2>/dev/full',
+    "a full disk for both": '"$@" >/dev/full 2>&1',
+    "output for reading only": '"$@" 1</dev/null',
+    "nobody reads": '"$@" | true; exit ${PIPESTATUS[0]}',
+    "a deleted directory": 'mkdir gone && cd gone && rmdir ../gone && "$@"',
+    "no home": 'env -u HOME -u PATH "$@"',
+    "no letters": 'LC_ALL=C LANG= PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 PYTHONIOENCODING=ascii "$@"',
+    "a strange terminal": 'COLUMNS=abc LINES=-1 TERM= FORCE_COLOR=1 "$@"',
+    "a narrow terminal": 'COLUMNS=1 "$@"',
+    "no size of files": 'ulimit -f 0; "$@"',
+    "no docstrings": 'PYTHONOPTIMIZE=2 "$@"',
+}
+#: Where the exit code is 2 although the line would work.
+FULL = {"a full disk", "a full disk for both", "output for reading only"}
+PAGE = """\
+7B
+--
+.. list-table::
+   :header-rows: 1
+
+   * - Tag
+     - Model
+     - Task
+     - Resource
+     - MaxBatch
+     - Train
+     - Infer
+     - Link
+     - Contributor
+   * - MIN
+     - Qwen2-7B
+     - GRPO
+     - 2*H800
+     - 8
+     - fsdp
+     - vllm0.8.2
+     - `a.sh <https://github.com/verl-project/verl/blob/v0.4.0/examples/a.sh>`_
+     - Jürgen
+"""
+CASE = "- {id: x, model: Qwen/Qwen2.5-7B, gpus: {count: 8, type: H100}, config: {}, outcome: fits}\n"
+SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct\n"
+
+
+#: Runs when Python starts, and interrupts it as Ctrl-C does.
+INTERRUPTS = """\
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPTED_AT"]:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.fixture
+def start(data, tmp_path, root):
+    """A function that starts a line of arguments in a surrounding, and returns what came of it."""
+    data.good_run("a", contributor={"name": "Jürgen"})
+    shutil.copytree(data.path, tmp_path / "bad")
+    (tmp_path / "bad/runs/a.yaml").write_text("id: Ü\n", "utf-8")
+    for name, text in {"page.rst": PAGE, "cases.yaml": CASE, "run.sh": SCRIPT}.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    shutil.copy(root / "tests/intake/logs/cascade.log", tmp_path / "failed.log")
+
+    def run(line, surrounding, program=("-m", "sphinx_verl_resources"), **environment):
+        return subprocess.run(
+            ["bash", "-c", surrounding, "-", sys.executable, *program, *line.split()],
+            capture_output=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(root), **environment},
+            input=b"",
+        )
+
+    return run
+
+
+def expected(name: str, line: str, code: int) -> set[int]:
+    """The exit codes that a line may have in a surrounding."""
+    if name == "a full disk for messages":  # 2 where there are any
+        return {code, 2}
+    if name in FULL and "--output" not in line:
+        return {2}
+    reads = any(word in line for word in ("data", "bad", ".", "plan", "diagnose -"))
+    refused = {
+        "a deleted directory": reads,
+        "no size of files": "--output" in line,
+        "no input": line == "diagnose -",
+        "no streams": line == "diagnose -",
+    }
+    return {2 if refused.get(name) else code}
+
+
+def judge(found, name, line, code):
+    """Nothing but lines of messages, and the exit code."""
+    said = found.stderr.decode(errors="replace")
+    assert found.returncode in expected(name, line, code), said
+    for sign in (b"Traceback", b"Errno", b"Exception ignored"):
+        assert sign not in found.stderr + found.stdout
+    if found.returncode == 2 and name == "a deleted directory" and code != 2:
+        assert "verl-resources: the current directory was deleted; change to another one" in said
+
+
+def test_every_command_has_its_line():
+    from sphinx_verl_resources.cli.main import NAMES
+
+    assert set(NAMES) == set(LINES)
+
+
+@pytest.mark.parametrize("name", SURROUNDINGS)
+def test_a_surrounding(start, name):
+    """Of a command, of help and of a refusal; every command is in the slow test."""
+    for line, code in (LINES["check"], OTHERS["help"], OTHERS["no such directory"]):
+        judge(start(line, SURROUNDINGS[name]), name, line, code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SURROUNDINGS)
+def test_every_command_in_a_surrounding(start, needs, name):
+    needs("shtab")
+    for line, code in (*LINES.values(), *OTHERS.values()):
+        judge(start(line, SURROUNDINGS[name]), name, line, code)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "sphinx_verl_resources.cli",
+        "sphinx_verl_resources.cli.main",
+        "yaml",
+        "sphinx_verl_resources.cli.check",
+        "pydantic",
+    ],
+)
+@pytest.mark.parametrize("program", ["module", "script"])
+def test_an_interrupt_while_modules_are_loaded(start, tmp_path, root, module, program):
+    """The interrupt comes when this module is looked for."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS, "utf-8")
+    (entry,) = re.findall(r'verl-resources = "([\w.]+):(\w+)"', (root / "pyproject.toml").read_text("utf-8"))
+    # What pip writes for an entry point.
+    script = f"import sys; from {entry[0]} import {entry[1]}; sys.exit({entry[1]}())"
+    words = ("-c", script) if program == "script" else ("-m", "sphinx_verl_resources")
+    path = os.pathsep.join([str(tmp_path), str(root)])
+    found = start("check data", '"$@"', words, PYTHONPATH=path, INTERRUPTED_AT=module)
+    assert (found.returncode, found.stdout) == (2, b"")
+    assert found.stderr == b"\nverl-resources: interrupted\n"
