@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS, WORDS
-from ..catalog.yaml_data import printable
-from ..diagnostics import nearest
+from ..diagnostics import nearest, printable
 from .command import COLOR_CHOICES, Command, UsageError, choose_color
 from .files import write_result
 
