@@ -117,8 +117,10 @@ def repaired(
     if "\r" in new or (kind == "run" and not _scalars(new)):
         return text, ()
     if kind == "run":
+        file = _RunFile(new, stem, repository)
         for repair in _REPAIRS:
-            new = _with_edits(_RunFile(new, stem, repository), repair, done)
+            new = _with_edits(file, repair, done)
+            file = file if new == file.text else _RunFile(new, stem, repository)
     new = _led_to_schema(new, schema_target(kind), done, needed=needs_schema_line)
     if not done:
         return text, ()

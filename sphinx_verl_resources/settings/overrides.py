@@ -124,7 +124,7 @@ def _items(text: str, start: int, depth: int) -> tuple[tuple[Any, ...] | dict[st
     at = _skip_blanks(text, start + 1)
     while text[at : at + 1] != closing:
         if not is_list:
-            key, at = _element(text, at, ":,}", MAX_DEPTH)
+            key, at = _element(text, at, ":,}", max(MAX_DEPTH, depth + 1))
             if text[at : at + 1] != ":":
                 raise ValueError("a key in braces has no colon after it")
             keys.append(str(key))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.files import bundled_directory
 from sphinx_verl_resources.catalog.yaml_data import read_yaml
+from sphinx_verl_resources.lint import repairs
 from sphinx_verl_resources.lint.repairs import repaired
 
 LINE = "# yaml-language-server: $schema=../schema/run.json\n"
@@ -136,6 +137,18 @@ def test_schema_lines_of_other_files():
 def test_recorded_runs_need_none(path):
     text = path.read_text("utf-8")
     assert repaired(text, path.stem) == (text, ())
+
+
+def test_a_file_is_parsed_again_only_where_something_was_repaired(monkeypatch):
+    composed = []
+    compose = repairs.yaml.compose
+    monkeypatch.setattr(
+        repairs.yaml, "compose", lambda *words, **more: composed.append(1) or compose(*words, **more)
+    )
+    for text, times in ((f"{LINE}id: a\n", 1), (f"{LINE}id: b\n", 2)):
+        composed.clear()
+        repaired(text, "a")
+        assert len(composed) == times
 
 
 @given(text=st.text(max_size=200) | st.sampled_from(sorted(CASES)).map(lambda name: CASES[name][0]))

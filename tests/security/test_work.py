@@ -130,9 +130,11 @@ SHAPES = [
     ("run.sh", "", "`"),
     ("run.sh", "", "A=$A$A\n"),
     ("run.sh", "", "if "),
+    ("run.sh", "", "x && "),
     ("run.sh", "", "cat <<E\n"),
     ("run.sh", PREFIX, "a={1,2}"),
     ("run.sh", PREFIX, "x=$((9**9**9)) "),
+    ("run.sh", f"{PREFIX}a.b=", "{"),
 ]
 READ = """
 import resource, sys

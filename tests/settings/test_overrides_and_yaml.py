@@ -47,6 +47,7 @@ def test_values(text, value):
         ("{a: 1", "{ is not closed"),
         ("{a, b}", "a key in braces has no colon after it"),
         ("[" * 50, "it is nested deeper than 20 levels"),
+        ("{" * 3_000, "it is nested deeper than 20 levels"),
     ],
 )
 def test_values_that_cannot_be_read(text, message):

@@ -198,6 +198,7 @@ class _Follower:
                 following = self._follow(command)
             ways = [way] if status is not None and not way.ended else [Scope(self._scope), way]
             self._decide(ways, why, before)
+            before = len(self._commands)  # earlier commands keep their reason, however long the chain is
             # Whatever came before, the whole fails with its last part, or succeeds with it.
             status = following if status is not None or following == (sign == "||") else None
         return status
