@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from .catalog.links import is_fixed_ref
+from .catalog.links import REF, is_commit, is_fixed_ref
 from .diagnostics import nearest
 
 #: Seconds for one question; each takes some milliseconds.
@@ -63,6 +63,8 @@ def ask_git(folder: Path, *arguments: str) -> tuple[int, bytes]:
         )
     except FileNotFoundError:
         raise GitError("git is not installed") from None
+    except OSError as error:
+        raise GitError(f"git cannot be started: {(error.strerror or str(error)).lower()}") from None
     except subprocess.TimeoutExpired:
         raise GitError(f"git gave no answer in {TIMEOUT} seconds") from None
     return done.returncode, done.stdout
@@ -112,9 +114,7 @@ class Repository:
     def commit(self, ref: str) -> str | None:
         """Return the full name of the commit of a commit, tag or branch; None where there is none."""
         if ref not in self._commits:
-            # A clone has few of the branches of where it comes from, and may be ahead of those.
-            names = (ref,) if is_fixed_ref(ref) else (f"refs/remotes/origin/{ref}", ref)
-            self._commits[ref] = next(filter(None, map(self._resolved, names)), None)
+            self._commits[ref] = next(filter(None, map(self._resolved, _full_names(ref))), None)
         return self._commits[ref]
 
     def _resolved(self, name: str) -> str | None:
@@ -167,6 +167,17 @@ class Repository:
             return ask_git(self.path, *arguments)
         except GitError as error:
             raise GitError(f"{self.shown}: {error}, and --repo needs its answers") from None
+
+
+def _full_names(ref: str) -> tuple[str, ...]:
+    """Return the names under which others see what a ref means; HEAD and the stash differ by checkout."""
+    if not re.fullmatch(REF, ref):
+        return ()
+    tag, branch = f"refs/tags/{ref}", f"refs/heads/{ref}"
+    if is_fixed_ref(ref):
+        return (ref,) if is_commit(ref) else (tag, branch)
+    # A clone has few of the branches of where it comes from, and may be ahead of those.
+    return (f"refs/remotes/origin/{ref}", tag, branch)
 
 
 def open_repository(name: str, shown: str) -> Repository:

@@ -33,6 +33,8 @@ class Links:
         return self.commit_url.format(ref=quote(ref))
 
 
+#: The form of commits, tags and branches: no signs that lead from one to another, as ``HEAD@{1}`` has.
+REF = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}(/[0-9A-Za-z][0-9A-Za-z._-]{0,99}){0,9}$"
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _RELEASE = re.compile(r"v?\d+(\.\d+)+[\w.-]*")
 #: verl's repository under each owner that it has had.
@@ -81,7 +83,12 @@ def is_fixed_ref(ref: str) -> bool:
     >>> [name for name in ("8446e41", "v0.4.0", "0.3.0.post1", "main") if is_fixed_ref(name)]
     ['8446e41', 'v0.4.0', '0.3.0.post1']
     """
-    return bool(_COMMIT.fullmatch(ref) or _RELEASE.fullmatch(ref))
+    return is_commit(ref) or bool(re.fullmatch(REF, ref) and _RELEASE.fullmatch(ref))
+
+
+def is_commit(ref: str) -> bool:
+    """Return whether a ref is the name of a commit, or its beginning."""
+    return bool(_COMMIT.fullmatch(ref))
 
 
 def is_address(text: str) -> bool:

@@ -96,6 +96,9 @@ _JSON_WORDS = {"true": "True", "false": "False", "null": "None"}
 _PAIRS = {"}": "{", "]": "[", ")": "("}
 #: The beginning of lines after the first: indented, then something that Python prints.
 _CONTINUES = re.compile(r"\s+(?:['\"{}\[\](<]|-?[\d.]|None\b|True\b|False\b|nan\b|inf\b|np\.)|['\"}\]]")
+_NO_DICT = "it is neither a dict of Python nor JSON"
+#: Numbers are smaller than that.
+_MAX_NUMBER = 1 << 63
 #: Stands for a value that is no Python literal.
 _UNREAD = "\0unread\0"
 
@@ -154,9 +157,12 @@ class PrintedConfig:
             text = text[: self._cut] + "}" * self._cut_depth
         config = _literal(text)
         if not isinstance(config, dict):
-            raise ValueError("it is neither a dict of Python nor JSON")
-        values = dict(leaves(config))
-        unread = [key for key, value in values.items() if _holds(value, _UNREAD)]
+            raise ValueError(_NO_DICT)
+        try:
+            values = dict(leaves(config))
+        except ValueError:  # a key is a number that is too long to print
+            raise ValueError(_NO_DICT) from None
+        unread = [key for key, value in values.items() if not _is_plain(value)]
         return {key: value for key, value in values.items() if key not in unread}, unread
 
     def _follow(self, token: re.Match[str], before: int) -> bool:
@@ -195,7 +201,7 @@ def _evaluated(text: str) -> Any:
             warnings.simplefilter("ignore")  # of escapes in texts
             return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise ValueError("it is neither a dict of Python nor JSON") from None
+        raise ValueError(_NO_DICT) from None
 
 
 def _as_literal(match: re.Match[str]) -> str:
@@ -206,5 +212,12 @@ def _as_literal(match: re.Match[str]) -> str:
     return match["inner"] or repr(_UNREAD)
 
 
-def _holds(value: Any, mark: str) -> bool:
-    return value == mark or (isinstance(value, tuple) and any(_holds(item, mark) for item in value))
+def _is_plain(value: Any) -> bool:
+    """Return whether a configuration can hold a value; longer numbers could not even be printed."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(_is_plain, (*value, *value.values())))
+    if isinstance(value, (int, float)):
+        return abs(value) < _MAX_NUMBER  # false for nan, too
+    return value is None or (isinstance(value, str) and value != _UNREAD)

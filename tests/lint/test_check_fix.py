@@ -110,7 +110,7 @@ def test_no_schema_line_is_added_where_no_schema_is(checked, monkeypatch, capsys
 
 def test_branches_are_pinned_in_a_checkout_only(checked, verl, monkeypatch, capsys):
     repository = verl({"examples/a.sh": "echo\n"})
-    commit = repository.commit("HEAD")
+    commit = repository.commit("main")
     branch = "main"
     checked.run(script={"ref": branch, "path": "examples/a.sh"})
     checked.run("b", script={"ref": branch, "path": "examples/none.sh"}, gpus={"count": 4, "type": "H100"})

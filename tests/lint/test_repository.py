@@ -122,7 +122,7 @@ def test_a_branch_is_where_others_see_it(repository, verl_git, tmp_path):
     verl_git(tmp_path, "clone", "-q", str(repository.path), "clone")
     clone = open_repository(str(tmp_path / "clone"), "clone")
     verl_git(clone.path, "commit", "-q", "--allow-empty", "-m", "Mine")
-    assert clone.commit("main") == clone.commit("HEAD") == repository.commit("main")
+    assert clone.commit("main") == repository.commit("main")
     verl_git(clone.path, "branch", "mine")
     assert clone.commit("mine") == verl_git(clone.path, "rev-parse", "mine") != repository.commit("main")
 
@@ -176,7 +176,7 @@ def test_names_that_git_would_take_for_options(repository):
 def test_a_script_that_is_no_text(checked, repository, verl_git):
     (repository.path / PATH).write_bytes(b"\xff\xfe")
     verl_git(repository.path, "commit", "-q", "-a", "-m", "Bytes")
-    commit = repository.commit("HEAD")
+    commit = repository.commit("main")
     checked.run(script=script(ref=commit))
     (found,) = checked.problems(repository)
     assert "cannot be read as text in verl; the settings were not compared" in found
@@ -226,3 +226,51 @@ def test_nothing_in_the_checkout_is_run(checked, verl, verl_git, tmp_path):
     checked.run(script=script(), settings={"data.train_batch_size": 1})
     assert checked.codes(repository) == ["script_differs"]
     assert not trace.exists()
+
+
+#: What git takes for a commit of this checkout, and nobody else can follow.
+LOCAL = ["@", "HEAD", "HEAD@{0}", "HEAD^{/Every}", "main~0", "main@{0}", "ORIG_HEAD", "stash", "heads/main"]
+
+
+@pytest.mark.parametrize("ref", LOCAL)
+def test_what_only_this_checkout_knows_is_no_commit(repository, verl_git, ref):
+    verl_git(repository.path, "update-ref", "ORIG_HEAD", "HEAD")
+    (repository.path / "new").write_text("", "utf-8")
+    verl_git(repository.path, "add", "new")
+    verl_git(repository.path, "stash")
+    assert repository._resolved(ref)
+    assert repository.commit(ref) is None
+
+
+def test_a_tag_is_not_taken_for_a_branch_of_its_name(repository, verl_git):
+    tagged = repository.commit("v0.4.0")
+    verl_git(repository.path, "commit", "-q", "--allow-empty", "-m", "Later")
+    verl_git(repository.path, "branch", "v0.4.0")
+    assert open_repository(str(repository.path), "verl").commit("v0.4.0") == tagged
+
+
+@pytest.mark.parametrize("ref", ["@", "HEAD@{0}", "HEAD^{/Every}", "a" * 200_000, "1." * 100_000])
+def test_a_strange_ref_has_its_place_and_stops_no_other_repair(
+    checked, repository, ref, monkeypatch, capsys, make_good_run_text
+):
+    checked.write("runs/a.yaml", make_good_run_text(id="a", script=script(ref="main")))
+    checked.write(
+        "runs/b.yaml",
+        make_good_run_text(id="b", script={"ref": "X", "path": PATH}).replace("ref: X", f'ref: "{ref}"'),
+    )
+    monkeypatch.chdir(checked.path)
+    assert main(["check", "--fix", "--repo", "verl", "data"]) == 1
+    said = capsys.readouterr().err
+    assert f"data/runs/a.yaml:11: repaired: script.ref: 'main' pinned to {repository.commit('main')}" in said
+    (line,) = [line for line in said.splitlines() if "ERROR" in line]
+    assert line.startswith("data/runs/b.yaml:11:8: ERROR: script.ref: ")
+    assert "b.yaml:11: repaired" not in said
+    assert len(line) < 1500
+
+
+def test_a_git_that_does_not_start_is_said(repository, monkeypatch, tmp_path):
+    (tmp_path / "git").write_text("no program", "utf-8")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GitError, match="verl: git cannot be started: exec format error, and --repo needs"):
+        repository.commit("main")

@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ...diagnostics import did_you_mean, suggest_or
+from ..links import REF
 
 _EMAIL = re.compile(r"[\w.+-]@[\w-]{1,63}\.\w")
 _TODO = re.compile(r"TODO\b")
@@ -215,7 +216,7 @@ GitRef = Annotated[
     str,
     StringConstraints(
         pattern=pattern(
-            r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}(/[0-9A-Za-z][0-9A-Za-z._-]{0,99}){0,9}$",
+            REF,
             "a commit, tag or branch: letters, digits, '.', '_', '/' and '-'",
         )
     ),
