@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ __all__ = [
     "Severity",
     "counted",
     "did_you_mean",
+    "listed",
     "nearest",
     "one_line",
     "printable",
@@ -31,6 +34,10 @@ __all__ = [
 
 #: Characters of a message, and of a remedy, that are printed.
 MAX_MESSAGE = 500
+#: Problems of one file that are printed; a file with more of them is no data file.
+MAX_PROBLEMS = 50
+#: Names that are compared letter by letter with a misspelt one.
+_MOST_COMPARED = 20
 
 #: Invisible characters and those that reorder visible ones: controls except tab and line breaks, line
 #: separators, zero-width and bidirectional controls, fillers, tag characters, surrogates, non-characters.
@@ -145,6 +152,28 @@ class NoAnswerError(Exception):
         return cls(Diagnostic(Location("", key=key), code, message, remedy))
 
 
+def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return the problems to print: of a file with very many first errors; the rest is counted.
+
+    What ``validation.explained`` repeats is counted, and printed once.
+    """
+    found = tuple(problems)
+    counts = Counter(problem.place.path for problem in found)
+    many = {path for path, count in counts.items() if count > MAX_PROBLEMS + 1}
+    if not many:
+        return found
+    kept = [problem for problem in found if problem.place.path not in many]
+    by_path: dict[str, list[Diagnostic]] = {path: [] for path in many}
+    for problem in sorted({*found}, key=lambda problem: (not problem.is_error, problem)):
+        if problem.place.path in many:
+            by_path[problem.place.path].append(problem)
+    for path, ranked in by_path.items():
+        message = f"{counts[path] - MAX_PROBLEMS} more problems are not listed"
+        rest = replace(ranked[: MAX_PROBLEMS + 1][-1], message=message, remedy="mend the others first")
+        kept += [*ranked[:MAX_PROBLEMS], rest]
+    return tuple(sorted(kept))
+
+
 def one_line(text: str) -> str:
     """Return a text on one line, with characters escaped that a terminal would obey."""
     joined = " ".join(text.split())
@@ -196,9 +225,13 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     inside = [name for name in folded if f" {name} " in f" {asked} " and any(map(str.isdigit, name))]
     if inside:
         return folded[max(inside, key=len)]
-    near = difflib.get_close_matches(asked, folded, n=1, cutoff=0.7)
+    letters = Counter(asked)
+    # The share of letters in common is quick to count, and never below that of letters in the same order.
+    common = {name: 2 * (letters & Counter(name)).total() / (len(name) + len(asked) or 1) for name in folded}
+    alike = heapq.nlargest(_MOST_COMPARED, folded, key=common.__getitem__)
+    near = difflib.get_close_matches(asked, alike, n=1, cutoff=0.7)
     if not near:
-        less = difflib.get_close_matches(asked, folded, n=3, cutoff=0.6)
+        less = difflib.get_close_matches(asked, alike, n=3, cutoff=0.6)
         near = [name for name in less if name.startswith(asked) or asked.startswith(name)]
     return folded[near[0]] if near else None
 

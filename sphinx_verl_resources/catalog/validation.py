@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ..diagnostics import Code, Diagnostic, Location, did_you_mean, nearest, printable
+from ..diagnostics import MAX_PROBLEMS, Code, Diagnostic, did_you_mean, nearest, printable
 from .models.base import FORMS, SLUG, models_in, slug, strings_in
 from .run_text import on_one_line
-from .yaml_data import MAX_PROBLEMS, Document, Loc, read_yaml
+from .yaml_data import Document, Loc, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,14 +79,13 @@ def empty(document: Document, remedy: str) -> Diagnostic:
 
 
 def explained(document: Document, model: type[BaseModel], details: list[ErrorDetails]) -> list[Diagnostic]:
-    """Return pydantic's errors as diagnostics, each with its place."""
+    """Return pydantic's errors as diagnostics, each with its place.
+
+    The last one stands for those that are not printed, see ``diagnostics.listed``.
+    """
     kept = _without_echoes(details)
-    found = [_translate(document, model, detail) for detail in kept[:MAX_PROBLEMS]]
-    if len(kept) > MAX_PROBLEMS:
-        message = f"{len(kept) - MAX_PROBLEMS} more problems are not listed"
-        place = Location(document.shown, 1, 1)
-        found.append(Diagnostic(place, Code.wrong_value, message, "mend the others first"))
-    return found
+    found = [_translate(document, model, detail) for detail in kept[: MAX_PROBLEMS + 1]]
+    return [*found, *found[-1:] * (len(kept) - len(found))]
 
 
 def value_at(data: Any, key: str) -> Any:

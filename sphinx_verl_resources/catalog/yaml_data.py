@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
-from ..diagnostics import FORBIDDEN, Code, Diagnostic, Location, Severity, visible
+from ..diagnostics import FORBIDDEN, MAX_PROBLEMS, Code, Diagnostic, Location, Severity, visible
 from .yaml_syntax import position, syntax_problem
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ MAX_DEPTH = 20
 
 #: Entries of one list, and keys of one mapping; the largest real list has some hundred.
 MAX_ITEMS = 5_000
-#: Problems listed per file; a file with more of them is no data file.
-MAX_PROBLEMS = 50
 
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
@@ -100,6 +98,11 @@ class Document:
         """Return the scalar at ``loc`` as it was typed, without quotes; empty for anything else."""
         node = _walk(self._root, loc)[1]
         return node.value if isinstance(node, yaml.ScalarNode) else ""
+
+    def is_plain(self, loc: Loc) -> bool:
+        """Return whether the value at ``loc`` is a scalar that was typed without quotes."""
+        node = _walk(self._root, loc)[1]
+        return isinstance(node, yaml.ScalarNode) and not node.style
 
     def diagnostic(
         self, loc: Loc, code: Code, message: str, remedy: str = "", severity: Severity = Severity.ERROR
@@ -314,13 +317,17 @@ def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node
 
 def _look_up(mapping: yaml.MappingNode, name: str) -> tuple[yaml.Node, yaml.Node] | None:
     """Return the key node and the value node of a name, which may be that of a nested value."""
-    # Of a duplicate key, the last value is the one that was read.
-    for key, value in reversed(mapping.value):
-        if key.value == name:
-            return key, value
-    for key, value in reversed(mapping.value):
-        if isinstance(value, yaml.MappingNode) and name.startswith(f"{key.value}."):
-            found = _look_up(value, name[len(key.value) + 1 :])
-            if found:
-                return found
+    pairs = _by_name(mapping)
+    if name in pairs:
+        return pairs[name]
+    for dot in re.finditer(r"\.", name):
+        _, value = pairs.get(name[: dot.start()], (None, None))
+        if isinstance(value, yaml.MappingNode) and (found := _look_up(value, name[dot.end() :])):
+            return found
     return None
+
+
+@lru_cache(maxsize=4)  # a file with many problems asks for many keys of one mapping
+def _by_name(mapping: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+    """Return the key and value nodes; of a duplicate key the last, which is the one that was read."""
+    return {key.value: (key, value) for key, value in mapping.value if isinstance(key, yaml.ScalarNode)}

@@ -12,7 +12,7 @@ from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ..diagnostics import Code, Severity, counted, one_line
+from ..diagnostics import Code, Severity, counted, listed, one_line
 
 if TYPE_CHECKING:
     import argparse
@@ -151,7 +151,7 @@ def wants_color(stream: TextIO | None, choice: str, environment: Mapping[str, st
 def report(problems: Sequence[Diagnostic]) -> bool:
     """Print problems on standard error, one a line, and return whether there is an error among them."""
     colored = wants_color(sys.stderr, _choice, os.environ)
-    for problem in problems:
+    for problem in listed(problems):
         print(_colored(problem) if colored else problem, file=sys.stderr)
     return any(problem.is_error for problem in problems)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..answer.question import Question, named_settings, task_of
 from ..catalog.names import MOST_GPUS
 from ..catalog.selection import whole_number
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, printable, warning
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, listed, printable, warning
 from ..estimator.hf_config import read_config_json
 from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
@@ -100,7 +100,7 @@ def placed(problems: Iterable[Diagnostic], place_of: Callable[[Diagnostic], Loca
 
 def errors_text(problems: Iterable[Diagnostic]) -> str:
     """Return the errors among problems on one line, for programs."""
-    return "; ".join(problem.text for problem in problems if problem.is_error)
+    return "; ".join(problem.text for problem in listed(problems) if problem.is_error)
 
 
 def add_question_arguments(parser: argparse.ArgumentParser, metavar: str, words: str) -> None:

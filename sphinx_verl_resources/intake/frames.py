@@ -8,6 +8,7 @@ verl/trainer/ppo/ray_trainer.py; v0.7.1: verl/workers/fsdp_workers.py and verl/w
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def told_by(frames: Sequence[Frame], *, whole: bool, ended: bool = True) -> Told
     """
     role, role_frame, part, part_frame = "", None, "", None
     for frame in frames:
-        meaning = _meaning(frame)
+        meaning = _meaning(frame.file, frame.function)
         if meaning in _ROLES:
             if _keeps(role, meaning):
                 continue
@@ -186,14 +187,15 @@ def told_by(frames: Sequence[Frame], *, whole: bool, ended: bool = True) -> Told
     return Told(phases, told.function if told else "", by_task)
 
 
-def _meaning(frame: Frame) -> str:
-    """Return the role or part that a frame tells; empty if none."""
+@lru_cache(maxsize=10_000)  # all workers have the same functions
+def _meaning(file: str, function: str) -> str:
+    """Return the role or part that a function tells; empty if none."""
     for meaning, pattern, names in _FILES:
-        if (frame.function in names or names == ("<any>",)) and pattern.search(frame.file):
+        if (function in names or names == ("<any>",)) and pattern.search(file):
             return meaning
-    if frame.function == "generate" and not re.search(r"vllm|sglang|trtllm|transformers|ray::", frame.file):
+    if function == "generate" and not re.search(r"vllm|sglang|trtllm|transformers|ray::", file):
         return ""
-    return _ROLE_OF.get(frame.function) or _PART_OF.get(frame.function, "")
+    return _ROLE_OF.get(function) or _PART_OF.get(function, "")
 
 
 def _keeps(role: str, meaning: str) -> bool:

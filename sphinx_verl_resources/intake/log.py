@@ -5,14 +5,14 @@ A log may have any size. It is read once, block by block, and a few kilobytes of
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.yaml_data import MAX_PROBLEMS
-from ..diagnostics import Code, Diagnostic, Location, warning
+from ..diagnostics import MAX_PROBLEMS, Code, Diagnostic, Location, warning
 from .failure import WORDS as FAILURE_WORDS
 from .failure import Failure, FailureReader, absent_phases, narrowed
-from .log_config import WEIGHTY, config_at, is_command, overrides_at
+from .log_config import MAX_FOREIGN, WEIGHTY, config_at, is_command, overrides_at
 from .log_config import WORDS as CONFIG_WORDS
 from .log_facts import ASLEEP, GPU, MODEL, NAMES, STEP, WORDS, Figures, facts_in, read_metrics
 from .log_lines import MAX_LINE, pieces_of
@@ -28,7 +28,7 @@ _WORDS = tuple(dict.fromkeys((*CONFIG_WORDS, b"step:", *WORDS, *FAILURE_WORDS)))
 #: Words that are reported even after the part of a line that is read.
 _WEIGHTY = (*(name.encode() for name in NAMES), *WEIGHTY, b"OutOfMemoryError")
 _EASYR1_MODEL = "worker.actor.model.model_path"
-#: Workers with figures of their own.
+#: Workers with figures or a configuration of their own that are kept.
 _MAX_WORKERS = 256
 _UNREAD_REMEDY = "look at the line, and add by hand what matters of it"
 
@@ -104,8 +104,10 @@ class _Reader:
         self._shown = shown
         self._problems: list[Diagnostic] = []
         self._lost = 0
-        self._collecting: dict[str, PrintedConfig] = {}
-        self._waiting: dict[str, PrintedConfig] = {}
+        self._read = 0
+        #: The configurations that are being printed, each with the number of its last line, in that order.
+        self._collecting: OrderedDict[str, tuple[PrintedConfig, int]] = OrderedDict()
+        self._waiting: OrderedDict[str, PrintedConfig] = OrderedDict()
         self._runs: dict[str, _Run] = {}
         self._current = _Run()
         self._counted: _Run | None = None
@@ -122,12 +124,9 @@ class _Reader:
             message = f"{piece.text} begins after the first {MAX_LINE:,} bytes of a line and was not read"
             self._warn(Location(self._shown, piece.line, piece.column), Code.unread, message, _UNREAD_REMEDY)
             return
-        if self._collecting:
-            # Each of them counts how many lines of others there are.
-            taken = [config.add(piece) for config in self._collecting.values()]
-            self._collecting = {who: each for who, each in self._collecting.items() if not each.ended}
-            if any(taken):
-                return
+        self._read += 1
+        if self._collecting and self._continues_config(piece):
+            return
         place = Location(self._shown, piece.line, piece.column)
         if self._current.failures.take_frame(piece, place):
             return
@@ -162,14 +161,29 @@ class _Reader:
             tuple(sorted(self._problems)), is_complete, model, run.asleep,
         )  # fmt: skip
 
+    def _continues_config(self, piece: Piece) -> bool:
+        """Add a line to the configuration of its worker; false if it is no part of it."""
+        config, _ = self._collecting.get(piece.who, (None, 0))
+        is_part = config is not None and config.add(piece)
+        if config and is_part:
+            del self._collecting[piece.who]
+            if not config.ended:
+                self._collecting[piece.who] = config, self._read
+        while self._collecting and self._read - next(iter(self._collecting.values()))[1] > MAX_FOREIGN:
+            self._collecting.popitem(last=False)
+        return is_part
+
     def _begins_config(self, piece: Piece) -> bool:
         config = None if STEP.search(piece.text) else config_at(piece)
         if config is None:
             return False
-        self._waiting.pop(piece.who, None)
+        for known in (self._waiting, self._collecting):
+            known.pop(piece.who, None)
+            if len(known) >= _MAX_WORKERS:
+                known.popitem(last=False)
         self._waiting[piece.who] = config
         if not config.ended:
-            self._collecting[piece.who] = config
+            self._collecting[piece.who] = config, self._read
         if self._current.is_under_way:
             self._current = _Run()
         self._runs.pop(piece.who, None)

@@ -119,8 +119,8 @@ class PrintedConfig:
         self._lines: list[str] = []
         self._length = 0
         self._open: list[str] = []
+        self._lists = 0  # of the brackets that are open
         self._cut, self._cut_depth = 0, 0
-        self._foreign = 0
 
     @property
     def complete(self) -> bool:
@@ -128,12 +128,9 @@ class PrintedConfig:
         return bool(self._lines) and not self._open
 
     def add(self, piece: Piece) -> bool:
-        """Add a line; return false if it belongs to something else."""
-        if piece.who != self.who or (self._lines and not _CONTINUES.match(piece.text)):
-            self._foreign += 1
-            self.ended = self.ended or self._foreign > MAX_FOREIGN
+        """Add a line of the worker; return false if it belongs to something else."""
+        if self._lines and not _CONTINUES.match(piece.text):
             return False
-        self._foreign = 0
         end = len(piece.text)
         for token in _TOKEN.finditer(piece.text):
             if not self._follow(token, self._length):
@@ -170,10 +167,12 @@ class PrintedConfig:
         sign = token[0]
         if sign in "{[(":
             self._open.append(sign)
+            self._lists += sign != "{"
         elif sign in _PAIRS:
             if not self._open or self._open.pop() != _PAIRS[sign]:
                 self._open = ["?"]  # never closed, so that only entries before it count
                 return False
+            self._lists -= sign != "}"
             self._remember(before + token.end())
         elif sign == ",":
             self._remember(before + token.start())
@@ -181,7 +180,7 @@ class PrintedConfig:
 
     def _remember(self, at: int) -> None:
         """Note the place after a complete entry, where only dicts are open."""
-        if all(sign == "{" for sign in self._open):
+        if not self._lists:
             self._cut, self._cut_depth = at, len(self._open)
 
     def _is_too_much(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..catalog.fields import HOST_MEMORY, PEAK_ALLOCATED, PEAK_RESERVED, every_field
@@ -49,7 +50,7 @@ _PATTERNS = (
             rf"{_START}(?P<package>(?i:torch|pytorch|verl|vllm|sglang)) (?i:version) ?[:=]? ?{_RELEASE}"
         ),
     ),
-    (("LLM engine (",), re.compile(r"LLM engine \(.*?\bmodel='(?P<model>[^']{1,300})'")),
+    (("LLM engine (",), re.compile(r"LLM engine \(.{0,300}?\bmodel='(?P<model>[^']{1,300})'")),
     (
         ("emory",),
         re.compile(r"Sleep mode freed .{1,40}, (?P<asleep>\d{1,6}\.\d+) GiB memory is still in use"),
@@ -189,6 +190,12 @@ def facts_in(text: str) -> Iterator[tuple[str, str]]:
             elif "gpu" in groups:
                 if _NEAR.search(text[max(0, match.start() - 60) : match.start()]):
                     yield GPU, groups["gpu"].replace("_", " ").removesuffix(".json").strip()
-            elif not _ASKED.search(text):
+            elif not _is_asked_for(text):
                 package = groups["package"].lower()
                 yield _PACKAGES.get(package, package), groups["version"]
+
+
+@lru_cache(maxsize=1)  # a line may name many versions
+def _is_asked_for(text: str) -> bool:
+    """Return whether a line is about versions that are required."""
+    return bool(_ASKED.search(text))

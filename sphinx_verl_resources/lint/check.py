@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..catalog.models.registries import ExceptionsFile
 from ..catalog.validation import load
-from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..diagnostics import Code, Diagnostic, Location, Severity, listed
 from . import data_rules, file_rules, run_rules
 from .context import exceptions_in
 from .rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
     from ..catalog.files import Directory
@@ -69,6 +69,9 @@ def check_data(context: CheckContext) -> CheckResult:
     What is wrong with the exceptions themselves is among the problems.
     """
     problems = [*context.problems, *(problem for rule in RULES for problem in rule.problems(context))]
+    by_path: dict[str, list[Diagnostic]] = {}
+    for problem in problems:
+        by_path.setdefault(problem.place.path, []).append(problem)
     silent = {rule.code for rule in RULES if rule.needs_repository and context.repository is None}
     reasons: dict[Diagnostic, str] = {}
     wrong: list[Diagnostic] = []
@@ -76,7 +79,7 @@ def check_data(context: CheckContext) -> CheckResult:
         record, document, broken = load(file, ExceptionsFile)
         wrong += broken
         for index, item in enumerate(record.exceptions if record else ()):
-            entry = _Suppression(item, document, index, directory, problems)
+            entry = _Suppression(item, document, index, directory, by_path)
             wrong += entry.problems(silent)
             reasons |= dict.fromkeys(entry.suppressed, item.reason)
     left = [problem for problem in problems if problem not in reasons]
@@ -86,7 +89,7 @@ def check_data(context: CheckContext) -> CheckResult:
     left = [problem for problem in left if problem not in gaps]
     why = f"The run was published before {day}."
     return CheckResult(
-        tuple(sorted([*left, *wrong])),
+        listed(sorted([*left, *wrong])),
         tuple(suppressed),
         tuple(sorted(Suppressed(problem, why) for problem in gaps)),
         day,
@@ -120,23 +123,22 @@ class _Suppression:
         document: Document,
         index: int,
         directory: Directory,
-        problems: Collection[Diagnostic],
+        problems: Mapping[str, Sequence[Diagnostic]],
     ) -> None:
         self._item = item
         self._document = document
         self._index = index
-        paths = [directory.show(name) for name in item.files]
-        self._in_files = [[problem for problem in problems if problem.place.path == path] for path in paths]
+        self._in_files = [problems.get(directory.show(name), ()) for name in item.files]
         self._alike = [
             problem for found in self._in_files for problem in found if problem.code.name == item.code
         ]
         self._is_of_error = Code[item.code] in _ERRORS or any(problem.is_error for problem in self._alike)
-        names = item.names
-        self.suppressed = [
+        names = None if item.names is None else set(item.names)
+        self.suppressed = {
             problem
             for problem in self._alike
             if not self._is_of_error and (names is None or problem.place.key in names)
-        ]
+        }
 
     def problems(self, silent: Collection[Code]) -> Iterator[Diagnostic]:
         """Yield what is wrong with the entry: it is about an error, or no warning needs it any more.

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from ..catalog.yaml_data import LOADER, dotted_leaves, read_yaml
 from ..catalog.yaml_syntax import position
-from ..diagnostics import Code, Diagnostic, Location, Severity, visible, warning
+from ..diagnostics import Code, Diagnostic, Location, Severity, listed, visible, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
     from .programs import Program
 
-#: Problems that are listed of one text.
-MAX_PROBLEMS = 50
 
 #: Names that a message lists.
 _MAX_NAMES = 3
@@ -88,7 +86,7 @@ class SettingsText:
         everything = {*open_problems(self.reasons, self.places)}
         others = [problem for problem in self.problems if problem not in everything]
         still = {key: reason for key, reason in self.reasons.items() if key not in settled}
-        return listed([*others, *open_problems(still, self.places)])
+        return listed(sorted([*others, *open_problems(still, self.places)]))
 
 
 def open_problems(reasons: Mapping[str, Reason], places: Mapping[str, Location]) -> Iterator[Diagnostic]:
@@ -174,7 +172,7 @@ class Collector:
             self._places,
             self.config_name,
             self._unresolved,
-            listed([*self.problems, *unknown, *self._replaced()]),
+            listed(sorted([*self.problems, *unknown, *self._replaced()])),
             self._lines,
             self.program,
             self._reasons,
@@ -281,13 +279,3 @@ def dotted(prefix: str, name: str) -> str:
     ('data.train_batch_size', 'model_engine')
     """
     return f"{prefix}.{name}" if prefix else str(name)
-
-
-def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Sort problems; of very many, keep errors rather than warnings and count the rest."""
-    kept = sorted(problems, key=lambda problem: (not problem.is_error, problem))
-    rest = kept[MAX_PROBLEMS:]
-    if rest:
-        message = f"{len(rest)} more problems are not listed"
-        kept[MAX_PROBLEMS:] = [replace(rest[0], message=message, remedy="mend the others first")]
-    return tuple(sorted(kept))

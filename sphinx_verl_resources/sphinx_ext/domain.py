@@ -19,7 +19,7 @@ from sphinx.util.parallel import ParallelTasks, parallel_available
 from ..analysis.problems import problems_of
 from ..catalog.dataset import Answer, Query, digest, plain
 from ..catalog.files import bundled_directory, configured_directory, take_snapshot
-from ..diagnostics import NoAnswerError
+from ..diagnostics import NoAnswerError, listed
 from ..i18n import _
 from . import objects
 from .config import conf_place, config_problems, label_problems, read_config
@@ -146,7 +146,7 @@ class VerlDomain(Domain):
             known[part] = problems_of(self.records, part)
         beyond = sorted(problem for part in parts for problem in known[part])
         labels = label_problems(self.settings, self.confdir, self.std.anonlabels)
-        for problem in (*known["conf.py"], *known["catalog"], *beyond, *labels):
+        for problem in listed((*known["conf.py"], *known["catalog"], *beyond, *labels)):
             log_diagnostic(problem, self.env.config)
         self._found.clear()
         return is_new

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from sphinx_verl_resources.diagnostics import listed
+
 
 def test_a_flood_of_problems_is_cut_short(data, make_run_text):
     data.write("runs/a.yaml", make_run_text() + "".join(f"k{index}: 1\n" for index in range(4000)))
-    problems = data.problems()
+    problems = [str(problem) for problem in listed(data.load().diagnostics)]
     assert len(problems) == 51
-    assert (
-        "data/runs/a.yaml:1:1: ERROR: 3950 more problems are not listed; mend the others first" in problems[0]
-    )
+    assert "3950 more problems are not listed; mend the others first" in problems[-1]
     data.write("runs/a.yaml", "\x01\n" * 100_000)
     assert len(data.problems()) == 50
 
