@@ -36,7 +36,7 @@ class Links:
 #: The form of commits, tags and branches: no signs that lead from one to another, as ``HEAD@{1}`` has.
 REF = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}(/[0-9A-Za-z][0-9A-Za-z._-]{0,99}){0,9}$"
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
-_RELEASE = re.compile(r"v?\d+(\.\d+)+[\w.-]*")
+_RELEASE = re.compile(r"v?\d+\.\d[\w.-]*")
 #: verl's repository under each owner that it has had.
 _REPOSITORY = re.compile(
     r"https?://(?:www\.)?github\.com/(?:verl-project|volcengine)/verl/"

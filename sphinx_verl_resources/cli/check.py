@@ -23,7 +23,7 @@ from .files import ChangedError, create_file, remove_unchanged, replace_unchange
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Set
 
     from ..lint.check import CheckResult
     from ..lint.context import CheckContext, SourceFile
@@ -53,13 +53,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     """Check and report."""
+    asked = {_place(path) for path in options.paths}
     try:
         context = _context(options)
-        if options.fix and _fix(context, options.paths):
+        if options.fix and _fix(context, asked):
             context = _context(options)
-        while options.fix and _rename(context, options.paths):  # each may change what refers to another
+        while options.fix and _rename(context, asked):  # each may change what refers to another
             context = _context(options)
-        result = _asked_for(check_data(context), options.paths)
+        result = _asked_for(check_data(context), asked)
     except GitError as error:
         raise UsageError(str(error)) from None
     errors = sum(problem.is_error for problem in result.problems)
@@ -79,7 +80,7 @@ def _context(options: argparse.Namespace) -> CheckContext:
     return load_check_context(directories, repository)
 
 
-def _fix(context: CheckContext, paths: Sequence[str]) -> int:
+def _fix(context: CheckContext, asked: Set[Path]) -> int:
     """Write the files that can be repaired, report the repairs, and return how many there were.
 
     Raises:
@@ -89,7 +90,7 @@ def _fix(context: CheckContext, paths: Sequence[str]) -> int:
         raise UsageError("the dataset of the package is not changed; name a data directory")
     count = 0
     for source, text, repairs in list(repaired_files(context)):  # nothing is written where git fails at one
-        if not _is_under(source.shown, paths):
+        if not _is_under(source.shown, asked):
             continue
         try:
             replace_unchanged(source.file, _directory_of(source, context), text)
@@ -112,7 +113,7 @@ def _report_repairs(shown: str, repairs: Iterable[Repair]) -> None:
         print(f"{Location(shown).shown_path}:{repair.line}: repaired: {repair.done}", file=sys.stderr)
 
 
-def _rename(context: CheckContext, paths: Sequence[str]) -> bool:
+def _rename(context: CheckContext, asked: Set[Path]) -> bool:
     """Rename one run whose id names another model or GPU; return False where there is none left.
 
     Raises:
@@ -120,7 +121,7 @@ def _rename(context: CheckContext, paths: Sequence[str]) -> bool:
     """
     taken = []
     for found in renames(context):
-        if _is_under(found.source.shown, paths):
+        if _is_under(found.source.shown, asked):
             if not os.path.lexists(found.path):
                 _write_renamed(found, context)
                 return True
@@ -160,13 +161,13 @@ def _write_renamed(found: Rename, context: CheckContext) -> None:
         _report_repairs(source.shown, repairs)
 
 
-def _asked_for(result: CheckResult, paths: Sequence[str]) -> CheckResult:
+def _asked_for(result: CheckResult, asked: Set[Path]) -> CheckResult:
     """Return what is in the files or folders named; everything if none is."""
     return replace(
         result,
-        problems=tuple(problem for problem in result.problems if _is_under(problem.place.path, paths)),
-        suppressed=tuple(item for item in result.suppressed if _is_under(item.problem.place.path, paths)),
-        gaps=tuple(item for item in result.gaps if _is_under(item.problem.place.path, paths)),
+        problems=tuple(problem for problem in result.problems if _is_under(problem.place.path, asked)),
+        suppressed=tuple(item for item in result.suppressed if _is_under(item.problem.place.path, asked)),
+        gaps=tuple(item for item in result.gaps if _is_under(item.problem.place.path, asked)),
     )
 
 
@@ -212,9 +213,10 @@ def _data_directory(path: str) -> str:
     return next(iter(enclosing_data_directory(place)), beside)
 
 
-def _is_under(shown: str, paths: Sequence[str]) -> bool:
-    """Return whether a file is one of those named, or in a folder named; every file is if none is named."""
-    return not paths or any(_place(shown).is_relative_to(_place(path)) for path in paths)
+def _is_under(shown: str, asked: Set[Path]) -> bool:
+    """Return whether a file is one of those asked for, or in such a folder; every file is if none is."""
+    place = _place(shown)
+    return not asked or not asked.isdisjoint((place, *place.parents))
 
 
 def _place(name: str) -> Path:

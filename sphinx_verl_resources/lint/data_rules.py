@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..catalog.models.architecture import Architecture
@@ -16,13 +17,13 @@ from ..units import GB, GIB, MIB, gb, gib_number
 from .rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..catalog.models.case import Case
     from ..catalog.models.run import Run
     from ..diagnostics import Diagnostic, Location
     from ..estimator.estimate import Estimate
-    from .context import CheckContext, RunEntry
+    from .context import CheckContext
 
 
 Record = TypeVar("Record", bound=NamedRecord)
@@ -122,54 +123,66 @@ def parameter_count(context: CheckContext) -> Iterator[Diagnostic]:
 
 #: A note with one of these words explains the figure.
 _ABOUT_MEMORY = re.compile(r"memory|measured|computed|estimate|peak|\bgib\b|\bgb\b", re.IGNORECASE)
+#: Stands for any value of a trait; no trait is empty.
+_ANY = ""
 
 
 @Rule(Code.duplicate_run, "data")
 def duplicate_run(context: CheckContext) -> Iterator[Diagnostic]:
     """Reject a run that is recorded twice."""
-    alike: dict[Any, list[RunEntry]] = {}
-    for entry in context.runs:
+    first: dict[Any, tuple[int, str]] = {}
+    for number, entry in enumerate(context.runs):
         run = entry.run
         settings = tuple(sorted((key, repr(value)) for key, value in run.settings.items()))
         gpu = context.catalog.gpu_of(run)
         gpus = run.gpus.count, gpu.name if gpu else None, run.gpus.nodes, run.gpus.memory_gb
-        others = alike.setdefault((run.model, gpus, run.task, run.train, run.infer, settings), [])
-        earlier = next((other for other in others if not _differ(run, other.run)), None)
-        others.append(entry)
+        alike = run.model, gpus, run.task, run.train, run.infer, settings
+        traits = _traits(run)
+        # Runs differ where both name a trait, and different ones: one without it is like all others.
+        wanted = product(*((trait, None) if trait else (_ANY,) for trait in traits))
+        earlier = min((first[alike, found] for found in wanted if (alike, found) in first), default=None)
+        for found in product(*((trait, _ANY) for trait in traits)):
+            first.setdefault((alike, found), (number, run.id))
         if earlier:
             same = "model, GPUs, task, backend, engine and settings"
-            message = f"the run is the same as {earlier.run.id!r}: {same}"
+            message = f"the run is the same as {earlier[1]!r}: {same}"
             remedy = "keep one of the two, or record what tells them apart"
             yield duplicate_run.broken_at(entry.source.value_place("id"), message, remedy)
 
 
-def _differ(one: Run, other: Run) -> bool:
-    """Return whether both name a version or a script, and different ones; scripts may hold the settings."""
-    pairs = [(one.script and one.script.path, other.script and other.script.path)]
-    if one.versions and other.versions:
-        pairs += [
-            (one.versions.verl, other.versions.verl),
-            (one.versions.torch, other.versions.torch),
-        ]
-    return any(first and second and first != second for first, second in pairs)
+def _traits(run: Run) -> tuple[str | None, ...]:
+    """Return what tells runs with the same settings apart; scripts may hold other settings."""
+    versions = (run.versions.verl, run.versions.torch) if run.versions else (None, None)
+    return tuple(trait or None for trait in (run.script and run.script.path, *versions))
 
 
 @Rule(Code.recommended_below_min, "data")
 def recommended_below_min(context: CheckContext) -> Iterator[Diagnostic]:
     """Reject a RECOMMENDED run with less hardware than every MIN run of its model and task."""
+    least: dict[tuple[str, str], list[Run]] = {}
     for entry in context.runs:
-        run = entry.run
-        if run.tag != "RECOMMENDED":
+        if entry.run.tag == "MIN":
+            least.setdefault((entry.run.model, entry.run.task), []).append(entry.run)
+    smallest = {key: _smallest(runs, context) for key, runs in least.items()}
+    for entry in context.runs:
+        run, key = entry.run, (entry.run.model, entry.run.task)
+        if run.tag != "RECOMMENDED" or key not in least:
             continue
-        least = [
-            other.run
-            for other in context.runs
-            if (other.run.tag, other.run.model, other.run.task) == ("MIN", run.model, run.task)
-        ]
-        if least and all(_takes_less(run, other, context) for other in least):
-            message = f"{run.gpus} is RECOMMENDED, less than {least[0].gpus}, the MIN run {least[0].id!r}"
+        if all(_takes_less(run, other, context) for other in smallest[key]):
+            first = least[key][0]
+            message = f"{run.gpus} is RECOMMENDED, less than {first.gpus}, the MIN run {first.id!r}"
             remedy = "correct the tag of one of the two"
             yield recommended_below_min.broken_at(entry.source.value_place("tag"), message, remedy)
+
+
+def _smallest(runs: Iterable[Run], context: CheckContext) -> list[Run]:
+    """Return the runs with less hardware than the others: a run that takes less than these takes least."""
+    by_gpu: dict[Any, list[Run]] = {}
+    for run in runs:
+        by_gpu.setdefault((run.gpus.type, _memory(run, context) is None), []).append(run)
+    fewest = [min(group, key=lambda run: run.gpus.count) for group in by_gpu.values()]
+    least = [min(group, key=lambda run: _memory(run, context) or 0) for group in by_gpu.values()]
+    return [*fewest, *least]
 
 
 def _takes_less(one: Run, other: Run, context: CheckContext) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ..catalog.fields import field_at
@@ -14,7 +13,6 @@ from .rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..catalog.yaml_data import Loc
     from ..diagnostics import Diagnostic
     from .context import SourceFile
 
@@ -67,18 +65,9 @@ def unquoted_version(file: SourceFile) -> Iterator[Diagnostic]:
         return
     for loc, value in leaves(file.document.data):
         field = field_at(loc)
-        if field and field.quoted and isinstance(value, str) and _is_plain(file, loc):
+        if field and field.quoted and isinstance(value, str) and file.document.is_plain(loc):
             message = f"{'.'.join(map(str, loc))}: {value[:80]} is not in quotes"
             yield unquoted_version.broken_at(file.value_place(*loc), message, f'write "{value[:80]}"')
-
-
-def _is_plain(file: SourceFile, loc: Loc) -> bool:
-    """Return whether a text was typed without quotes."""
-    place = file.document.place(loc)
-    lines = re.split(r"\r\n|[\r\n]", file.document.text)
-    if place.line > len(lines):
-        return False
-    return not lines[place.line - 1].startswith(('"', "'", "|", ">"), place.column - 1)
 
 
 @Rule(Code.repeated_text, "file", fixable="yes")

@@ -59,6 +59,8 @@ def _rename(entry: RunEntry, new: str, context: CheckContext) -> Rename:
 def _referring(source: SourceFile, old: str, new: str) -> RepairedFile | None:
     """Return a file with the new name in place of the old one, None if it does not name the run."""
     text, repairs = decoded(source.file), []
+    if old not in text:
+        return None
     lines = re.split(r"(\r\n|[\r\n])", text)
     # Addresses lead elsewhere, whatever they are called.
     word = re.compile(rf"(?<![\w-]){re.escape(old)}(?![\w-])")

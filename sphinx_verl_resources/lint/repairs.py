@@ -36,6 +36,9 @@ _ABOVE_DATA = re.compile(r"#.*|\s*|---|%.*")
 #: An address without its scheme.
 _BARE_ADDRESS = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.){1,5}[a-z]{2,12}/[^\s\"'{}\[\],#]*")
 
+#: Attempts to find the edits of one kind that change another value; all others are made at once.
+_MAX_TRIES = 64
+
 
 @dataclass(frozen=True, order=True)
 class Repair:
@@ -132,13 +135,29 @@ def _with_edits(file: _RunFile, repair: _Repairer, done: list[Repair]) -> str:
     """Return the text with every edit of one kind that changes no other value, and note the repairs."""
     text, values = file.text, _scalars(file.text)
     edits = [edit for value in file.values.values() if (edit := repair(file, value))]
-    for edit in reversed(edits):  # from the end, so that the places of the others stay right
-        edited = text[: edit.start] + edit.text + text[edit.end :]
-        wanted = {loc: scalar for loc, scalar in values.items() if loc != edit.value.loc} | edit.values
-        if edited != text and _scalars(edited) == wanted:
+    groups = [[edit for edit in edits if edit.text != text[edit.start : edit.end]]]
+    for _ in range(_MAX_TRIES):
+        group = groups.pop() if groups else []
+        if not group:
+            break
+        edited, wanted = _edited(text, values, group)
+        if _scalars(edited) == wanted:
             text, values = edited, wanted
-            done.append(Repair(edit.value.line, edit.done))
+            done += [Repair(edit.value.line, edit.done) for edit in group]
+        elif half := len(group) // 2:
+            groups += [group[:half], group[half:]]
     return text
+
+
+def _edited(text: str, values: dict[Loc, object], edits: list[_Edit]) -> tuple[str, dict[Loc, object]]:
+    """Return the text with edits, and the values that it should have."""
+    parts, end = [], len(text)
+    wanted, values = dict(values), {loc: value for edit in edits for loc, value in edit.values.items()}
+    for edit in reversed(edits):  # from the end, so that the places of the others stay right
+        parts += [text[edit.end : end], edit.text]
+        end = edit.start
+        wanted.pop(edit.value.loc, None)
+    return "".join([text[:end], *reversed(parts)]), wanted | values
 
 
 def _led_to_schema(text: str, target: str, done: list[Repair], *, needed: bool) -> str:
@@ -304,8 +323,8 @@ def _drop_name(file: _RunFile, value: _Value) -> _Edit | None:
     line, next_line = text.rfind("\n", 0, start) + 1, text.find("\n", end) + 1 or len(text)
     if not (text[line:start] + text[end:next_line]).strip():
         start, end = line, next_line
-    elif comma := re.search(r"\s*,\s*\Z", text[:start]):
-        start = comma.start()
+    elif (before := text[:start].rstrip()).endswith(","):
+        start = len(before[:-1].rstrip())
     elif comma := re.match(r"\s*,\s*", text[end:]):
         end += comma.end()
     else:
