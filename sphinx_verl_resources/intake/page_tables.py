@@ -11,11 +11,13 @@ import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from docutils.core import publish_doctree
 from docutils.parsers.rst import Directive, directives
+from docutils.parsers.rst.directives.misc import Replace
 from docutils.parsers.rst.directives.tables import CSVTable
 from docutils.parsers.rst.roles import GenericRole
 from docutils.statemachine import StringList
@@ -41,6 +43,12 @@ _UNDERLINED = re.compile(
 _SEPARATORS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 #: docutils' limit of a line's columns; it reads nothing of a page with a longer line.
 _MAX_LINE = 10_000
+#: Links, targets, footnotes and substitutions: docutils compares each with all others.
+_NAMED = re.compile(
+    r"^[ \t]*\.\. [_\[|]|^[ \t]*__ |_`|[\w`|\]]_(?!\w)|\|[^\s|](?:[^|\n]*[^\s|])?\|", re.MULTILINE
+)
+#: The most of them in a page; a page of a thousand runs has a thousand links.
+_MAX_NAMED = 3_000
 #: What people type where nothing is recorded.
 _PLACEHOLDERS = frozenset(
     {"", "\\", "/", "-", "--", "\N{EN DASH}", "\N{EM DASH}", "?", "n/a", "none", "not recorded", "tbd"}
@@ -124,7 +132,13 @@ def page_text(file: DataFile) -> str:
             message = f"the line is longer than {_MAX_LINE} characters"
             remedy = "break it: docutils reads no page with such a line"
             raise _unreadable(file, number, Code.page_syntax, message, remedy)
-    return "\n".join(lines)
+    text = "\n".join(lines)
+    if beyond := next(islice(_NAMED.finditer(text), _MAX_NAMED, None), None):
+        message = f"the page has more than {_MAX_NAMED:,} links, targets, footnotes and substitutions"
+        raise _unreadable(
+            file, line_at(text, beyond.start()), Code.file_too_large, message, "import it in parts"
+        )
+    return text
 
 
 def line_at(text: str, position: int) -> int:
@@ -283,9 +297,20 @@ class _CsvTable(CSVTable):
         return rows, max(map(len, rows), default=0)
 
 
+class _Replace(Replace):
+    """A ``replace`` without other substitutions in it: twenty of these can stand for a million words."""
+
+    def run(self) -> list[nodes.Node]:
+        found = [*super().run()]
+        if any(inner for node in found for inner in node.findall(nodes.substitution_reference)):
+            raise self.error("A substitution in another one is not read; write its text out")
+        return found
+
+
 #: Directives that are read in another way than by docutils; a role that a page defines would outlive it.
 _DIRECTIVES: dict[str, type[Directive]] = {
     "list-table": _ListTable,
     "csv-table": _CsvTable,
+    "replace": _Replace,
     **dict.fromkeys(("code", "code-block", "include", "raw", "role", "sourcecode"), _Skipped),
 }
