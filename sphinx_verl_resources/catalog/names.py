@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import chain, count
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 #: The sections of the hardware page, in its order; each is shown even when it holds no run.
 PAGE_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "405B", "671B")
@@ -140,6 +141,12 @@ def size_slug(size: str) -> str:
 def row_id(run_id: str) -> str:
     """Return the id of a run's row."""
     return f"run-{run_id}"
+
+
+def free_name(stem: str, taken: Container[str]) -> str:
+    """Return ``stem``, or ``stem-2`` and so on where it is taken already."""
+    names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def run_class(run_id: str) -> str:

@@ -27,7 +27,7 @@ from .logs import log_diagnostic
 from .queries import BuildData, Extension
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from docutils.nodes import Element, reference
@@ -257,6 +257,12 @@ class VerlDomain(Domain):
     def note_object(self, kind: str, name: str, target: objects.Target) -> bool:
         """Remember that the document being read shows an object, see ``objects.note``."""
         return objects.note(self.shown, self.env.docname, kind, name, target)
+
+    def rename_anchors(self, renamed: Mapping[str, str]) -> None:
+        """Give the objects of the document being read their new ids."""
+        for found in self.shown.get(self.env.docname, {}).values():
+            for name, target in found.items():
+                found[name] = target._replace(anchor=renamed.get(target.anchor, target.anchor))
 
     # -- what Sphinx asks of a domain
 

@@ -17,6 +17,7 @@ from .directives.seealso import verl_seealso
 from .domain import VerlDomain
 from .filter_bar import AddFilterBar, load_filter, verl_controls, write_controls
 from .html_pages import AccessibleTables, add_nodes
+from .ids import SettleIds
 from .latex import FitTables, TypesetFormulas
 from .objects import KINDS, in_this_language
 from .references import DataRole, MemoryRole, ObjectRole, replace_missing, warn_missing
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 #: Raise when pickled doctrees hold something else: a node of ours takes another name or module, or any node
 #: carries other attributes of ours. Sphinx then reads everything again. What the domain keeps has a number of
 #: its own, ``VerlDomain.data_version``.
-ENV_VERSION = 7
+ENV_VERSION = 8
 
 #: Up to so many pages Sphinx reads in one process.
 MANY_PAGES = 5
@@ -78,6 +79,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
         app.add_role_to_domain("verl", kind, ObjectRole())
     app.add_role_to_domain("verl", "data", DataRole())
     app.add_role_to_domain("verl", "memory", MemoryRole())
+    app.add_transform(SettleIds)
     app.add_transform(SectionsToCaptions)
     for transform in POST_TRANSFORMS:
         app.add_post_transform(transform)

@@ -6,7 +6,6 @@ only where scripts run.
 
 from __future__ import annotations
 
-import re
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from ..views.table import verl_rows
 from .assets import is_for_browsers
 from .domain import VerlDomain
 from .html_pages import AccessibleTables, verl_scroll
+from .ids import SIZE_ID
 from .page_data import ELEMENT_ID, as_script, page_data
 from .transforms import OnOurPages, ancestors
 
@@ -33,8 +33,6 @@ FILTER_SCRIPT = "verl-resources.js"
 #: Of rows and blocks that are folded until a reader unfolds them.
 MORE_CLASS = "verl-more"
 _RUN_CLASS = run_class("")
-#: A page may have a section of its own with the title "Size matters".
-_SIZE_ID = re.compile(r"size-\d+(-\d+)?b(-\d+)?")
 
 
 class verl_controls(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
@@ -105,7 +103,7 @@ def _outermost(rows: verl_rows) -> nodes.Node:
 
 
 def _is_of_size(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.section) and any(map(_SIZE_ID.fullmatch, node["ids"]))
+    return isinstance(node, nodes.section) and any(map(SIZE_ID.fullmatch, node["ids"]))
 
 
 def _bar(data: dict[str, Any], folded: int) -> str:
@@ -130,7 +128,7 @@ def _bar(data: dict[str, Any], folded: int) -> str:
 
 def _field(facet: Mapping[str, Any]) -> str:
     """Return a control; the script adds its options, with the numbers of runs that they would leave."""
-    name = f"verl-filter-{facet['name']}"
+    name = f"verl-filter--{facet['name']}"
     every = escape(_("All"))
     # Browsers that fill in what was chosen on the last visit would contradict the address.
     return (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..catalog.catalog import Catalog
     from ..catalog.models.run import Run
 
-ELEMENT_ID = "verl-resources-page"
+ELEMENT_ID = "verl-resources--page"
 #: The GPU of a run whose source does not name it, as the table calls it.
 UNNAMED_GPU = "GPU"
 #: What JSON may hold, and the text of an element or a script may not.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -11,23 +12,26 @@ from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from ..catalog.names import row_id
+from ..catalog.names import free_name
 from ..diagnostics import Code
 from ..views.blocks import verl_details
-from ..views.drawing import verl_chart
-from ..views.fewest import PANEL_CLASS
 from ..views.remarks import Numbering, verl_remarks
 from ..views.table import html_group, is_ours, table_group, verl_marks
-from .directives.base import free_name, set_caption
+from .directives.base import set_caption
 from .directives.runs import OF_RUN, SECTION_SIZE, verl_runs
 from .directives.seealso import verl_seealso
 from .domain import VerlDomain
+from .ids import is_own, rename_links, row_ids
 from .logs import log_at
 from .objects import page_or_label
 from .references import link_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from sphinx.environment import BuildEnvironment
+
+    from ..views.runs import RowAnchors
 
 
 #: Before the rows of runs are made, so that these transforms need not walk through them.
@@ -50,8 +54,13 @@ class SectionsToCaptions(SphinxTransform):
             return
         for section in list(self.document.findall(nodes.section)):
             size = section.attributes.pop(SECTION_SIZE, None)
+            if size is None:
+                continue
             around = next(parent for parent in ancestors(section) if not isinstance(parent, addnodes.only))
-            if size is None or isinstance(around, (nodes.document, nodes.section)):
+            if isinstance(around, (nodes.document, nodes.section)):
+                # Only now, because MyST makes an explicit target of what has a name in an `eval-rst`.
+                section["names"].append(nodes.fully_normalize_name(size))
+                self.document.note_implicit_target(section, section)
                 continue
             # The first node gets the id of the section, and an index entry cannot have one.
             content = sorted(section.children[1:], key=lambda node: isinstance(node, addnodes.index))
@@ -79,11 +88,6 @@ def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
     while parent is not None:
         yield parent
         parent = parent.parent
-
-
-def ids_of(document: nodes.document) -> set[str]:
-    """Return all ids of a document."""
-    return {id_ for node in document.findall(nodes.Element) for id_ in node["ids"]}
 
 
 class OnOurPages(SphinxPostTransform):
@@ -124,6 +128,14 @@ class JoinedPages(OnOurPages):
         named = (str(parent["docname"]) for parent in ancestors(node) if "docname" in parent)
         return next(named, self.env.docname)
 
+    def taken(self) -> dict[str, set[str]]:
+        """Return the ids that each space has, those of rows that are still to be made included."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for node in self.document.findall(nodes.Element):
+            if node["ids"] or row_ids(node) or isinstance(node, (verl_marks, verl_remarks)):
+                found[self.id_space(node)].update(node["ids"], row_ids(node))
+        return found
+
     def id_space(self, node: nodes.Node) -> str:
         """Return where an id must be unique: in a file of HTML, otherwise on the page."""
         return "" if self.writes_html else self.page_of(node)
@@ -160,28 +172,52 @@ class UniqueIds(JoinedPages):
     formats = ("html",)
 
     def run(self, **kwargs: Any) -> None:
-        """Rename the ids, and the links to them from the same page."""
+        """Rename the ids, and all that leads to them."""
         if next(self.document.findall(addnodes.start_of_file), None) is None:
             return
-        every, seen = ids_of(self.document), set[str]()
-        changed: dict[tuple[str, str], str] = {}
+        others, own = set[str](), dict[tuple[str, str], None]()
         for node in self.document.findall(nodes.Element):
-            for index, id_ in enumerate(node["ids"]):
-                if id_ in seen and is_own(id_, node):
-                    new = free_name(id_, every)
-                    every.add(new)
-                    changed[self.page_of(node), id_] = node["ids"][index] = new
-                seen.add(id_)
-        for link in self.document.findall(nodes.reference):
-            if "refid" in link:
-                link["refid"] = changed.get((self.page_of(link), link["refid"]), link["refid"])
+            for id_ in (*node["ids"], *row_ids(node)):
+                if id_ in node["ids"] and not is_own(id_, node):
+                    others.add(id_)
+                else:
+                    own.setdefault((self.page_of(node), id_))
+        seen, taken = set(others), others.union(id_ for _page, id_ in own)
+        renamed: dict[str, dict[str, str]] = {}
+        for page, id_ in own:
+            new = free_name(id_, taken) if id_ in seen else id_
+            seen.add(id_)
+            taken.add(new)
+            renamed.setdefault(page, {})[id_] = new
+        for node in self.document.findall(nodes.Element):
+            self.rename(node, renamed)
+        for page, ids in renamed.items():
+            rename_titles(self.env, page, ids)
+
+    def rename(self, node: nodes.Element, renamed: Mapping[str, Mapping[str, str]]) -> None:
+        """Change the ids of a node, and where it leads; Sphinx 9 leaves links to other pages broken."""
+        if node["ids"] or "refid" in node or row_ids(node):
+            of_page = renamed.get(self.page_of(node), {})
+            node["ids"] = [of_page.get(id_, id_) if is_own(id_, node) else id_ for id_ in node["ids"]]
+            rename_links(node, of_page)
+        page, _, id_ = node.get("refuri", "").partition("#document-")[2].partition("#")
+        if id_ in renamed.get(page, {}):
+            del node["refuri"]
+            node["refid"] = renamed[page][id_]
 
 
-def is_own(id_: str, node: nodes.Element) -> bool:
-    """Return whether a directive of ours has made up an id."""
-    if isinstance(node, (nodes.table, nodes.target, verl_chart)):
-        return id_.startswith("verl-")
-    return isinstance(node, verl_details) or PANEL_CLASS in node["classes"]
+def rename_titles(env: BuildEnvironment, page: str, renamed: Mapping[str, str]) -> None:
+    """Let the table of contents lead to the new ids of a page, and keep the numbers of what has them."""
+    for link in env.tocs[page].findall(nodes.reference):
+        id_ = link["anchorname"].removeprefix("#")
+        link["anchorname"] = f"#{renamed[id_]}" if id_ in renamed else link["anchorname"]
+    sections, figures = env.toc_secnumbers.get(page, {}), env.toc_fignumbers.get(page, {})
+    for old, new in renamed.items():
+        if f"#{old}" in sections:
+            sections[f"#{new}"] = sections[f"#{old}"]
+        for numbers in figures.values():
+            if old in numbers:
+                numbers[new] = numbers[old]
 
 
 class NumberRemarks(JoinedPages):
@@ -194,10 +230,10 @@ class NumberRemarks(JoinedPages):
         placeholders = [
             node for node in self.document.findall() if isinstance(node, (verl_marks, verl_remarks))
         ]
-        taken = ids_of(self.document) if placeholders else set()
-        spaces: dict[str, Numbering] = {}
+        taken = self.taken() if placeholders else {}
+        spaces = {space: Numbering(taken[space]) for space in {*map(self.id_space, placeholders)}}
         for node in placeholders:
-            numbering = spaces.setdefault(self.id_space(node), Numbering(taken))
+            numbering = spaces[self.id_space(node)]
             if isinstance(node, verl_marks):
                 numbering.mark(node)
             else:
@@ -214,18 +250,21 @@ class RenderRuns(JoinedPages):
     default_priority = 300
 
     def run(self, **kwargs: Any) -> None:
-        """Replace each placeholder; the first row of a run in an id space is the one that links lead to."""
+        """Replace each placeholder; the first row of a run on a page is the one that links lead to."""
         placeholders = list(self.document.findall(verl_runs))
-        taken = ids_of(self.document) if placeholders else set()
-        targets: dict[str, set[str]] = {}
-        for number, node in enumerate(placeholders, 1):
-            reached = targets.setdefault(self.id_space(node), set())
-            free = (run_id for run_id in node["runs"] if row_id(run_id) not in taken)
-            anchors = set(free) - reached
-            reached |= anchors
-            self.fill(node, anchors, reached, number)
+        if not placeholders:
+            return
+        from ..views.runs import RowAnchors
 
-    def fill(self, node: verl_runs, anchors: set[str], targets: set[str], number: int) -> None:
+        taken = self.taken()
+        reached: dict[str, dict[str, str]] = {}
+        for number, node in enumerate(placeholders, 1):
+            of_page = reached.setdefault(self.page_of(node), {})
+            anchors = {run: id_ for run, id_ in node["anchors"].items() if run not in of_page}
+            of_page |= anchors
+            self.fill(node, RowAnchors(number, anchors, of_page, taken[self.id_space(node)]))
+
+    def fill(self, node: verl_runs, anchors: RowAnchors) -> None:
         """Replace one placeholder by rows, and put their remarks after the table or into the details."""
         from ..views.runs import notes_list, runs_rows
 
@@ -241,7 +280,6 @@ class RenderRuns(JoinedPages):
             domain.settings.links,
             computed=node["computed"],
             anchors=anchors,
-            number=number,
             details={run_id: block["ids"][0] for run_id, block in blocks.items()},
             make_group=html_group if without_nodes else table_group,
         )
@@ -251,7 +289,7 @@ class RenderRuns(JoinedPages):
 
             add_remarks(blocks, notes)
         elif notes:
-            below = notes_list(notes, recorded, targets)
+            below = notes_list(notes, recorded, anchors.on_page)
             below.source, below.line = table.source, table.line
             table.parent.insert(table.parent.index(table) + 1, below)
 

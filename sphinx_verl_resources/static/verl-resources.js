@@ -8,7 +8,7 @@
 (() => {
   'use strict';
 
-  const block = document.getElementById('verl-resources-page');
+  const block = document.getElementById('verl-resources--page');
   // Browsers that do not know this do not show the controls, and need every row.
   if (!block || !matchMedia('(scripting: enabled)').matches) return;
 
@@ -77,7 +77,7 @@
 
   /** A page may have a section of its own with the title "Size matters". */
   function isSizeSection(section) {
-    return /^size-\d+(-\d+)?b(-\d+)?$/.test(section.id);
+    return /^size-\d+(-\d+)?b(-\d+)*$/.test(section.id);
   }
 
   function sizeSection(element) {
@@ -95,7 +95,8 @@
   function collectRemarks() {
     return [...document.querySelectorAll('ol.verl-notes > li')].flatMap((element) => {
       const links = [...element.querySelectorAll('a[href^="#run-"]')];
-      const ids = links.map((link) => link.hash.slice('#run-'.length)).filter((id) => runs.has(id));
+      const rows = links.map((link) => targetOf(link.hash)?.closest('tr')).filter(Boolean);
+      const ids = rows.map(runOf).filter((id) => runs.has(id));
       if (ids.length) element.value = [...element.parentElement.children].indexOf(element) + element.parentElement.start;
       return ids.length ? [{ element, ids }] : [];
     });
@@ -305,7 +306,7 @@
   }
 
   function findField(facet, number) {
-    const select = document.getElementById(`verl-filter-${facet.name}`);
+    const select = document.getElementById(`verl-filter--${facet.name}`);
     if (!select) return null;
     facet.values.forEach((_, value) => select.append(make('option', { value })));
     select.addEventListener('change', () => {

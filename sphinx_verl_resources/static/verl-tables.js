@@ -206,7 +206,7 @@
 
   // ---------------------------------------------------------------- start
 
-  const page = document.getElementById('verl-resources-page');
+  const page = document.getElementById('verl-resources--page');
   const voice = make('p', 'verl-unseen');
   voice.setAttribute('role', 'status');
   page?.before(voice);

@@ -74,10 +74,10 @@ class Drawing:
         """Return the chart as an SVG element whose ids begin with ``name``."""
         return (
             f'<svg viewBox="0 0 {WIDTH} {short(self.height)}" role="img" '
-            f'aria-labelledby="{name}-title {name}-desc" '
+            f'aria-labelledby="{name}--title {name}--desc" '
             f'direction="ltr" font-size="{FONT}" font-family="inherit" fill="currentColor">'
-            f'<title id="{name}-title">{escape(self.title)}</title>'
-            f'<desc id="{name}-desc">{escape(self.description)}</desc>'
+            f'<title id="{name}--title">{escape(self.title)}</title>'
+            f'<desc id="{name}--desc">{escape(self.description)}</desc>'
             f"{''.join(self.parts).replace(_NAME, name)}</svg>"
         )
 
@@ -132,7 +132,7 @@ def hatched(d: Sequence[str]) -> str:
     if not d:
         return ""
     return (
-        f'<pattern id="{_NAME}-over" width="6" height="6" patternUnits="userSpaceOnUse" '
+        f'<pattern id="{_NAME}--over" width="6" height="6" patternUnits="userSpaceOnUse" '
         'patternTransform="rotate(45)"><path d="M0 0v6" stroke="currentColor" stroke-width="2"/>'
         f"</pattern>{path(d, HATCH)}"
     )
@@ -144,7 +144,7 @@ def thick(colour: str) -> str:
 
 
 #: The attributes of bars that ``hatched`` has drawn a pattern for.
-HATCH = thick(f"url(#{_NAME}-over)")
+HATCH = thick(f"url(#{_NAME}--over)")
 
 
 def letters(paints: Iterable[tuple[Paint, Sequence[tuple[float, float]]]]) -> str:

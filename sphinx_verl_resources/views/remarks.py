@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..catalog.names import free_name
 from ..i18n import _
 from .blocks import notes_title, numbered_notes, recorded
 from .table import BEFORE_MARK
@@ -75,6 +76,7 @@ class Numbering:
     def __init__(self, taken: Iterable[str]) -> None:
         """Start without numbers; ``taken`` are the ids of other elements on the page."""
         self._taken = set(taken)
+        self._anchors: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
         self._listed: set[str] = set()
 
@@ -106,5 +108,6 @@ class Numbering:
         placeholder.replace_self([title, notes, *below])
 
     def _anchor(self, name: str) -> str:
-        anchor = f"verl-remark-{name}"
-        return f"{anchor}-{self._numbers[name]}" if anchor in self._taken else anchor
+        if name not in self._anchors:
+            self._anchors[name] = free_name(f"verl-remark-{name}", self._taken)
+        return self._anchors[name]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..catalog.fields import field_named, is_numeric
-from ..catalog.names import row_id, run_class
+from ..catalog.names import free_name, run_class
 from ..i18n import N_, _
 from ..units import crossed
 from .blocks import between_commas, fill, numbered_notes
 from .table import PATH_CLASS, Cell, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..catalog.fields import Field
     from ..catalog.links import Links
@@ -33,6 +33,30 @@ TABLE_CLASS = "verl-runs"
 COMPUTED = {"estimate.peak": N_("Estimated peak (GiB)"), "estimate.phase": N_("Peak phase")}
 #: How a run is known.
 WORD_TEXTS: Mapping[Word, str] = {"ran": N_("ran"), "reported": N_("reported"), "claimed": N_("claimed")}
+
+
+@dataclass
+class RowAnchors:
+    """The ids of the rows and remarks of one table.
+
+    Attributes:
+        number: which table of the page this is, for the ids of remarks that the page shows more than once.
+        rows: by run, the id of its row; a run shown twice on a page has one once.
+        on_page: by run, the id of its row here or in an earlier table of the page.
+        taken: every id of the page; those of remarks are added.
+    """
+
+    number: int
+    rows: Mapping[str, str]
+    on_page: Mapping[str, str]
+    taken: set[str]
+
+    def of_note(self, run: str, index: int) -> str:
+        """Return an id for a remark of a run."""
+        suffix = "" if run in self.rows else f"-table-{self.number}"
+        found = free_name(f"note-{run}-{index}{suffix}", self.taken)
+        self.taken.add(found)
+        return found
 
 
 @dataclass
@@ -61,8 +85,7 @@ def runs_rows(
     links: Links,
     *,
     computed: Mapping[str, Mapping[str, str]],
-    anchors: Collection[str],
-    number: int,
+    anchors: RowAnchors,
     details: Mapping[str, str] = MappingProxyType({}),
     make_group: GroupMaker = table_group,
 ) -> tuple[nodes.tgroup, list[PlacedNote]]:
@@ -73,17 +96,15 @@ def runs_rows(
         columns: names of fields, and names in ``COMPUTED``.
         links: makes the addresses.
         computed: by the ids of runs, the texts of the columns in ``COMPUTED``.
-        anchors: ids of the runs whose rows are link targets here; a run shown twice on a page is one once.
-        number: which table of the page this is, for the ids of notes that the page shows more than once.
+        anchors: the ids of rows and remarks.
         details: by the ids of runs, the ids of the blocks on the same page that say more about them.
         make_group: makes the nodes.
     """
-    notes = _place_notes(runs, anchors, number)
+    notes = _place_notes(runs, anchors)
 
     def cells_of(run: Run) -> list[Cell]:
         cells = run_cells(run, columns, links, computed.get(run.id, {}))
-        if run.id in anchors:
-            cells[0].anchor = row_id(run.id)
+        cells[0].anchor = anchors.rows.get(run.id, "")
         if run.id in details and "model" in columns:
             _link(cells[columns.index("model")], details[run.id])
         for placed in sorted((notes[note] for note in set(run.notes)), key=lambda placed: placed.number):
@@ -226,14 +247,13 @@ def _link(cell: Cell, target: str) -> None:
     cell.pieces, cell.links = [], [nodes.reference("", text, refid=target, internal=True)]
 
 
-def _place_notes(runs: Sequence[Run], anchors: Collection[str], number: int) -> dict[Note, PlacedNote]:
+def _place_notes(runs: Sequence[Run], anchors: RowAnchors) -> dict[Note, PlacedNote]:
     """Number the remarks of all runs in the order of the rows, each once."""
     found: dict[Note, PlacedNote] = {}
     for run in runs:
-        suffix = "" if run.id in anchors else f"-table-{number}"
         for index, note in enumerate(run.notes, 1):
             placed = found.setdefault(note, PlacedNote(note, len(found) + 1, {}))
-            placed.anchors.setdefault(run.id, f"note-{run.id}-{index}{suffix}")
+            placed.anchors.setdefault(run.id, anchors.of_note(run.id, index))
     return found
 
 
@@ -244,14 +264,14 @@ def _add_mark(cells: Sequence[Cell], columns: Sequence[str], placed: PlacedNote,
 
 
 def notes_list(
-    notes: Iterable[PlacedNote], runs: Mapping[str, Run], targets: Collection[str]
+    notes: Iterable[PlacedNote], runs: Mapping[str, Run], targets: Mapping[str, str]
 ) -> nodes.enumerated_list:
     """Make the list of the remarks under a table, numbered as their marks.
 
     Args:
         notes: the remarks.
         runs: all runs.
-        targets: ids of the runs that have a row anywhere on the page that links can lead to.
+        targets: by run, the id of its row on the page, where links can lead to one.
     """
     paragraphs = []
     for placed in notes:
@@ -262,7 +282,7 @@ def notes_list(
             title = _("{model} on {gpus}").format(model=run.short_name, gpus=crossed(run.gpus))
             titles.setdefault(title, run)
         named = between_commas(
-            nodes.reference("", title, refid=row_id(run.id), internal=True)
+            nodes.reference("", title, refid=targets[run.id], internal=True)
             if run.id in targets
             else nodes.Text(title)
             for title, run in titles.items()

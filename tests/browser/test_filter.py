@@ -33,7 +33,7 @@ def test_a_filter_hides_rows_and_the_sections_that_it_leaves_empty(opened):
     page.get_by_role("button", name="Clear the filters").click()
     assert (status(page), query(page), len(every_row(page))) == (TESTED, "", 5)
     assert page.locator("#size-405b").is_visible()
-    assert page.evaluate("document.activeElement.id") == "verl-filter-gpu", "the button has gone"
+    assert page.evaluate("document.activeElement.id") == "verl-filter--gpu", "the button has gone"
 
 
 @pytest.mark.parametrize(

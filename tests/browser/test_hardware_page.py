@@ -54,7 +54,7 @@ def test_the_keyboard_alone_goes_through_the_page(site, folder):
     page.wait_for_function("document.activeElement.getAttribute('aria-current') === 'true'")
     assert page.locator(".verl-panel table:visible").count() == 1
     tab_to(page, ".verl-panel:target a")
-    tab_to(page, "#verl-filter-size")
+    tab_to(page, "#verl-filter--size")
     for _letter in range(2):
         page.keyboard.press("ArrowDown")
     assert page.evaluate("new URLSearchParams(location.search).get('size')") == "1.5B"

@@ -130,7 +130,9 @@ def test_ids_are_unique_and_every_reference_leads_somewhere(runs, builder):
     for chart in charts:
         named = chart.svg["aria-labelledby"].split()
         assert (
-            named == [f"{chart['id']}-title", f"{chart['id']}-desc"] == [chart.title["id"], chart.desc["id"]]
+            named
+            == [f"{chart['id']}--title", f"{chart['id']}--desc"]
+            == [chart.title["id"], chart.desc["id"]]
         )
         for path in chart.select('[stroke^="url"]'):
             assert path["stroke"] == f"url(#{chart.pattern['id']})"

@@ -74,7 +74,7 @@ def check(chart) -> BeautifulSoup:
             assert name not in {"style", "onload"}
             assert not re.search(r"\d\.\d\d|px|nan|inf", str(value)) or name == "stroke-opacity", value
     assert [element.name for element in found.find_all(id=True)][:2] == ["title", "desc"]
-    assert found.svg["aria-labelledby"] == "x-title x-desc"
+    assert found.svg["aria-labelledby"] == "x--title x--desc"
     assert found.svg["role"] == "img"
     assert {"width", "height"}.isdisjoint(found.svg.attrs)
     return found
@@ -139,10 +139,10 @@ def test_what_does_not_fit_is_hatched_and_says_by_how_much(critic):
     over = [phase.total - critic.capacity for phase in critic.phases if phase.total > critic.capacity]
     texts = [item.get_text() for item in found.select("text")]
     assert f"More than that, by up to {max(over) / GIB:.1f} GiB" in texts
-    hatched, sign = found.select('path[stroke="url(#x-over)"]')
+    hatched, sign = found.select('path[stroke="url(#x--over)"]')
     assert len(lengths(hatched)) == len(over) > 0
     assert lengths(sign) == [(int(lengths(sign)[0][0]), 16)]
-    assert found.select_one("pattern#x-over")
+    assert found.select_one("pattern#x--over")
     assert texts.count(f"The GPU offers {critic.capacity / GIB:.1f} GiB") == 1
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from docutils import nodes
@@ -16,12 +14,13 @@ from ...diagnostics import Diagnostic, NoAnswerError, did_you_mean, printable
 from ...views.drawing import CHART_CLASS, verl_chart
 from ...views.table import empty_table, verl_marks
 from ..domain import VerlDomain
+from ..ids import free_id
 from ..logs import log_at
 from ..queries import Extension, FilesWithErrors
 from .options import AnyOption, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ...catalog.dataset import Answer, DataPart, Query
     from ...views.drawing import Drawing
@@ -275,18 +274,3 @@ def set_caption(table: nodes.table, caption: str, document: nodes.document) -> N
     """Give a table a title, and the id that Sphinx's permanent link to it needs."""
     table.insert(0, nodes.title("", caption))
     table["ids"].append(free_id(nodes.make_id(f"{table['classes'][0]}-{caption}"), table, document))
-
-
-def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
-    """Reserve ``stem`` for ``node``, or ``stem-2`` and so on where the page has it already."""
-    # MyST reads reStructuredText within a page as a document of its own, which knows no id of the page.
-    given: dict[str, nodes.Element] = document.settings.env.temp_data.setdefault("verl_ids", {})
-    found = free_name(stem, ChainMap(given, document.ids))
-    given[found] = document.ids[found] = node
-    return found
-
-
-def free_name(stem: str, taken: Container[str]) -> str:
-    """Return ``stem``, or ``stem-2`` and so on where it is taken already."""
-    names = chain([stem], (f"{stem}-{number}" for number in count(2)))
-    return next(name for name in names if name not in taken)

@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 
 class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
-    """The inside of a table, still to be made; the attributes are plain lists of strings, and a mapping.
+    """The inside of a table, still to be made; the attributes are plain lists of strings, and mappings.
 
     Attributes:
-        runs: ids of the rows, in order.
+        runs: ids of the runs, one for each row, in order.
+        anchors: by id, that of the row where it is the first of the run on the page.
         columns: field names.
         computed: by id, the texts of the columns that are computed.
     """
@@ -94,6 +95,8 @@ class VerlRuns(VerlDirective):
 
     directive = "verl-runs"
     takes = OPTIONS
+    #: By run, the id of its row.
+    _anchors: dict[str, str]
 
     def show(self) -> list[nodes.Node]:
         """Return sections and tables; the rows follow when the page is written."""
@@ -107,6 +110,7 @@ class VerlRuns(VerlDirective):
         self._look_at_settings((*columns, *(name for name, descending in chosen.sort)))
         found = self.ask(Runs(chosen))
         runs, broken = list(found.runs), found.broken
+        self._anchors = self._reserved(runs)
         linked = [*columns, "script", "evidence"] if "details" in self.given else columns
         for template in sorted(templates_used(runs, linked)):
             self.ask(ConfigValue(template))
@@ -163,9 +167,7 @@ class VerlRuns(VerlDirective):
             self.set_source_info(section)
             title = nodes.title("", size, translatable=0)
             section += title
-            section["names"].append(nodes.fully_normalize_name(size))
             self._note_size(size, section)
-            self.state.document.note_implicit_target(section, section)
             section += self._content(own, columns, own_broken, chosen, size)
             sections.append(section)
         if not empty:
@@ -200,7 +202,8 @@ class VerlRuns(VerlDirective):
             content.append(self._index(runs))
             asked = runs if COMPUTED.keys() & set(columns) else ()
             computed = {run.id: self._computed(run) for run in asked}
-            rows = verl_runs("", runs=ids, columns=list(columns), computed=computed)
+            anchors = {run: self._anchors[run] for run in ids}
+            rows = verl_runs("", runs=ids, anchors=anchors, columns=list(columns), computed=computed)
             content.append(self._runs_table(rows))
             if "details" in self.given:
                 content += self._all_details(runs)
@@ -210,13 +213,22 @@ class VerlRuns(VerlDirective):
             content.append(self._runs_table(one_cell(empty)) if "caption" in self.given else empty)
         return content
 
+    def _reserved(self, runs: Iterable[Run]) -> dict[str, str]:
+        """Return by run the id of its row, which is one for all tables of a page."""
+        shown = VerlDomain.of(self.env).shown.get(self.env.docname, {}).get(RUN, {})
+        place = verl_runs()
+        return {
+            run.id: shown[run.id].anchor if run.id in shown else self.free_id(row_id(run.id), place)
+            for run in runs
+        }
+
     def _index(self, runs: Iterable[Run]) -> addnodes.index:
         """Note the rows that references lead to; return their entries in the general index."""
         domain = VerlDomain.of(self.env)
         index = addnodes.index(entries=[])
         for run in runs:
             about = run_about(run)
-            anchor = row_id(run.id)
+            anchor = self._anchors[run.id]
             if domain.note_object(RUN, run.id, Target(anchor, run_title(run), run.size)):
                 model = run.short_name.replace(";", ",")  # which would divide the entry
                 index["entries"].append(("single", f"{model}; {about}", anchor, "", None))

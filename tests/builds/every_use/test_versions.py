@@ -74,7 +74,7 @@ FUNCTIONS = {
     "analysis.values.value_text": "text",
 }
 
-ENV_VERSION = 7
+ENV_VERSION = 8
 #: By class: the attributes of ours, and those that say what a reference is to.
 NODES = {
     "pending_xref": "std:ref verl:gpu verl:model verl:run verl:size verl_contribute verl_name verl_optional verl_row",
@@ -82,7 +82,7 @@ NODES = {
     "verl_marks": "remarks",
     "verl_remarks": "remarks",
     "verl_details": "verl_run",
-    "verl_runs": "columns computed runs",
+    "verl_runs": "anchors columns computed runs",
     "verl_seealso": "entries refdoc",
     "verl_what_if": "data fields runs",
     "verl_if_line": "is_used translatable",

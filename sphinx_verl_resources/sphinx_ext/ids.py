@@ -1,0 +1,94 @@
+"""Ids of our own elements, which nothing else on a page has."""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
+
+from ..catalog.names import free_name
+from ..views.blocks import verl_details
+from ..views.drawing import verl_chart
+from ..views.fewest import PANEL_CLASS
+from .domain import VerlDomain
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+#: Ids of sections of size classes. A page may have a section of its own with the title "Size matters".
+SIZE_ID = re.compile(r"size-\d+(-\d+)?b(-\d+)*")
+#: Where the ids that a page has of ours are kept while Sphinx reads it.
+_OWN_IDS = "verl_ids"
+
+
+def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
+    """Reserve ``stem`` for ``node``, or ``stem-2`` and so on where the page has it already."""
+    own: dict[str, nodes.Element] = document.settings.env.temp_data.setdefault(_OWN_IDS, {})
+    found = free_name(stem, ChainMap(own, document.ids))
+    own[found] = document.ids[found] = node
+    return found
+
+
+def is_own(id_: str, node: nodes.Element) -> bool:
+    """Return whether a directive of ours has made up the id of a node."""
+    if SIZE_ID.fullmatch(id_):
+        return True
+    if isinstance(node, (nodes.table, nodes.target, verl_chart)):
+        return id_.startswith(("verl-", "gpu-", "model-"))
+    return isinstance(node, verl_details) or PANEL_CLASS in node["classes"]
+
+
+def row_ids(node: nodes.Element) -> Collection[str]:
+    """Return the ids of rows that are still to be made."""
+    anchors: Mapping[str, str] = node.get("anchors", {})
+    return anchors.values()
+
+
+def rename_links(node: nodes.Element, renamed: Mapping[str, str]) -> None:
+    """Let a link lead to a new id, and give rows that are still to be made their new ids."""
+    if "anchors" in node:
+        node["anchors"] = {run: renamed.get(id_, id_) for run, id_ in node["anchors"].items()}
+    if isinstance(node, nodes.reference) and "refid" in node:
+        node["refid"] = renamed.get(node["refid"], node["refid"])
+
+
+class SettleIds(SphinxTransform):
+    """A transform that renames those ids of ours that something else on a page of MyST has too.
+
+    MyST reads an ``eval-rst`` as a document of its own, which knows no id of the page.
+    """
+
+    #: Before sections become captions, and before names become ids.
+    default_priority = 195
+
+    def apply(self, **kwargs: Any) -> None:
+        """Rename the ids, and all that leads to them."""
+        own: dict[str, nodes.Element] = self.env.temp_data.get(_OWN_IDS) or {}
+        if not own:
+            return
+        every = list(self.document.findall(nodes.Element))
+        others = {id_ for node in every for id_ in node["ids"] if own.get(id_) is not node}
+        taken = {*own, *others}
+        renamed: dict[str, str] = {}
+        for id_ in sorted(others & own.keys()):
+            renamed[id_] = free_name(id_, taken)
+            taken.add(renamed[id_])
+        for node in every if renamed else ():
+            self._rename(node, own, renamed)
+        if renamed:
+            VerlDomain.of(self.env).rename_anchors(renamed)
+
+    def _rename(
+        self, node: nodes.Element, own: Mapping[str, nodes.Element], renamed: Mapping[str, str]
+    ) -> None:
+        node["ids"] = [renamed.get(id_, id_) if own.get(id_) is node else id_ for id_ in node["ids"]]
+        rename_links(node, renamed)
+        if isinstance(node, addnodes.index):
+            node["entries"] = [
+                (kind, text, renamed.get(anchor, anchor), *more)
+                for kind, text, anchor, *more in node["entries"]
+            ]
