@@ -45,6 +45,11 @@
     return message.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
   }
 
+  /** A word as a shell takes it. */
+  function quoted(word) {
+    return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
+  }
+
   function number(value, digits = 0) {
     return value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
   }
@@ -98,7 +103,8 @@
     }
 
     function planFor(values) {
-      return fill(words.plan + (values.lora === '0' ? '' : words.planLora), values);
+      const plan = [...words.plan, ...(values.lora === '0' ? [] : words.planLora)];
+      return plan.map((word) => quoted(fill(word, values))).join(' ');
     }
 
     // -------------------------------------------------------------- showing

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
+from docutils.utils import column_width
 from tabulate import tabulate
 
 from ..catalog.fields import as_text, every_field, field_named
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from .table import Cell
 
 #: tabulate's name of each format that it makes.
-TABULATE = {"plain": "simple", "rst": "rst", "github": "github", "html": "html", "latex": "latex"}
-FORMATS = (*TABULATE, "list-table", "csv", "json")
+TABULATE = {"plain": "simple", "github": "github", "html": "html", "latex": "latex"}
+FORMATS = (*TABULATE, "rst", "list-table", "csv", "json")
 LIST_CLASS = "verl-downloads"
 #: By name, what is in a file.
 _CONTENTS = {
@@ -76,9 +77,9 @@ def runs_text(
     if form == "csv":
         return csv_text(headings, rows)
     if form == "rst":
-        rows = [[_escape(text) for text in row] for row in rows]
+        return _simple_table([[_escape(text) for text in row] for row in (headings, *rows)])
     if form == "github":
-        rows = [[_markdown(text) for text in row] for row in rows]
+        headings, *rows = [[_markdown(text) for text in row] for row in (headings, *rows)]
     return tabulate(rows, headings, tablefmt=TABULATE[form], disable_numparse=True)
 
 
@@ -91,14 +92,42 @@ def _plain(run: Run, name: str, computed: Mapping[str, str]) -> Any:
 def csv_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return comma-separated values in which a spreadsheet finds nothing to compute."""
     stream = io.StringIO()
-    guarded = ([_no_formula(text) for text in row] for row in rows)
-    csv.writer(stream, lineterminator="\n").writerows((headings, *guarded))
+    guarded = ([_no_formula(text) for text in row] for row in (headings, *rows))
+    csv.writer(stream, lineterminator="\n").writerows(guarded)
     return stream.getvalue().rstrip("\n")
 
 
+#: The beginning of a formula, in full width too, with what spreadsheets skip or take for the end of a cell.
+_FORMULA = re.compile(
+    r"(?<![\s\";])([\s\";]+|\A)(?=[=+@\-\uff1d\uff0b\uff20\uff0d\ufe66\ufe62\ufe6b\ufe63\u2212])"
+)
+
+
 def _no_formula(text: str) -> str:
-    """Put an apostrophe before a text that a spreadsheet would compute."""
-    return f"'{text}" if re.match(r"\s*[=+@-]", text) and not re.fullmatch(r"[+-]?[\d.,]+", text) else text
+    """Put an apostrophe before each text that a spreadsheet would compute."""
+    return text if re.fullmatch(r"[+-]?[\d.,]+", text) else _FORMULA.sub(_guarded, text)
+
+
+def _guarded(match: re.Match[str]) -> str:
+    begins_cell = not match.start() or re.search(r"[;\t\r\n]", match[0])
+    return f"{match[0]}'" if begins_cell else match[0]
+
+
+def _simple_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table whose columns are as wide as docutils counts them; of one column it would be a title."""
+    if len(rows[0]) == 1:
+        return _list_table(rows[0], rows[1:])
+    # An empty first cell would continue the row above.
+    shown = [[first or "\\", *others] for first, *others in rows]
+    widths = [max(map(column_width, column)) or 1 for column in zip(*shown, strict=True)]
+    border = "  ".join("=" * width for width in widths)
+    lines = [
+        "  ".join(
+            text + " " * (width - column_width(text)) for text, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in shown
+    ]
+    return "\n".join([border, lines[0], border, *lines[1:], border])
 
 
 def _list_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -124,18 +153,28 @@ def _link(text: str, address: str) -> str:
     return f"`{shown} <{target}>`__"
 
 
+#: What means something in Markdown; an underscore inside a word does not.
+_MARKDOWN = re.compile(r"[\\`\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
+#: What GitHub makes links, formulas and pictures of, behind a backslash too.
+_GITHUB = re.compile(r"[$@]|#(?=\d)|:(?=//|[\w+-]+:)|(?<=www)\.|(?<=gh)-(?=\d)", re.IGNORECASE)
+
+
 def _markdown(text: str) -> str:
-    """Escape what means something in Markdown; a single asterisk does not."""
-    special = r"[\\`\[\]|~]|(?<!\w)_|_(?!\w)" + (r"|\*" if text.count("*") > 1 else "")
-    return re.sub(special, r"\\\g<0>", html.escape(text, quote=False))
+    """Return Markdown that GitHub shows as the text; a single asterisk needs no escape."""
+    escaped = _MARKDOWN.sub(r"\\\g<0>", html.escape(text, quote=False))
+    if text.count("*") > 1:
+        escaped = escaped.replace("*", r"\*")
+    return _GITHUB.sub(r"<span>\g<0></span>", escaped)
 
 
 def _escape(text: str) -> str:
     """Escape what means something in reStructuredText, anywhere in a cell."""
-    escaped = re.sub(r"([\\*`|_:])", r"\\\1", text)
+    escaped = re.sub(r"([\\*`|_:@])", r"\\\1", text)
     # At the beginning of a cell these begin a list, a directive or a comment.
     begins_block = re.match(r"[^\w\\]|\w+[.)]", escaped)
-    return f"\\{escaped}" if begins_block else escaped
+    # Backslashes alone are a line, as one below a title.
+    before = "\\ " if escaped.startswith(r"\\") else "\\" if begins_block else ""
+    return f"{before}{escaped}"
 
 
 def download_list() -> nodes.bullet_list:

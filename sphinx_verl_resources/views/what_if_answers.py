@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -118,8 +119,8 @@ def _words() -> dict[str, Any]:
         "lora": "{label}",
         "count": _("{label} GPUs"),
         "asked": _("{model} on {count} × {gpu}, {lora}, responses of up to {response} tokens"),
-        "plan": "verl-resources plan {model} --gpus {count}x{gpu} --response {response}",
-        "planLora": " --lora {lora}",
+        "plan": ["verl-resources", "plan", "{model}", "--gpus", "{count}x{gpu}", "--response", "{response}"],
+        "planLora": ["--lora", "{lora}"],
         "strange": _("The form does not offer {asked}. It answers for the choices shown."),
         "loading": _("Loading …"),
         "failed": _("The answers for {model} could not be loaded. Run {command} instead."),
@@ -246,6 +247,7 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
     nearest = answers["nearest"][answers["evidence"][chosen["gpu"]][_place(fields, chosen)]]
     runs = [answers["runs"][run] for run in nearest]
     command = answers["commands"][cell["command"]] if figures["host"] else ()
+    plan = [*words["plan"], *(words["planLora"] if values["lora"] != "0" else ())]
     return Shown(
         (verdict, text),
         {
@@ -257,7 +259,7 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
             **figures,
         },
         runs,
-        (words["plan"] + (words["planLora"] if values["lora"] != "0" else "")).format(**values),
+        shlex.join(word.format(**values) for word in plan),
         SEPARATOR.join(answers["lines"][line] for line in command),
     )
 

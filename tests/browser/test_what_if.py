@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from itertools import product
 
 import pytest
@@ -170,3 +172,27 @@ def test_two_forms_on_a_page_are_apart(open_page):
     assert page.url.endswith(query(OTHERS)), "the address is that of the first"
     ids = page.evaluate("[...document.querySelectorAll('[id]')].map((element) => element.id)")
     assert len(ids) == len(set(ids))
+
+
+def test_words_are_quoted_as_a_shell_reads_them(browser, root):
+    source = (root / "sphinx_verl_resources/static/verl-what-if.js").read_text("utf-8")
+    (function,) = re.findall(r"  function quoted\(word\) \{.*?\n  \}\n", source, re.DOTALL)
+    words = [
+        "Qwen/Qwen2.5-7B",
+        "8xH100",
+        "a b",
+        "x'y''",
+        "$(id)",
+        "`id`",
+        '"',
+        "",
+        "\u00fc",
+        "a\\b",
+        "a;b",
+        "a\nb",
+    ]
+    page = browser.new_page()
+    assert page.evaluate(f"(words) => {{ {function} return words.map(quoted); }}", words) == list(
+        map(shlex.quote, words)
+    )
+    page.close()

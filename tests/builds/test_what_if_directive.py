@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shlex
 
 import pytest
 
@@ -267,3 +268,32 @@ def test_no_file_is_written_twice(project, monkeypatch):
     monkeypatch.setattr(Path, "write_bytes", lambda *args: pytest.fail("written"))
     write_files(build.app, build.app.env)
     assert len(files(build)) == 1
+
+
+def test_the_command_is_words_of_a_shell(own, data, root):
+    """Also where the name of a model has signs of the shell, and that of a GPU a blank."""
+    name, gpu = "My 7B $(id) 'x' `y`;z", "H100 of ours"
+    entry = (
+        (root / "data/architectures.yaml")
+        .read_text("utf-8")
+        .partition("  - name: ")[2]
+        .partition("  - name: ")[0]
+    )
+    entry = re.sub(r"(?m)^    (aliases|hf_id): .*\n", "", entry).partition("\n")[2]
+    data.write(
+        "architectures.yaml",
+        f"architectures:\n  - name: {json.dumps(name)}\n    hf_id: {json.dumps(name)}\n{entry}",
+    )
+    data.write(
+        "gpus.yaml",
+        f"gpus:\n- {{name: {gpu}, vendor: nvidia, memory_gb: 80, memory_mib: 81559, kind: reading}}\n",
+    )
+    own.page(SMALL.replace("Qwen/Qwen2.5-7B", name).replace("H100", gpu))
+    build = own.build()
+    assert build.warnings == []
+    plan = build.soup().select_one(".verl-if-elsewhere code").get_text()
+    words = ["verl-resources", "plan", name, "--gpus", f"8x{gpu}", "--response", "1024"]
+    assert shlex.split(plan) == words
+    assert [
+        word.format(model=name, count=8, gpu=gpu, response=1024) for word in shared(build)["words"]["plan"]
+    ] == words

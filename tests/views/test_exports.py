@@ -1,0 +1,113 @@
+"""Any text comes back from every printed form as that text, and as nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+
+import pytest
+from bs4 import BeautifulSoup
+from docutils import nodes
+from docutils.core import publish_doctree
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sphinx_verl_resources.catalog.links import Links
+from sphinx_verl_resources.catalog.models.run import Run
+from sphinx_verl_resources.catalog.yaml_data import FORBIDDEN
+from sphinx_verl_resources.views.exports import csv_text, runs_text
+
+COLUMN = "settings.data.x"
+RUN = {
+    "id": "a", "size": "7B", "tag": "MIN", "model": "Qwen/Qwen2.5-7B", "task": "GRPO",
+    "gpus": {"count": 2, "type": "H100"}, "train": "fsdp", "infer": {"engine": "vllm"},
+}  # fmt: skip
+#: What forms of text take for more than text, in any order between words and any other character.
+PIECES = (
+    *"\\`*_{}[]()<>#+-.!|~$@&:;,=%^'\" ", "__", "**", "~~", "$$", "x", "ab", "7", "www.", "http", "https://", "a.b", "@me",
+    "#1", "GH-1", ":smile:", "&amp;", "&lt", "<b>", "</b>", "<!--", "-->", "![", "](", "`_", "..", "::", "|x|", "\\|", "\u00e9",
+    "\uff1d", "\uff20", "\uff0b", "\uff0d", "\ufe66", "\u2212", "=1", "-1+1", "@SUM(1)", "1)", "a.",
+)  # fmt: skip
+texts = st.lists(
+    st.sampled_from(PIECES) | st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=8
+).map("".join)
+#: The loader refuses e-mail addresses.
+any_text = texts.map(lambda text: " ".join(FORBIDDEN.sub("", text).split())).filter(
+    lambda text: text and not re.search(r"@[\w-]+\.\w", text)
+)
+
+
+def printed(text: str, form: str, *more: str) -> str:
+    """A table with one row, and the text in its first cell."""
+    return runs_text([Run(**RUN, settings={"data.x": text})], [COLUMN, *more], Links(), form)
+
+
+def cell_of(soup: BeautifulSoup) -> str:
+    (row,) = soup.select("tbody tr")
+    (cell,) = row.select("td")
+    return " ".join(cell.get_text().split())
+
+
+@pytest.fixture(scope="module")
+def markdown():
+    """GitHub's Markdown, less the links that it makes of addresses; these are looked for in what is shown."""
+    parser = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False})
+    return lambda text: BeautifulSoup(parser.render(text), "html.parser")
+
+
+#: What GitHub makes of a text behind Markdown: mentions, numbers of issues, pictures, formulas, links.
+ACTIVE = re.compile(r"@\w|#\d|\bGH-\d|:[\w+-]+:|\$.+\$|://|www\.", re.IGNORECASE)
+
+
+@given(text=any_text)
+@example(text="__x__")
+@example(text="$x$ and $`y`$")
+@example(
+    text="<b>&amp;</b> ~~a~~ @name #1 GH-1 org/repo#2 www.a.b https://c.d e@f `|` \\| :smile: *a* _b_ a_b_c"
+)
+def test_github(markdown, text):
+    soup = markdown(printed(text, "github"))
+    assert cell_of(soup) == text
+    assert {tag.name for tag in soup.select("td *")} <= {"span"}
+    assert not [node for node in soup.select_one("td").find_all(string=True) if ACTIVE.search(node)]
+
+
+@given(text=any_text)
+def test_html(text):
+    soup = BeautifulSoup(printed(text, "html"), "html.parser")
+    assert cell_of(soup) == text
+    assert not soup.select("td *")
+
+
+@pytest.mark.parametrize("form", ["rst", "list-table"])
+@given(text=any_text, more=st.sampled_from([(), (COLUMN,), (COLUMN, "max_batch")]))
+@example(text="\uff1d\u4e2d", more=(COLUMN,))
+@example(text="\\", more=())
+def test_restructured_text(form, text, more):
+    document = publish_doctree(
+        printed(text, form, *more), settings_overrides={"report_level": 5, "smart_quotes": False}
+    )
+    for message in list(document.findall(nodes.system_message)):
+        assert message["level"] == 1  # of which nobody hears
+        message.parent.remove(message)
+    (row,) = [row for body in document.findall(nodes.tbody) for row in body.findall(nodes.row)]
+    assert [" ".join(cell.astext().split()) for cell in row] == [text, text, ""][: len(more) + 1]
+    assert {type(node) for node in row.findall(nodes.Inline)} == set()
+
+
+@given(text=any_text, separator=st.sampled_from([",", ";", "\t"]))
+@example(text="\uff1dSUM(A1)", separator=",")
+@example(text="\uff20SUM(A1)", separator=",")
+@example(text="\u2212cmd", separator=",")
+@example(text="a;=1+1", separator=";")
+def test_spreadsheets(text, separator):
+    """With the separators that spreadsheets of other countries take, too."""
+    written = csv_text([text], [[text, f" {text}", f"\t{text}"]])
+    for row in csv.reader(io.StringIO(written), delimiter=separator):
+        for cell in row:
+            first = unicodedata.normalize("NFKC", cell.strip()).replace("\u2212", "-")[:1]
+            assert first not in {*"=+-@"} or re.fullmatch(r"[+-]?[\d.,]+", cell.strip())
+    _, row = csv.reader(io.StringIO(written))
+    assert {cell.replace("'", "").strip() for cell in row} == {text.replace("'", "").strip()}
