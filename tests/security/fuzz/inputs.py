@@ -78,7 +78,7 @@ def data_file(seed: int, number: int) -> tuple[str, bytes]:
 
 _NESTS = (
     ("(", ")"), ("$(", ")"), ("$((", "))"), ("$(( -", "))"), ("((", "))"), ("{ ", "; }"), ("${A:-", "}"), ('"$(', ')"'), ("[[ ! ", " ]]"),
-    ("! ", ""), ("( ", " ) "), ("`", "`"), ("if ", "; then x; fi"), ("a=", ""), ("[", "]"), ("{a: ", "}"), ("case x in ", " esac"),
+    ("! ", ""), ("! ", ""), ("! ", ""), ("( ", " ) "), ("`", "`"), ("if ", "; then x; fi"), ("a=", ""), ("[", "]"), ("{a: ", "}"), ("case x in ", " esac"),
     ("for i in 1; do ", "; done"), ("f() { ", "; }"), ("A=( ", " )"), ("- ", ""), ("1+(", ")"), ("1?", ":1"), ("${#", "}"), ("eval ", ""),
     ("bash -c ", ""), ("cat <<E\n", "\nE\n"), ("x && ", ""), ("x | ", ""), ("x; ", ""), ("2**", "1"), ("~", ""), ("\\", ""),
 )  # fmt: skip
@@ -108,7 +108,15 @@ def script(seed: int, number: int) -> str:
     if random.random() < 0.4:
         deep = nested(random, _NESTS, random.choice(("1", "x", "$A", "a == b", "[[ a == b ]]", "data.x=1")))
         around = random.choice(
-            ("{}\n", "if {}; then A=1; fi\n", "A={}\n", "[[ {} ]] && B=1\n", "A=$(({}))\n", "x.y={} ")
+            (
+                "{}\n",
+                "if {}; then A=1; fi\n",
+                "A={}\n",
+                "[[ {} ]] && B=1\n",
+                "[ {} ]\n",
+                "A=$(({}))\n",
+                "x.y={} ",
+            )
         )
         at = random.choice((0, text.rfind("python3"), text.find("\n") + 1, len(text)))
         text = text[:at] + around.format(deep) + text[at:]

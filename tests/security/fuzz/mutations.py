@@ -44,7 +44,7 @@ def mutated(random: Random, text: str, words: Sequence[str], others: Sequence[st
 def nested(random: Random, pairs: Sequence[tuple[str, str]], inner: str) -> str:
     """A text in brackets in brackets, sometimes deeper than Python recurses."""
     opening, closing = random.choice(pairs)
-    depth = random.choice((1, 2, 3, 5, 8, 30, 30, 120, 300, 1_200))
+    depth = random.choice((1, 2, 3, 8, 30, 120, 300, 1_200, 1_200))
     return opening * depth + inner + closing * random.choice((depth, depth, depth - 1, 0))
 
 

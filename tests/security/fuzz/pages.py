@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import TYPE_CHECKING
@@ -11,14 +12,16 @@ from security.fuzz.inputs import ROOT
 from security.fuzz.mutations import NUMBERS, ODD, YAML_WORDS, any_value, mutated, yaml_text
 
 from sphinx_verl_resources.sphinx_ext.directives import every_directive
+from sphinx_verl_resources.sphinx_ext.directives.what_if import VerlWhatIf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pytest
+
 ROLES = ("run", "gpu", "model", "size", "memory", "data")
 #: Options without which a directive computes for a minute.
 _NEEDED = {
-    "verl-what-if": {"models": "Qwen/Qwen2.5-7B", "gpus": "H100", "counts": "8", "responses": "1024"},
     "verl-fit": {"sizes": "7B", "gpus": "8", "gpu": "H100"},
     "verl-fewest": {"sizes": "7B", "memory": "80"},
     "verl-lengths": {"responses": "1024"},
@@ -124,8 +127,6 @@ def _block(random: Random, suffix: str) -> str:
         )
     if kind < 0.35 and suffix == "rst":
         text = random.choice(snippets())
-        if "what-if" in text:
-            return text
         if keys := [*re.finditer(r"^   [a-z_][\w.]*(?=:)", text, re.MULTILINE)]:
             at = random.choice(keys)
             return text[: at.end()] + random.choice(ODD) + text[at.end() :]
@@ -140,6 +141,13 @@ def _block(random: Random, suffix: str) -> str:
     return "\n".join(
         (f".. {name}:: {argument}", *(f"   {line}" for line in lines), "", _indented(body, "   "), "")
     )
+
+
+def small_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the form offer few choices by default: all of them take a minute, and odd options leave the default."""
+    values = {"models": ("Qwen/Qwen2.5-7B",), "gpus": ("H100",), "counts": (8,), "responses": (1024,)}
+    takes = tuple(replace(option, value=values[option.name]) for option in VerlWhatIf.takes)
+    monkeypatch.setattr(VerlWhatIf, "takes", takes)
 
 
 def page(seed: int, number: int) -> tuple[str, str]:

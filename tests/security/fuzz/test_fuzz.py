@@ -152,8 +152,9 @@ RUNS = ("qwen2-5-7b-grpo-lora-1xh100", "qwen2-5-14b-grpo-lora-2xh100", "qwen3-8b
 
 
 @pytest.fixture
-def build_pages(new_project) -> Callable[[dict[str, str]], None]:
+def build_pages(new_project, monkeypatch) -> Callable[[dict[str, str]], None]:
     """A function that builds pages and looks at the messages and at what they became."""
+    pages.small_form(monkeypatch)
 
     def build(pages: dict[str, str]) -> None:
         project = new_project("fuzz").page("Text.\n")
