@@ -109,12 +109,7 @@ def _write(page: Page, snapshot: Snapshot, options: argparse.Namespace) -> int:
     """
     directory = Path(options.output)
     texts = {directory / RUNS / f"{run.record.id}.yaml": run.text for run in page.runs}
-    try:
-        new = [path for path, text in texts.items() if not _has(path, directory, text.encode())]
-    except LeadsOutError as error:
-        raise UsageError(
-            f"nothing was written; in {printable(options.output)} {error}; {error.remedy}"
-        ) from None
+    new = [path for path, text in texts.items() if not _has(path, directory, text.encode())]
     taken = [str(path) for path in new if path.is_dir() or (os.path.lexists(path) and not options.force)]
     if taken:
         in_the_way = printable(", ".join(taken))
@@ -131,9 +126,12 @@ def _has(path: Path, directory: Path, content: bytes) -> bool:
     """Return whether a file of a data directory has this content.
 
     Raises:
-        LeadsOutError: it would be outside of the directory.
+        UsageError: it would be outside of the directory.
     """
-    refuse_leading_out(path, directory)
+    try:
+        refuse_leading_out(path, directory)
+    except LeadsOutError as error:
+        raise UsageError(f"{printable(str(path))}: {error}; {error.remedy}; nothing was written") from None
     return path.is_file() and read_data_file(path, "").content == content
 
 
