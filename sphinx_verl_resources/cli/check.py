@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..lint.check import CheckResult
     from ..lint.context import CheckContext, SourceFile
     from ..lint.renames import Rename
+    from ..lint.repairs import RepairedFile
 
 FORMATS = ("text", "json", "github", "sarif")
 
@@ -80,26 +81,34 @@ def _context(options: argparse.Namespace) -> CheckContext:
     return load_check_context(directories, repository)
 
 
-def _fix(context: CheckContext, asked: Set[Path]) -> int:
-    """Write the files that can be repaired, report the repairs, and return how many there were.
+def _fix(context: CheckContext, asked: Set[Path]) -> bool:
+    """Write the files that can be repaired, report the repairs, and return whether any file has changed.
 
     Raises:
         UsageError: the data are those of the package, or a file cannot be written.
     """
     if not context.is_own:
         raise UsageError("the dataset of the package is not changed; name a data directory")
-    count = 0
-    for source, text, repairs in list(repaired_files(context)):  # nothing is written where git fails at one
-        if not _is_under(source.shown, asked):
-            continue
-        try:
-            replace_unchanged(source.file, _directory_of(source, context), text)
-        except ChangedError as error:
-            print(f"{Location(source.shown)}: not repaired: {error}", file=sys.stderr)
-        else:
-            _report_repairs(source.shown, repairs)
-            count += len(repairs)
-    return count
+    files = list(repaired_files(context))  # nothing is written where git fails at one
+    found = [file for file in files if _is_under(file.source.shown, asked)]
+    for file in found:
+        _repair(file, context)
+    return bool(found)
+
+
+def _repair(file: RepairedFile, context: CheckContext) -> None:
+    """Write one file and report its repairs; one that has changed since it was read is left alone.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    source = file.source
+    try:
+        replace_unchanged(source.file, _directory_of(source, context), file.text)
+    except ChangedError as error:
+        print(f"{Location(source.shown)}: not repaired: {error}", file=sys.stderr)
+    else:
+        _report_repairs(source.shown, file.repairs)
 
 
 def _directory_of(source: SourceFile, context: CheckContext) -> Path:

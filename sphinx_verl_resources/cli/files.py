@@ -147,10 +147,13 @@ def replace_unchanged(file: DataFile, directory: Path, text: str) -> None:
     target = Path(os.path.realpath(file.path))
     with _replacement(target, text) as written, _writing(file.path):
         refuse_changed(file)
+        new = written.read_bytes()
         if not _exchange(written, target):
             written.replace(target)
-        elif written.read_bytes() != file.content:  # an editor was faster by a hair
+        elif written.read_bytes() != file.content:  # an editor was faster by a hair: give it back
             _exchange(written, target)
+            if written.read_bytes() != new:  # it has saved once more, or another process gives it back too
+                _exchange(written, target)
             raise ChangedError
 
 

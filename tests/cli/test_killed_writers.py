@@ -2,44 +2,101 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
-import time
-from random import Random
 
 import pytest
 
+SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct\n"
+#: A process that forks two at a time, each of which runs a command again and again until it is killed. What
+#: the commands need is loaded before, so that most of their time is reading and writing.
 WRITER = """
-import sys
-from pathlib import Path
-from sphinx_verl_resources.cli.files import replace_file
-texts = [letter * 200_000 for letter in "ab"]
-print("ready", flush=True)
-while True:
-    for text in texts:
-        replace_file(Path(sys.argv[1]), Path(sys.argv[1]).parent, text)
+import contextlib, io, os, random, signal, sys, time
+from sphinx_verl_resources.cli import main
+COMMANDS = {
+    "fix": ["check", "--fix", "data"],
+    "new": ["new", "--script", "run.sh", "--gpus", "8*H100", "--output", "data", "--force"],
+    "create": ["new", "--script", "run.sh", "--gpus", "4*H100", "--output", "data"],
+}
+def run(name):
+    with contextlib.redirect_stderr(io.StringIO()):
+        return main(COMMANDS[name])
+def work(name):
+    while True:
+        if name == "fix":
+            for index in range(2):  # as an editor would save
+                with open(f".{index}.{os.getpid()}", "w") as stream:
+                    stream.write(f"id: z\\nsize: 7B  # {index}\\n" + "# long\\n" * 200)
+                os.replace(f".{index}.{os.getpid()}", f"data/runs/r{index}.yaml")
+        elif name == "create":
+            with contextlib.suppress(FileNotFoundError):
+                os.remove("data/runs/qwen2-5-7b-ppo-4xh100.yaml")
+        run(name)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+for name in COMMANDS:
+    run(name)
+names = sys.argv[1:]
+for index in range(0, len(names), 2):
+    children = []
+    for name in names[index : index + 2]:
+        child = os.fork()
+        if not child:
+            work(name)
+        children.append(child)
+    for child in children:
+        time.sleep(random.Random(index + child).uniform(0, 0.4))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    sys.stderr.write(f"{index + len(children)}\\n")
+    if sys.stdin.readline() != "go\\n":
+        break
 """
+#: Each pair at the same time.
+PAIRS = [("fix", "fix"), ("new", "new"), ("fix", "new"), ("create", "create"), ("new", "create")]
+KILLS = 200
 
 
 @pytest.mark.slow
-def test_killed_while_writing(data):
-    path = data.path / "runs" / "a.yaml"
-    path.write_text("old")
-    random, seen = Random(7), set()
-    for _ in range(12):
-        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
-        assert process.stdout.readline() == b"ready\n"
-        time.sleep(random.uniform(0, 0.03))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        text = path.read_text()
-        assert text in ("old", "a" * 200_000, "b" * 200_000)
-        seen.add(text[:3])
-    assert len(seen) > 1
-    left = [file.name for file in path.parent.iterdir() if file != path]
-    assert all(name.startswith(".a.yaml.") and name.endswith(".tmp") for name in left)
+def test_commands_killed_at_any_moment(data):
+    """After each pair of kills, every data file is one that a command or the editor wrote whole."""
+    folder = data.path.parent
+    (folder / "run.sh").write_text(SCRIPT)
+    names = [name for pair in PAIRS * (KILLS // 10) for name in pair]
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, *names],
+        cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    killed, states = 0, set()
+    for _ in range(KILLS // 2):
+        line = writer.stderr.readline()
+        assert line.strip().isdigit(), line + writer.stderr.read()
+        killed = int(line)
+        for path in data.path.glob("runs/[!.]*"):
+            text = path.read_text()
+            assert is_whole(path.stem, text), (path, text[:300])
+            states.add((path.stem[:1], text[:5]))
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert writer.wait() == 0
+    writer.stdin.close()
+    writer.stderr.close()
+    assert killed == KILLS
+    assert {("r", "id: z"), ("r", "id: r")} <= states, "some were killed before the repair and some after"
+    left = [path.name for path in folder.rglob("*") if path.is_file()]
+    known = re.compile(
+        r"run\.sh|\.\d\.\d+|(r\d|qwen2-5-7b-ppo-[48]xh100)\.yaml|\.\S+\.yaml\.[0-9a-f]{8}\.tmp"
+    )
+    assert [name for name in left if not known.fullmatch(name)] == []
+
+
+def is_whole(stem: str, text: str) -> bool:
+    """Return whether a file is one that was written to its end, before or after it was repaired."""
+    if stem.startswith("r"):
+        end = f"\nsize: 7B  # {stem[1:]}\n" + "# long\n" * 200
+        return text in (f"id: z{end}", f"id: {stem}{end}")
+    return text.startswith(f"id: {stem}\n") and text.endswith("evidence:\n  - {kind: log, url: TODO}\n")
 
 
 KILLED = """

@@ -68,7 +68,9 @@ def opens(node: ast.AST) -> str:
         owner = node.value.id if isinstance(node.value, ast.Name) else ""
         if owner in MODULES:
             return "" if node.attr in HARMLESS else f"{owner}.{node.attr}"
-        return node.attr if node.attr in NAMES or (owner == "os" and node.attr in {"remove", "replace"}) else ""
+        return (
+            node.attr if node.attr in NAMES or (owner == "os" and node.attr in {"remove", "replace"}) else ""
+        )
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         # Path.replace takes one argument, str.replace two, datetime.replace none without a name.
         is_replacing = node.func.attr == "replace" and len(node.args) == 1 and not node.keywords

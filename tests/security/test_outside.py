@@ -18,7 +18,7 @@ from sphinx_verl_resources.testing import assert_data
 SECRET = "hunter2-hunter2"
 #: A run that --fix would change, and a registry whose mistakes would be shown.
 RUN = "id: {id}\nsize: 7B\ntag: MIN\nmodel: Qwen/Qwen2.5-7B-Instruct\ntask: {task}\ngpus: {{count: 2, type: H100}}\ntrain: fsdp\ninfer: {{engine: vllm, version: 0.8}}\n"
-SECRET_RUN = RUN.format(id=SECRET, task=SECRET)
+SECRET_RUN = RUN.format(id=SECRET, task=SECRET) + f"{SECRET}: 1\n"
 IMPORTED, NEW = "qwen2-5-7b-grpo-2xh100", "qwen2-5-7b-ppo-8xh100"
 PAGE = """Hardware
 ========
@@ -136,6 +136,7 @@ trees = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(trees, st.lists(st.sampled_from(sorted(COMMANDS)), min_size=3, max_size=5, unique=True))
 def test_nothing_outside_is_read_or_written(links, names):
     look(links, names)
