@@ -26,7 +26,7 @@ KNOWN = {
     ("cli/files.py", "_temporary_file", "open"): "a new file",
     ("cli/files.py", "_temporary_file", "unlink"): "that file",
     ("cli/check.py", "_write_renamed", "chmod"): "the file that create_file has just made",
-    ("cli/main.py", "_write", "open"): "the null device, in place of a reader that went away",
+    ("cli/main.py", "_discard", "open"): "the null device, in place of a reader that went away",
     ("catalog/key_names.py", "key_names", "read_text"): "a file of the package",
     ("i18n.py", "use_language", "read_bytes"): "message catalogs that conf.py names",
     ("git.py", "committed", "read_bytes"): "the launch script that the user names, read before",
@@ -66,6 +66,8 @@ def opens(node: ast.AST) -> str:
         return node.id if node.id in {"open", "_exchange"} and isinstance(node.ctx, ast.Load) else ""
     if isinstance(node, ast.Attribute):
         owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        if owner == "self":
+            return ""
         if owner in MODULES:
             return "" if node.attr in HARMLESS else f"{owner}.{node.attr}"
         return (
