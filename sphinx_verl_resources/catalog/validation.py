@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ..diagnostics import MAX_PROBLEMS, Code, Diagnostic, did_you_mean, nearest, printable
+from ..diagnostics import MAX_PROBLEMS, Code, Diagnostic, Location, did_you_mean, nearest, printable
 from .models.base import FORMS, SLUG, models_in, slug, strings_in
 from .run_text import on_one_line
 from .yaml_data import Document, Loc, read_yaml
@@ -75,7 +75,8 @@ def problems_in(document: Document, model: type[BaseModel], errors: list[ErrorDe
 
 def empty(document: Document, remedy: str) -> Diagnostic:
     """Return the problem of an empty file."""
-    return document.diagnostic((), Code.file_empty, "the file is empty", remedy)
+    # At its beginning: a lone "---" puts the value that is not there on the line after it.
+    return Diagnostic(Location(document.shown, 1, 1), Code.file_empty, "the file is empty", remedy)
 
 
 def explained(document: Document, model: type[BaseModel], details: list[ErrorDetails]) -> list[Diagnostic]:

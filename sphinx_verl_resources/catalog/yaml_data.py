@@ -157,10 +157,10 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
         column = len(before.decode(errors="replace")) + 1
         message = f"byte 0x{content[error.start]:02x} is not UTF-8"
         return unreadable(line, column, Code.encoding, message, "save the file as UTF-8")
-    if FORBIDDEN.search(text):
-        return Document(text, shown, problems=list(_forbidden_characters(text, shown)))
-    reader = _Reader(text, shown)
     # A document that is no YAML keeps no text, so that nobody composes it to look up a place.
+    if FORBIDDEN.search(text):
+        return Document("", shown, problems=list(_forbidden_characters(text, shown)))
+    reader = _Reader(text, shown)
     try:
         return Document(text, shown, reader.document(), reader.problems)
     except _RefusedError as refused:

@@ -255,6 +255,10 @@ CASES = {
         "# nothing\n",
         "data/runs/a.yaml:1:1: ERROR: the file is empty; a file of this kind begins with the key 'id' [verl.file_empty]",
     ),
+    "a mark of YAML only": (
+        "---   ",
+        "data/runs/a.yaml:1:1: ERROR: the file is empty; a file of this kind begins with the key 'id' [verl.file_empty]",
+    ),
     "a key twice": (
         RUN + "id: a\n",
         "data/runs/a.yaml:9:1: ERROR: duplicate key 'id'; keep one of the two [verl.duplicate_key]",

@@ -169,6 +169,11 @@ def test_byte_order_mark_and_windows_line_ends():
     assert document.key_place(("a",)) == Location("", 1, 1)
 
 
+@pytest.mark.parametrize("content", [b"a: \x00", b"a: [", b"\xff", b"", b"a: &x 1", b"a: \xe2\x80\xae"])
+def test_a_place_in_what_is_no_yaml_is_its_beginning(content):
+    assert str(read_yaml(content, "a.yaml").place(("a", 0))) == "a.yaml:1:1"
+
+
 def test_places_skip_what_is_not_there():
     document = read_yaml(b"a:\n  - b: 1\n  - c: 2\n")
     assert document.place(("a", 1, "c")) == Location("", 3, 8)
