@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 stream.reconfigure(errors="backslashreplace")
         try:
             return _run(sys.argv[1:] if arguments is None else arguments)
-        except (UsageError, OSError) as error:
+        except (UsageError, OSError, UnicodeEncodeError) as error:
             _refuse(_in_words(error))
             return 2
 
@@ -171,12 +171,15 @@ def _discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _in_words(error: UsageError | OSError) -> str:
+def _in_words(error: UsageError | OSError | UnicodeEncodeError) -> str:
     """Return what is wrong, without a number of the system."""
     try:
         Path.cwd()
     except OSError:
         return "the current directory was deleted; change to another one, with cd for example"
+    if isinstance(error, UnicodeEncodeError):  # Python keeps such bytes of arguments as lone surrogates
+        wrong = printable(error.object[error.start : error.end])
+        return f"an argument is not UTF-8 text: '{wrong}'; write it in UTF-8"
     if isinstance(error, UsageError) or not error.strerror:
         return str(error)
     file = f"{printable(str(error.filename))[:200]}: " if error.filename else ""

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from sphinx_verl_resources.cli import main
+
 #: For each command a line that works, and the exit code.
 LINES = {
     "new": ("new --script run.sh --gpus 8*H100 --dry-run", 0),
@@ -154,7 +156,9 @@ def test_every_command_has_its_line():
 @pytest.mark.parametrize("name", SURROUNDINGS)
 def test_a_surrounding(start, name):
     """Of a command, of help and of a refusal; every command is in the slow test."""
-    for line, code in (LINES["check"], OTHERS["help"], OTHERS["no such directory"]):
+    lines = [LINES["check"], OTHERS["help"], OTHERS["no such directory"]]
+    lines += [OTHERS["standard input"]] if name in {"no input", "no streams"} else []
+    for line, code in lines:
         judge(start(line, SURROUNDINGS[name]), name, line, code)
 
 
@@ -188,3 +192,20 @@ def test_an_interrupt_while_modules_are_loaded(start, tmp_path, root, module, pr
     found = start("check data", '"$@"', words, PYTHONPATH=path, INTERRUPTED_AT=module)
     assert (found.returncode, found.stdout) == (2, b"")
     assert found.stderr == b"\nverl-resources: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    "option", ["--contributor", "--task", "--evidence", "--model", "--ref", "--path", "--id"]
+)
+def test_an_argument_that_is_not_utf_8(start, option, monkeypatch, tmp_path, capsys):
+    start("schema", "true")  # writes the files
+    monkeypatch.chdir(tmp_path)
+    words = ["new", "--script", "run.sh", "--gpus", "8*H100", "--dry-run", option, os.fsdecode(b"a \xff")]
+    try:
+        code = main(words)
+    except SystemExit as end:  # --id has a form
+        code = end.code
+    said = capsys.readouterr().err
+    assert code in {0, 1, 2}
+    if option in {"--contributor", "--task", "--evidence"}:  # which go into the file as they are
+        assert said.endswith("verl-resources: an argument is not UTF-8 text: '\\udcff'; write it in UTF-8\n")

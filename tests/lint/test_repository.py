@@ -274,3 +274,11 @@ def test_a_git_that_does_not_start_is_said(repository, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GitError, match="verl: git cannot be started: exec format error, and --repo needs"):
         repository.commit("main")
+
+
+@pytest.mark.parametrize(
+    "line", [f"[[ {'! ' * 1000}a = b ]] && A=1", '"$( ( { ${a:-' * 1000, f"A=$((0x{'f' * 20_000}))"]
+)
+def test_a_script_that_is_nested_without_end_is_no_problem_of_the_run(checked, verl, line):
+    checked.run(script=script(), settings={"data.shuffle": True})
+    assert checked.codes(verl({PATH: f"{line}\n{SCRIPT}"})) == []

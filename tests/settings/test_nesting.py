@@ -1,0 +1,82 @@
+"""Scripts that are nested without end: read, or refused with the place and what to do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.settings.read import read_script
+from sphinx_verl_resources.settings.unread import unread_settings
+
+TRAINS = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct a.b=$A trainer.nnodes=2\n"
+#: What opens, what is inside, what closes.
+NESTS = {
+    "subshells": ("( ", "true", " )"),
+    "groups": ("{ ", "true", "; }"),
+    "tests": ("[[ ! ", "a = b", " ]]"),
+    "brackets of a test": ("( ", "[[ a = b ]]", " )"),
+    "if": ("if true; then ", "true", "; fi"),
+    "loops": ("while true; do ", "true", "; done"),
+    "for": ("for a in b; do ", "true", "; done"),
+    "case": ("case a in a) ", "true", ";; esac"),
+    "functions": ("f() { ", "true", "; }"),
+    "chains": ("true && { ", "true", "; }"),
+    "negated groups": ("! { ", "true", "; }"),
+    "defaults": ("A=${a:-", "x", "}"),
+    "defaults in quotes": ('A="${a:-', "x", '}"'),
+    "sums": ("A=$((", "1", "))"),
+    "brackets of a sum": ("A=$(( (", "1", ") ))"),
+    "commands": ("A=$(", "echo", ")"),
+    "commands in quotes": ('A="$(', "echo", ')"'),
+    "mixed": ('A="$( ( { ${a:-', "x", '} } ) )"'),
+    "arrays": ("A=(", "x", ")"),
+    "braces": ("A={x,", "y", "}"),
+    "lists": ("A='[", "1", "]'"),
+}
+#: What comes again and again.
+ROWS = {
+    "exclamation marks of a test": ("[[ ", "! ", "a = b ]] && A=1"),
+    "exclamation marks of test": ("[ ", "! ", "a = b ] && A=1"),
+    "negations": ("", "! ", "true"),
+    "signs of a sum": ("A=$((", "-", "1))"),
+    "terms": ("A=$((1", "+1", "))"),
+    "elif": ("if a; then :; ", "elif b; then :; ", "fi"),
+    "pipes": ("", "a | ", "a"),
+    "names of functions": ("", "f() ", "true"),
+    "digits": ("A=$((", "9", "))"),
+    "hexadecimal digits": ("A=$((0x", "f", "))"),
+    "texts below": ("cat ", "<<E ", ""),
+    "words": ("", "eval ", "true"),
+    "open quotes": ("A=", "'\"", ""),
+}
+
+
+def scripts(times: int) -> dict[str, str]:
+    nests = {name: one * times + inside + end * times for name, (one, inside, end) in NESTS.items()}
+    return nests | {name: before + one * times + after for name, (before, one, after) in ROWS.items()}
+
+
+@pytest.mark.parametrize("name", [*NESTS, *ROWS])
+def test_a_script_without_end(name):
+    """Where a real script is nested so, its settings are read; too deep, it is refused at its place."""
+    for times in (3, 1_000, 10_000):
+        text = f"{scripts(times)[name]}\n{TRAINS}"
+        read = read_script(text, "run.sh", {})
+        problems = [*read.problems, *unread_settings(text, read, "run.sh")]
+        is_read = read.values.get("trainer.nnodes") == 2
+        assert is_read or any(problem.is_error for problem in problems)
+        for problem in problems:
+            assert re.match(r"run\.sh:\d+:\d+: (ERROR|WARNING): .+; .+ \[verl\.\w+\]", str(problem))
+
+
+@pytest.mark.parametrize("name", ["exclamation marks of a test", "mixed", "hexadecimal digits"])
+def test_no_command_stops_at_it(name, data, tmp_path, monkeypatch, capsys):
+    (tmp_path / "run.sh").write_text(f"{scripts(1_000)[name]}\n{TRAINS}", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    for words in (["new", "--dry-run", "--gpus", "8*H100"], ["estimate", "--gpus", "8*H100"]):
+        code = main([*words, "--script", "run.sh"])
+        said = capsys.readouterr()
+        assert code in {0, 1, 2}
+        assert said.err.startswith("run.sh:1:") or "Qwen2.5-7B" in said.out
