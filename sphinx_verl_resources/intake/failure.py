@@ -33,6 +33,8 @@ _NEAR = 300
 _TOGETHER = 3000
 _OLD_WORKERS = re.compile(r"\bverl/.*\b(?:fsdp|megatron)_workers\.py|\b(?:dp|megatron)_(?:actor|critic)\.py")
 _MAX_FRAMES, _MAX_STREAMS, _MAX_KINDS = 200, 512, 32
+#: Tracebacks with gaps that are compared with those of other workers.
+_MAX_GAPS = 200
 _NESTED = re.compile(r"\((?P<who>[^()]{0,60}\bpid=\d{1,10}[^()]{0,60})\) ")
 #: Forms that a library prints before Python raises the error.
 _PRINTED_BEFORE = ("cumem", "memory-saver", "nccl")
@@ -114,6 +116,7 @@ class FailureReader:
     def __init__(self) -> None:
         self._streams: dict[str, _Stream] = {}
         self._together: dict[str, deque[Frame]] = {}
+        self._gaps = 0
         self._first: Failure | None = None
         self._first_stream = ""
         self._survived: Failure | None = None
@@ -202,6 +205,9 @@ class FailureReader:
         own = stream.frames if stream.frames and line - stream.frames[-1].line <= _NEAR else []
         told = told_by(own, whole=stream.whole)
         if told.phase not in {UNKNOWN, "old-log-prob"} or not who:
+            return told
+        self._gaps += 1
+        if self._gaps > _MAX_GAPS:
             return told
         # Ray prints a line that several workers print only once, so each of them may lack some.
         together = self._together.get(who.partition(" ")[0], ())

@@ -43,12 +43,11 @@ _UNDERLINED = re.compile(
 _SEPARATORS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 #: docutils' limit of a line's columns; it reads nothing of a page with a longer line.
 _MAX_LINE = 10_000
-#: Links, targets, footnotes and substitutions: docutils compares each with all others.
-_NAMED = re.compile(
-    r"^[ \t]*\.\. [_\[|]|^[ \t]*__ |_`|[\w`|\]]_(?!\w)|\|[^\s|](?:[^|\n]*[^\s|])?\|", re.MULTILINE
-)
-#: The most of them in a page; a page of a thousand runs has a thousand links.
-_MAX_NAMED = 3_000
+#: Targets, footnotes, substitutions, references, and signs that may begin markup: for each of them docutils
+#: looks through all others, or through the rest of the paragraph.
+_MARK = re.compile(r"^[ \t]*\.\. [_\[|]|^[ \t]*__ |[\w`|\]]_(?!\w)|[*`|](?=[^\s*`|+-])", re.MULTILINE)
+#: The most of them in a page; a page of a thousand links has two thousand.
+_MAX_MARKS = 5_000
 #: What people type where nothing is recorded.
 _PLACEHOLDERS = frozenset(
     {"", "\\", "/", "-", "--", "\N{EN DASH}", "\N{EM DASH}", "?", "n/a", "none", "not recorded", "tbd"}
@@ -133,11 +132,12 @@ def page_text(file: DataFile) -> str:
             remedy = "break it: docutils reads no page with such a line"
             raise _unreadable(file, number, Code.page_syntax, message, remedy)
     text = "\n".join(lines)
-    if beyond := next(islice(_NAMED.finditer(text), _MAX_NAMED, None), None):
-        message = f"the page has more than {_MAX_NAMED:,} links, targets, footnotes and substitutions"
-        raise _unreadable(
-            file, line_at(text, beyond.start()), Code.file_too_large, message, "import it in parts"
+    if beyond := next(islice(_MARK.finditer(text), _MAX_MARKS, None), None):
+        line, message = (
+            line_at(text, beyond.start()),
+            f"the page has more than {_MAX_MARKS:,} links and marks",
         )
+        raise _unreadable(file, line, Code.file_too_large, message, "import it in parts")
     return text
 
 

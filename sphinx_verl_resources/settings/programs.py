@@ -85,10 +85,10 @@ def _started(command: Command) -> Iterator[Started]:
     }
     # A launcher takes the module that it starts as its argument.
     inner = {at + 1: words[at + 1] for at in names if _MODULE.fullmatch("".join(words[at + 1 : at + 2]))}
-    found = [Started(command, command[at + 1 :], name, kind_of(name)) for at, name in (names | inner).items()]
-    best = min(found, key=lambda item: (item.kind != "rl", item.kind == "other"), default=None)
-    if best:
-        yield best
+    kinds = {at: kind_of(name) for at, name in (names | inner).items()}
+    best = min(kinds, key=lambda at: (kinds[at] != "rl", kinds[at] == "other"), default=None)
+    if best is not None:
+        yield Started(command, command[best + 1 :], (names | inner)[best], kinds[best])
     elif words[:2] in (["ray", "start"], ["ray", "stop"]):
         yield Started(command, (), " ".join(words[:2]), "cluster")
     elif words[0] in {*_SHELLS, "exec"}:
