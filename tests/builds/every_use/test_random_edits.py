@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from data_changes import CHANGES, apply
+from data_changes import CHANGES, REMARKS, apply
 
-EDITS = int(os.environ.get("EDITS", "24"))
+EDITS = int(os.environ.get("EDITS", "18"))
 SEED = int(os.environ.get("SEED", "0"))
 #: How many changes of the data there are at once.
 MOST = 3
@@ -25,7 +25,8 @@ MOST = 3
 EVERY = 3
 SERVER = Path(__file__).with_name("build_server.py")
 
-SCRIPTS = {"runs", "runs-7b", "runs-details", "runs-peak"}
+#: Pages with links to files of verl.
+SCRIPTS = {"runs", "runs-7b", "runs-details", "what-if", *REMARKS}
 #: Edits beside those of the data: by name, the file, a text in it and what replaces it, and the pages to be read.
 OTHERS = {
     "a page that uses nothing": ("docs/plain.rst", "More.", "Other.", {"plain"}),
