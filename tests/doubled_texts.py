@@ -97,19 +97,18 @@ CONFIG = "{{'actor_rollout_ref': {{'actor': {{'strategy': 'fsdp'}}}}}}"
 LOGS = {
     "steps": log(500, STEPS),
     "steps_of_workers": log(500, "(W pid={0}) " + STEPS),
-    "braces": log(4000, "{{", "{'data': "),
-    "braces_with_commas": log(4000, "{{, ", "{'data': "),
-    "braces_and_commas": log(10000, ",", "{'data': " + "{'a': " * 30),
+    "braces": log(4000, "{{", "{'data': {'a': "),
+    "braces_with_commas": log(4000, "{{, ", "{'data': {'a': "),
     "braces_closed": log(2000, "{{'a': 1}}, ", "{'data': {'b': ["),
-    "brackets": log(2000, "[", "{'data': "),
-    "dicts": log(1000, "'a{0}': {{'b': 1}}, ", "{'data': {", "}}"),
-    "items": log(2000, "{0}, ", "{'data': [", "]}"),
-    "items_cut": log(2000, "'a{0}': 1, ", "{'data': {"),
-    "words": log(2000, "<a b{0}>, ", "{'data': [", "]}"),
-    "words_open": log(2000, "a ", "{'data': [", "]}"),
-    "words_in_brackets": log(2000, "a(", "{'data': [", "]}"),
-    "quotes": log(2000, "'", "{'data': [", "]}"),
-    "quotes_open": log(2000, "'a\\\\", "{'data': ["),
+    "brackets": log(2000, "[", "{'data': {'a': "),
+    "dicts": log(1000, "'a{0}': {{'b': 1}}, ", "{'data': {'a': 1, 'b': {'c': 1}, ", "}}"),
+    "items": log(2000, "{0}, ", "{'data': {'a': [", "]}"),
+    "items_cut": log(2000, "'a{0}': 1, ", "{'data': {'a': 1, 'b': {'c': 1}, "),
+    "words": log(2000, "<a b{0}>, ", "{'data': {'a': [", "]}"),
+    "words_open": log(2000, "a ", "{'data': {'a': [", "]}"),
+    "words_in_brackets": log(2000, "a(", "{'data': {'a': [", "]}"),
+    "quotes": log(2000, "'", "{'data': {'a': [", "]}"),
+    "quotes_open": log(2000, "'a\\\\", "{'data': {'a': ["),
     "config_lines": log(2000, " 'a{0}': 1,\n", "{'data': {'b': 1},\n"),
     "config_deep": log(2000, " 'a{0}': {{\n", "{'data': {'b': 1},\n"),
     "configs": log(300, "(W pid=1) " + CONFIG + "\n"),
@@ -153,6 +152,14 @@ LOGS = {
     "zeros": log(5000, "\0", "step:1 - a:1"),
 }
 KINDS.update({f"log_{name}": item for name, item in LOGS.items()})
+
+
+def log_braces_then_commas(n):
+    text = ("{'data': {'a': " + "{" * n + "," * n + "\n").encode()
+    return lambda: read_log([text], "run.log")
+
+
+KINDS["log_braces_then_commas"] = 6000, log_braces_then_commas
 
 
 # Pages.
