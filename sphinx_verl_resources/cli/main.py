@@ -179,7 +179,8 @@ def _in_words(error: UsageError | OSError | UnicodeEncodeError) -> str:
         return "the current directory was deleted; change to another one, with cd for example"
     if isinstance(error, UnicodeEncodeError):  # Python keeps such bytes of arguments as lone surrogates
         wrong = printable(error.object[error.start : error.end])
-        return f"an argument is not UTF-8 text: '{wrong}'; write it in UTF-8"
+        encoding = sys.getfilesystemencoding().upper()
+        return f"an argument is not text in {encoding}: '{wrong}'; write it so, or set LC_ALL=C.UTF-8"
     if isinstance(error, UsageError) or not error.strerror:
         return str(error)
     file = f"{printable(str(error.filename))[:200]}: " if error.filename else ""

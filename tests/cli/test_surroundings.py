@@ -208,4 +208,6 @@ def test_an_argument_that_is_not_utf_8(start, option, monkeypatch, tmp_path, cap
     said = capsys.readouterr().err
     assert code in {0, 1, 2}
     if option in {"--contributor", "--task", "--evidence"}:  # which go into the file as they are
-        assert said.endswith("verl-resources: an argument is not UTF-8 text: '\\udcff'; write it in UTF-8\n")
+        assert said.endswith(
+            "an argument is not text in UTF-8: '\\udcff'; write it so, or set LC_ALL=C.UTF-8\n"
+        )
