@@ -36,6 +36,7 @@ from sphinx_verl_resources.i18n import use_language
 os.environ["COLUMNS"] = "100"
 # Helpers of tests lie beside them, and are no package.
 sys.path.insert(0, str(Path(__file__).parent))
+from security.fuzz.report import pytest_report_header, pytest_terminal_summary  # noqa: F401  # hooks
 from themes import build_once
 
 if TYPE_CHECKING:

@@ -110,7 +110,7 @@ def test_data(each, numbers, tmp_path, base):
 
 
 @pytest.mark.usefixtures("_data_read_once")
-@chunks(quick=60, slow=8_000, by=800)
+@chunks(quick=40, slow=8_000, by=800)
 def test_scripts(each, numbers, tmp_path):
     for number in numbers:
         each(
@@ -194,7 +194,7 @@ def fails(pages: dict[str, str], build: Callable[[dict[str, str]], None]) -> boo
     return False
 
 
-@chunks(quick=25, slow=2_000, by=250)
+@chunks(quick=15, slow=2_000, by=250)
 def test_pages(each, numbers, build_pages):
     made = pages.bodies(SEED, numbers)
     try:
