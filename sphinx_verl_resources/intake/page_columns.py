@@ -115,7 +115,10 @@ def _script(read: CellReader) -> Fields:
     """Return the place of the script in verl's repository, or else the address as evidence."""
     text, link = read.cell.text, "".join(read.cell.links[:1])
     # A relative link counts as one to the main branch, wherever the page is.
-    address = urljoin(Links().file("main", ""), link.lstrip("./"))
+    try:
+        address = urljoin(Links().file("main", ""), link.lstrip("./"))
+    except ValueError:  # brackets that hold no address of a machine
+        address = ""
     if not link or len(read.cell.links) > 1 or read.cell.broken or not is_address(address):
         remedy = "link the script at its commit, as in `name.sh <address>`_, or remove the text"
         read.refuse(Code.page_link, f"{text!r} is not one link to a script", remedy)

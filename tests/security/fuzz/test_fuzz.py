@@ -201,3 +201,10 @@ def test_pages(each, numbers, build_pages):
         each("pages from", numbers.start, lambda: build_pages(made), len(numbers))
     except AssertionError as error:
         raise AssertionError(f"{error}\n{smallest(made, build_pages)}") from error
+
+
+@pytest.mark.usefixtures("_data_read_once")
+def test_a_link_with_brackets_that_hold_no_address(tmp_path):
+    page = inputs.import_pages()[0]
+    assert "https://github.com/" in page
+    targets.check_import(tmp_path / "p.rst", page.replace("https://github.com/", "https://[1]/").encode())
