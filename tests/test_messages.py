@@ -200,7 +200,7 @@ def test_every_code_says_what_it_means_and_what_to_do(code):
 
 #: What prints past the codes: Sphinx' and Python's own loggers, docutils' reporters.
 PAST = re.compile(
-    r"\b(?:sphinx\.util import logging|import logging|import warnings|warnings\.warn|reporter\b|system_message\("
+    r"\b(?:sphinx\.util import logging|import logging|import warnings|warnings\.warn|reporter\.(?:info|warning|error|severe)|system_message\("
     r"|directive_error|DirectiveError|SphinxError|ExtensionError|create_warning)"
 )
 
