@@ -321,14 +321,10 @@ class _Follower:
             text = " ".join(written(word.text) for word in words)
             if name == "eval" and " -m " not in text:
                 self._sourced[words[0].at] = text
-            return self._probe(text)
+            found = found_on_gpus(text)
+            self._probes += found is not None
+            return found
         return None
-
-    def _probe(self, command: str) -> bool | None:
-        """Return whether a command succeeds that looks for the device, as it does on GPUs."""
-        found = found_on_gpus(command)
-        self._probes += found is not None
-        return found
 
     def _note_probes(self, at: int, before: int) -> None:
         """Report a condition that looks for the device."""
