@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst.states import Inliner
@@ -101,8 +101,8 @@ class PlacedRole(SphinxRole):
     The reporter of such a page goes on to ask the parser of its first ``eval-rst`` for each place.
     """
 
-    def get_source_info(self, lineno: int | None = None) -> tuple[str, int]:
-        """Return file and line."""
+    def get_source_info(self, lineno: int | None = None) -> tuple[Any, Any]:
+        """Return file and line; versions of Sphinx differ in their types."""
         document = self.inliner.document
         parser = getattr(getattr(self.inliner.reporter, "get_source_and_line", None), "__self__", None)
         if parser is not None and getattr(parser, "document", document) is document:

@@ -100,6 +100,10 @@ def test_a_file_that_appears_under_the_new_name_stays(data, monkeypatch, capsys)
 FIXER = """
 import sys
 from pathlib import Path
+
+from sphinx_verl_resources.catalog.files import read_data_file
+from sphinx_verl_resources.cli.files import ChangedError, replace_unchanged
+
 path, fixed, left = Path(sys.argv[1]), 0, 0
 print("ready", flush=True)
 while not Path(sys.argv[2]).exists():
