@@ -168,7 +168,8 @@ def test_nothing_moves_when_the_script_begins(site, runs_folder):
     # Another script adds its live region, which has no height, before or after the first measurement.
     place = "() => [...document.querySelectorAll('h2, fieldset, tr, p:not(.verl-unseen)')].filter((one) => one.checkVisibility()).map((one) => Math.round(one.getBoundingClientRect().top))"
     page.goto(f"{served.address}/runs.html", wait_until="commit")
-    page.wait_for_function("document.readyState === 'interactive'")  # everything is parsed; deferred scripts wait
+    # Everything is parsed, and deferred scripts wait.
+    page.wait_for_function("document.readyState === 'interactive'")
     before = page.evaluate(place)
     assert status(page) == TESTED
     held[0].continue_()
