@@ -118,8 +118,14 @@ class Repository:
         return self._commits[ref]
 
     def _resolved(self, name: str) -> str | None:
+        # Of a name that is none, git would take a commit from its end, as of v1-gd5a142b.
+        is_name = name.startswith("refs/")
+        if is_name and self._ask("show-ref", "--verify", "--quiet", "--", name)[0]:
+            return None
         code, output = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        return output.decode().strip() if code == 0 else None
+        commit = output.decode().strip()
+        # A branch may be called like the beginning of a commit.
+        return commit if code == 0 and (is_name or commit.startswith(name)) else None
 
     @cached_property
     def is_shallow(self) -> bool:

@@ -238,8 +238,22 @@ def test_what_only_this_checkout_knows_is_no_commit(repository, verl_git, ref):
     (repository.path / "new").write_text("", "utf-8")
     verl_git(repository.path, "add", "new")
     verl_git(repository.path, "stash")
-    assert repository._resolved(ref)
+    assert verl_git(repository.path, "rev-parse", f"{ref}^{{commit}}")
     assert repository.commit(ref) is None
+
+
+@pytest.mark.parametrize("name", ["v9.9.9-g{}", "no-such-branch-g{}", "v0.4.0-1-g{}"])
+def test_a_name_that_ends_like_a_commit_is_none(repository, verl_git, name):
+    ref = name.format(verl_git(repository.path, "rev-parse", "--short", "HEAD"))
+    assert verl_git(repository.path, "rev-parse", f"{ref}^{{commit}}")
+    assert repository.commit(ref) is None
+
+
+def test_a_branch_called_like_a_commit_is_none(repository, verl_git):
+    verl_git(repository.path, "branch", "deadbeef")
+    assert repository.commit("deadbeef") is None
+    head = verl_git(repository.path, "rev-parse", "HEAD")
+    assert repository.commit(head) == repository.commit(head[:9]) == head
 
 
 def test_a_tag_is_not_taken_for_a_branch_of_its_name(repository, verl_git):
