@@ -13,6 +13,8 @@ RUN_A7 = {
     "memory-run",
     "memory-drawn",
 }
+#: Those that show of it only what is in their columns.
+ONLY_COLUMNS = {"runs", "runs-7b", "runs-setting", "runs-peak"}
 RUN_C3 = {"downloads", "runs", "runs-3b", "runs-details"}
 RUN_D05 = {"downloads", "runs", "runs-card", "runs-model"}
 ESTIMATES = {
@@ -48,10 +50,16 @@ SHOWN_KEY = "actor_rollout_ref.rollout.gpu_memory_utilization"
 #: one text takes the place of the file or is added to it after "+", None deletes it.
 CHANGES = {
     # runs
-    "run edited": ({"data/runs/a7.yaml": ("max_batch: 16", "max_batch: 17")}, RUN_A7),
-    "setting of a run": ({"data/runs/a7.yaml": ("_gpu: 4", "_gpu: 2")}, RUN_A7),
+    "run edited": ({"data/runs/a7.yaml": ("max_batch: 16", "max_batch: 17")}, RUN_A7 - {"runs-setting", "runs-peak"}),
+    "setting of a run": (
+        {"data/runs/a7.yaml": ("_gpu: 4", "_gpu: 2")}, RUN_A7 - ONLY_COLUMNS | {"runs-peak"},
+    ),
+    "setting of a run in a column": (
+        {"data/runs/a7.yaml": ("batch_size: 64", "batch_size: 32")},
+        RUN_A7 - ONLY_COLUMNS | {"runs-setting", "runs-peak"},
+    ),
     "remark of a run": ({"data/runs/a7.yaml": ("A remark", "Another remark")}, RUN_A7),
-    "date of a run": ({"data/runs/a7.yaml": ("2026-08-01", "2026-08-02")}, {*RUN_A7, "data-updated"}),
+    "date of a run": ({"data/runs/a7.yaml": ("2026-08-01", "2026-08-02")}, {*RUN_A7 - ONLY_COLUMNS, "data-updated"}),
     "comment in a run": ({"data/runs/a7.yaml": "+# For people.\n"}, set()),
     "size class of a run": ({"data/runs/c3.yaml": ("3B\ntag: MIN\nmodel: Qwen/Qwen2.5-3B-Instruct", "405B\ntag: MIN\nmodel: meta-llama/Llama-3.1-405B")}, {*RUN_C3, "runs-empty"}),
     "card of a run": ({"data/runs/d05.yaml": ("OWN-40", "H20")}, {*RUN_D05, "what-if"}),

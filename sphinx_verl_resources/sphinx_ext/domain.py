@@ -71,7 +71,7 @@ class VerlDomain(Domain):
     #: function that a query names moves, or takes other fields or arguments. Sphinx then reads everything
     #: again. A fingerprint that is made otherwise is no reason: a new version of the extension reads all its
     #: pages again anyway, see ``Extension``.
-    data_version = 16
+    data_version = 17
     object_types = {  # noqa: RUF012
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }

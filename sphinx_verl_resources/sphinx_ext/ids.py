@@ -33,6 +33,22 @@ def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
     return found
 
 
+def claimed_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
+    """Reserve ``stem`` for ``node``, also where a section of the page has got it from its title."""
+    section = document.ids.get(stem)
+    own = document.settings.env.temp_data.get(_OWN_IDS, {})
+    if not isinstance(section, nodes.section) or stem in own:
+        return free_id(stem, node, document)
+    del document.ids[stem]
+    section["ids"].remove(stem)
+    found = free_id(stem, node, document)
+    new = section["ids"][0] if section["ids"] else document.set_id(section)
+    for name in section["names"]:
+        if document.nameids.get(name) == stem:
+            document.nameids[name] = new
+    return found
+
+
 def is_own(id_: str, node: nodes.Element) -> bool:
     """Return whether a directive of ours has made up the id of a node."""
     if SIZE_ID.fullmatch(id_):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
 from ..analysis.problems import problems_of
 from ..catalog.dataset import Query, digest
+from ..catalog.fields import as_text, field_named, is_numeric
 from ..catalog.selection import ADD_IT
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, nearest, suggest_or
 from ..estimator.context import EstimatorContext
@@ -126,11 +127,23 @@ class SelectedRuns(NamedTuple):
     broken: tuple[BrokenRun, ...]
 
 
+#: What a table needs of each run beside its columns: ids, titles, filters, folds and remarks.
+_IN_EVERY_TABLE = frozenset(
+    {"id", "size", "tag", "model", "label", "task", "gpus", "train", "infer", "kind", "notes"}
+)
+
+
 @dataclass(frozen=True)
 class Runs(Query[SelectedRuns]):
-    """Recorded runs."""
+    """Recorded runs.
+
+    Attributes:
+        selection: which runs.
+        columns: the fields that the page shows; None for all, as in details.
+    """
 
     selection: RunSelection
+    columns: tuple[str, ...] | None = None
 
     def answer(self, data: BuildData) -> SelectedRuns:
         """Return the runs that the selection asks for."""
@@ -141,9 +154,19 @@ class Runs(Query[SelectedRuns]):
         return SelectedRuns(runs, gpus, tuple(select_broken(data.catalog, self.selection)))
 
     def fingerprint(self, answer: SelectedRuns) -> str:
-        """Return a digest of the records, and of the names of their GPUs, by which readers filter."""
+        """Return a digest of what is shown of each run, and of the GPUs' names, by which readers filter."""
         broken = [(file.shown, file.size) for file in answer.broken]
-        return digest([run.model_dump_json() for run in answer.runs], answer.gpus, broken)
+        return digest([*map(self._shown, answer.runs)], answer.gpus, broken)
+
+    def _shown(self, run: Run) -> list[Any]:
+        """Return what the page shows of a run."""
+        if self.columns is None:
+            return [run.model_dump_json()]
+        fields = {*_IN_EVERY_TABLE, *(name.partition(".")[0] for name in self.columns)} - {"settings"}
+        values = [field_named(name).value(run) for name in self.columns]
+        numeric = [*map(is_numeric, values)]
+        texts = [*map(as_text, values)]
+        return [run.model_dump_json(include=fields), texts, numeric, run.word, run.trains_adapters]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 
 import pytest
@@ -168,6 +169,28 @@ def test_ids_keep_their_form_where_nothing_else_has_them(runs):
     (runs.path / "one.rst").write_text(text, "utf-8")
     ids = {element["id"] for element in runs.page("Text.").build().soup("one.html").select("[id]")}
     assert {"run-a", "run-a-details", "run-size-7b", "size-7b", "note-a-1", "note-a-2"} <= ids
+
+
+@pytest.mark.parametrize("suffix", ["rst", "md"])
+def test_a_title_does_not_take_the_id_of_a_row_or_a_size(runs, suffix):
+    """Before it and after it; links to the title follow, and the row of another run keeps its id."""
+    link = {"rst": "`Run a`_", "md": "[](#one-label)"}[suffix]
+    runs.conf["extensions"] = ["myst_parser"]
+    label = {"rst": ".. _one-label:\n\n", "md": "(one-label)=\n"}[suffix]
+    table = {"rst": f"{DETAILS}\n", "md": "```{verl-runs} 7B\n:details:\n```\n\n"}[suffix]
+    head = {"rst": "one\n===\n\n", "md": "# one\n\n"}[suffix]
+    text = head + section("Size 7B", suffix) + label + section("Run a", suffix) + f"{link}\n\n{table}"
+    (runs.path / f"one.{suffix}").write_text(text, "utf-8")
+    soup = runs.page(".. toctree::\n\n   one\n").build().soup("one.html")
+    for run in ("a", "a-2"):
+        assert f"verl-run-{run}" in soup.find(id=f"run-{run}").find_parent("tr")["class"]
+    assert soup.find(id="size-7b").select("table.verl-runs")
+    title = next(found for found in soup.select("h2") if found.get_text().startswith("Run a")).parent
+    followed = soup.find("a", class_="reference", string=re.compile("Run a"))
+    assert followed["href"].removeprefix("#") in {
+        title["id"],
+        *(span["id"] for span in title.select("span[id]")),
+    }
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from ...views.blocks import fill, listed
 from ...views.runs import COMPUTED, run_about, run_title, templates_used
 from ...views.table import one_cell
 from ..domain import VerlDomain
+from ..ids import claimed_id
 from ..objects import RUN, SIZE, Target
 from ..queries import ConfigValue, KnownValue, Runs
 from ..references import contribute_link, row_link
@@ -108,7 +109,8 @@ class VerlRuns(VerlDirective):
 
     def _show(self, chosen: RunSelection, columns: Sequence[str]) -> list[nodes.Node]:
         self._look_at_settings((*columns, *(name for name, descending in chosen.sort)))
-        found = self.ask(Runs(chosen))
+        recorded = tuple(name for name in columns if name not in COMPUTED)
+        found = self.ask(Runs(chosen, None if "details" in self.given else recorded))
         runs, broken = list(found.runs), found.broken
         self._anchors = self._reserved(runs)
         linked = [*columns, "script", "evidence"] if "details" in self.given else columns
@@ -184,7 +186,7 @@ class VerlRuns(VerlDirective):
 
     def _note_size(self, size: str, place: nodes.Element) -> None:
         """Give the place of a size class its id, to which references lead."""
-        place["ids"].append(self.free_id(size_slug(size), place))
+        place["ids"].append(claimed_id(size_slug(size), place, self.state.document))
         VerlDomain.of(self.env).note_object(SIZE, size, Target(place["ids"][0], size))
 
     def _content(
@@ -218,7 +220,11 @@ class VerlRuns(VerlDirective):
         shown = VerlDomain.of(self.env).shown.get(self.env.docname, {}).get(RUN, {})
         place = verl_runs()
         return {
-            run.id: shown[run.id].anchor if run.id in shown else self.free_id(row_id(run.id), place)
+            run.id: (
+                shown[run.id].anchor
+                if run.id in shown
+                else claimed_id(row_id(run.id), place, self.state.document)
+            )
             for run in runs
         }
 

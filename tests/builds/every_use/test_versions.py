@@ -22,7 +22,7 @@ from sphinx_verl_resources.sphinx_ext.objects import Target
 MODULES = {analysis_queries.__name__, answer_queries.__name__, estimator_queries.__name__, queries.__name__}
 
 #: Whoever changes anything here raises the number too, or people's old pickles meet new code.
-DATA_VERSION = 16
+DATA_VERSION = 17
 DATA = {
     "": "files objects problems state uses written",
     "analysis.queries.AnalysisQuery": "function arguments",
@@ -56,7 +56,7 @@ DATA = {
     "sphinx_ext.queries.PageOrLabel": "page label",
     "sphinx_ext.queries.RegistryEntries": "kind names",
     "sphinx_ext.queries.RegistryNames": "kind names",
-    "sphinx_ext.queries.Runs": "selection",
+    "sphinx_ext.queries.Runs": "selection columns",
 }
 #: What pages ask of the analysis, with the arguments.
 FUNCTIONS = {
