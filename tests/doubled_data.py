@@ -106,6 +106,14 @@ def runs_recommended_below(n):
 
 
 @kind(500)
+def runs_on_gpus_of_their_own(n):
+    gpus = [record().gpus.model_copy(update={"count": 8 - i % 2 * 4, "type": f"G{i // 2}"}) for i in range(n)]
+    context = entries(n, tag=lambda i: ("MIN", "RECOMMENDED")[i % 2], gpus=lambda i: gpus[i])
+    context.catalog.gpu_of = lambda run: bundled(GPUS).get("H100")
+    return lambda: list(data_rules.recommended_below_min.find(context))
+
+
+@kind(500)
 def runs_with_scripts(n):
     context = entries(n, script=lambda i: SimpleNamespace(path=f"a/{i}.sh"))
     return lambda: list(data_rules.duplicate_run.find(context))

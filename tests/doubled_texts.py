@@ -7,7 +7,10 @@ from contextlib import suppress
 from doubled_data import bundled, data_file
 
 from sphinx_verl_resources.catalog.files import ARCHITECTURES, GPUS
+from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.estimator.resolve import resolve
 from sphinx_verl_resources.intake.log import read_log
 from sphinx_verl_resources.settings.read import read_settings
 
@@ -217,12 +220,14 @@ PAGES = {
     ),
     "targets": page(1500, ".. _a{0}: https://a.b/{0}\n\n"),
     "targets_inner": page(1500, ".. _a{0}:\n\n"),
+    "targets_in_a_row": page(1000, ".. _a{0}:\n", "", "\nText."),
     "targets_alike": page(1500, ".. _a: https://a.b/{0}\n\n"),
     "references": page(1500, "`a{0}`_ "[:-1] + "\n"),
     "references_anonymous": page(250, "`a{0} <b>`__\n"),
     "references_unknown": page(1500, "a{0}_\n"),
     "substitutions": page(1500, ".. |a{0}| replace:: b\n"),
     "substitutions_used": page(100, "|a|\n", ".. |a| replace:: b\n\n"),
+    "substitutions_with_links": page(600, "|a|\n", ".. |a| replace:: " + "a@b.de " * 9 + "\n\n"),
     "substitutions_nested": page(100, ".. |a{0}| replace:: |a| |a|\n", ".. |a| replace:: b\n\n"),
     "substitution_marks": page(1500, "|a|\n"),
     "directives": page(100, ".. note:: a{0}\n\n"),
@@ -250,3 +255,32 @@ PAGES = {
     "updated_lines": page(500, "* Last updated\n"),
 }
 KINDS.update({f"page_{name}": item for name, item in PAGES.items()})
+
+
+def substitution_of_links(n):
+    """As many links in a substitution as uses of it."""
+    return page(0, "|a|\n", ".. |a| replace:: " + "a@b.de " * n + "\n\n")[1](n)
+
+
+def rows_that_differ(n):
+    """Each row of a page is compared with runs that are like no other row."""
+    from sphinx_verl_resources.intake.page import Known, differences, read_page
+
+    known = Known(bundled(GPUS), bundled(ARCHITECTURES), {}, None)
+    row = ROW.replace("`a <https://a.b/{0}>`_", "a")
+    body = TABLE + "".join(row.format(i) for i in range(n)) + "\n"
+    page = read_page(data_file(body, "page.rst"), known)
+    runs = {f"a{i}": row.record.model_copy(update={"task": "PPO"}) for i, row in enumerate(page.runs)}
+    return lambda: list(differences(page, runs, "data"))
+
+
+def estimate_unread_keys(n):
+    registries = read_data([]).registries
+    config = {f"data.k{i}": i for i in range(n)}
+    request = Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100")
+    return lambda: resolve(request, registries)
+
+
+KINDS["estimate_unread_keys"] = 1000, estimate_unread_keys
+KINDS["page_substitution_of_links"] = 75, substitution_of_links
+KINDS["page_rows_that_differ"] = 500, rows_that_differ

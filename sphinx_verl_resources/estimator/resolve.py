@@ -19,7 +19,7 @@ from .settings import ranks_of, settings_of
 from .versions import CURRENT, LAST, version_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from ..catalog.models.registries import ConfigKey
     from ..diagnostics import Diagnostic
@@ -310,14 +310,14 @@ def modelled_keys(version: Version, registries: Registries) -> frozenset[str]:
     return frozenset(keys)
 
 
-def _unread(reader: Reader, registries: Registries) -> list[str]:
+def _unread(reader: Reader, registries: Registries) -> frozenset[str]:
     """Return the settings that no formula reads and that are not known to be harmless."""
     modelled = modelled_keys(reader.request.version, registries)
-    return [key for key in reader.config if key not in modelled and not is_harmless(key)]
+    return frozenset(key for key in reader.config if key not in modelled and not is_harmless(key))
 
 
 def unsupported_keys(
-    reader: Reader, unread: Sequence[str], settings: Settings, registries: Registries
+    reader: Reader, unread: frozenset[str], settings: Settings, registries: Registries
 ) -> tuple[str, ...]:
     """Return the settings that may change memory and are ignored, each with a reason.
 

@@ -9,6 +9,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ _BY_HEADING = {fold(heading): name for name, heading in HEADINGS.items()}
 _OF_TABLES = frozenset({Code.page_row, Code.unknown_size})
 #: Cells in which a row and its run may differ; with more of them, they are not the same.
 _MOST_DIFFERENT = 2
+#: Runs of a size class that are compared cell by cell with a row that is not equal to any.
+_MOST_COMPARED = 500
 #: The date of a page; a sentence with the same words is none.
 _LAST_UPDATED = re.compile(
     r"^[^\w\n]*last updated?\b[^\w\n]*?(?::|(?=[0-9]))(?P<day>.*)", re.IGNORECASE | re.MULTILINE
@@ -69,6 +72,7 @@ class Page:
         day: of the last update, if the page names it.
         rows: the number of rows with something recorded, understood or not.
         runs: the rows that are understood, in the order of the page.
+        taken: the ids of these runs.
     """
 
     shown: str
@@ -77,6 +81,7 @@ class Page:
     day: date | None = None
     rows: int = 0
     runs: list[PageRun] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
 
     def report(self, line: int, code: Code, message: str, remedy: str) -> None:
         """Report what is left out at a line."""
@@ -178,6 +183,7 @@ class Page:
         if run is None:
             return
         self.runs.append(run)
+        self.taken.add(run.record.id)
         written = cells_of(run.record)
         for name in cells.keys() & fields.keys() - {"contributor", "kind" in fields and "tag"}:
             typed = cells[name].text + (f" <{cells[name].links[0]}>" if name == "script" else "")
@@ -193,8 +199,7 @@ class Page:
         # A row with an open checkpoint is checked as if the label were one.
         model = fields["label"] if is_open else fields["model"]
         count, gpu = fields["gpus"]["count"], fields["gpus"]["type"]
-        taken = {run.record.id for run in self.runs}
-        fields["id"] = suggested_id(model, fields["task"], count, gpu, fields["train"], taken)
+        fields["id"] = suggested_id(model, fields["task"], count, gpu, fields["train"], self.taken)
         if self.day and fields.get("kind", "tested") == "tested":
             fields["added"] = self.day
         if not is_open and fields["label"] == model.rsplit("/", 1)[-1]:
@@ -247,14 +252,24 @@ def differences(page: Page, runs: Mapping[str, Run], data: str) -> Iterator[Diag
         runs: those of the data, by id.
         data: the data as messages name them.
     """
-    free = {run_id: cells_of(run) for run_id, run in runs.items()}
-    equal = {tuple(cells.values()) for cells in free.values()}
-    rows = [(run, cells_of(run.record)) for run in page.runs]
-    for row, typed in sorted(rows, key=lambda row: tuple(row[1].values()) not in equal):
+    free: dict[str, dict[str, Mapping[str, str]]] = {}  # by size class
+    equal: dict[tuple[str, ...], list[str]] = {}
+    for run_id, run in runs.items():
+        cells = cells_of(run)
+        free.setdefault(run.size, {})[run_id] = cells
+        equal.setdefault(tuple(cells.values()), []).append(run_id)
+    different = []
+    for row in page.runs:
+        typed = cells_of(row.record)
+        if same := equal.get(tuple(typed.values())):
+            del free[row.record.size][same.pop(0)]
+        else:
+            different.append((row, typed))
+    for row, typed in different:
+        of_size = free.get(row.record.size, {})
         others = {
             run_id: [name for name in cells if cells[name] != typed[name]]
-            for run_id, cells in free.items()
-            if cells["size"] == typed["size"]
+            for run_id, cells in islice(of_size.items(), _MOST_COMPARED)
         }
         alike = min(others, key=lambda run_id: len(others[run_id]), default="")
         if len(others.get(alike, typed)) > _MOST_DIFFERENT:
@@ -262,11 +277,13 @@ def differences(page: Page, runs: Mapping[str, Run], data: str) -> Iterator[Diag
             yield Diagnostic(row.place, Code.page_differs, message, "import the page, or remove the row")
             continue
         for name in others[alike]:
-            message = f"the page has {typed[name] or 'nothing'!r}, {alike} {free[alike][name] or 'nothing'!r}"
+            message = (
+                f"the page has {typed[name] or 'nothing'!r}, {alike} {of_size[alike][name] or 'nothing'!r}"
+            )
             place = replace(row.place, key=HEADINGS[name])
             yield Diagnostic(place, Code.page_differs, message, "correct the one that is wrong")
-        del free[alike]
-    for run_id in free:
+        del of_size[alike]
+    for run_id in (run_id for run_id, run in runs.items() if run_id in free[run.size]):
         message = f"the page has no row like the run {run_id}, {_named(runs[run_id])}"
         remedy = "add the row, or let the page be built from the data"
         yield Diagnostic(Location(f"{data}/runs/{run_id}.yaml"), Code.page_differs, message, remedy)

@@ -46,8 +46,12 @@ _MAX_LINE = 10_000
 #: Targets, footnotes, substitutions, references, and signs that may begin markup: for each of them docutils
 #: looks through all others, or through the rest of the paragraph.
 _MARK = re.compile(r"^[ \t]*\.\. [_\[|]|^[ \t]*__ |[\w`|\]]_(?!\w)|[*`|](?=[^\s*`|+-])", re.MULTILINE)
-#: The most of them in a page; a page of a thousand links has two thousand.
-_MAX_MARKS = 5_000
+#: A target, whose names docutils hands on to each target that follows it at once.
+_TARGET = re.compile(r"^[ \t]*\.\. _", re.MULTILINE)
+#: The most of each in a page; a page of a thousand links has two thousand marks.
+_MOST = ((_TARGET, 1_000, "targets"), (_MARK, 5_000, "links and marks"))
+#: The most nodes of a substitution, which docutils copies for each use.
+_MOST_REPLACED = 20
 #: What people type where nothing is recorded.
 _PLACEHOLDERS = frozenset(
     {"", "\\", "/", "-", "--", "\N{EN DASH}", "\N{EM DASH}", "?", "n/a", "none", "not recorded", "tbd"}
@@ -132,12 +136,10 @@ def page_text(file: DataFile) -> str:
             remedy = "break it: docutils reads no page with such a line"
             raise _unreadable(file, number, Code.page_syntax, message, remedy)
     text = "\n".join(lines)
-    if beyond := next(islice(_MARK.finditer(text), _MAX_MARKS, None), None):
-        line, message = (
-            line_at(text, beyond.start()),
-            f"the page has more than {_MAX_MARKS:,} links and marks",
-        )
-        raise _unreadable(file, line, Code.file_too_large, message, "import it in parts")
+    for mark, most, what in _MOST:
+        if beyond := next(islice(mark.finditer(text), most, None), None):
+            line, message = line_at(text, beyond.start()), f"the page has more than {most:,} {what}"
+            raise _unreadable(file, line, Code.file_too_large, message, "import it in parts")
     return text
 
 
@@ -298,12 +300,15 @@ class _CsvTable(CSVTable):
 
 
 class _Replace(Replace):
-    """A ``replace`` without other substitutions in it: twenty of these can stand for a million words."""
+    """A ``replace`` that is short: in each other, twenty substitutions can stand for a million words."""
 
     def run(self) -> list[nodes.Node]:
         found = [*super().run()]
-        if any(inner for node in found for inner in node.findall(nodes.substitution_reference)):
+        inner = [node for one in found for node in one.findall()]
+        if any(isinstance(node, nodes.substitution_reference) for node in inner):
             raise self.error("A substitution in another one is not read; write its text out")
+        if len(inner) > _MOST_REPLACED:
+            raise self.error("A substitution with many links or marks is not read; write its text out")
         return found
 
 

@@ -168,21 +168,28 @@ def recommended_below_min(context: CheckContext) -> Iterator[Diagnostic]:
         run, key = entry.run, (entry.run.model, entry.run.task)
         if run.tag != "RECOMMENDED" or key not in least:
             continue
-        if all(_takes_less(run, other, context) for other in smallest[key]):
+        known, every = smallest[key]
+        others = every if _memory(run, context) is None else known
+        if all(_takes_less(run, other, context) for other in others):
             first = least[key][0]
             message = f"{run.gpus} is RECOMMENDED, less than {first.gpus}, the MIN run {first.id!r}"
             remedy = "correct the tag of one of the two"
             yield recommended_below_min.broken_at(entry.source.value_place("tag"), message, remedy)
 
 
-def _smallest(runs: Iterable[Run], context: CheckContext) -> list[Run]:
-    """Return the runs with less hardware than the others: a run that takes less than these takes least."""
+def _smallest(runs: Iterable[Run], context: CheckContext) -> tuple[list[Run], list[Run]]:
+    """Return the runs such that one which takes less than these takes less than all.
+
+    The first are for a run whose memory is known, the second for one whose memory is not.
+    """
     by_gpu: dict[Any, list[Run]] = {}
     for run in runs:
         by_gpu.setdefault((run.gpus.type, _memory(run, context) is None), []).append(run)
-    fewest = [min(group, key=lambda run: run.gpus.count) for group in by_gpu.values()]
-    least = [min(group, key=lambda run: _memory(run, context) or 0) for group in by_gpu.values()]
-    return [*fewest, *least]
+    fewest = {key: min(group, key=lambda run: run.gpus.count) for key, group in by_gpu.items()}
+    unknown = [run for (_, is_unknown), run in fewest.items() if is_unknown]
+    known = [run for (_, is_unknown), group in by_gpu.items() if not is_unknown for run in group]
+    least = [min(known, key=lambda run: _memory(run, context) or 0)] if known else []
+    return [*unknown, *least], [*fewest.values()]
 
 
 def _takes_less(one: Run, other: Run, context: CheckContext) -> bool:

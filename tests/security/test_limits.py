@@ -89,6 +89,8 @@ def test_a_hint_compares_few_names_letter_by_letter(monkeypatch):
     )
     known = [f"{'ab' * 90} {index}" for index in range(4_700)]
     assert nearest("ba" * 90 + " 4699 x", known) is not None
+    many = [f"alias {index}" for index in range(5_001)]
+    assert (nearest("alais 7", many[1:]), nearest("alais 7", many)) == ("alias 7", None)
     assert 0 < len(compared) <= 40
 
 
@@ -160,15 +162,22 @@ def _page(text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", [".. _a{}: https://a.b/{}\n", ".. |a{}| replace:: b\n", "`a{}`_\n", "|a|\n", "*a\n", "a{}_\n"]
+    ("line", "most", "what"),
+    [
+        (".. _a{}: https://a.b/{}\n", 1_000, "targets"),
+        *(
+            (line, 5_000, "links and marks")
+            for line in (".. |a{}| replace:: b\n", "`a{}`_\n", "|a|\n", "*a\n", "a{}_\n")
+        ),
+    ],
 )
-def test_a_page_with_too_many_marks_is_refused_at_the_line(line, tmp_path):
+def test_a_page_with_too_many_marks_is_refused_at_the_line(line, most, what, tmp_path):
     with pytest.raises(NoAnswerError) as caught:
         _page("".join(line.format(index, index) for index in range(20_000)), tmp_path)
     (problem,) = caught.value.diagnostics
     assert str(problem).startswith("page.rst:")
-    assert problem.place.line >= page_tables._MAX_MARKS // 2
-    assert problem.message == "the page has more than 5,000 links and marks"
+    assert problem.place.line >= most // 2
+    assert problem.message == f"the page has more than {most:,} {what}"
     assert problem.remedy == "import it in parts"
 
 

@@ -97,7 +97,7 @@ def data_files(numbers: Sequence[int]) -> dict[str, bytes]:
     }
 
 
-@chunks(quick=TOGETHER, slow=12_000, by=1_200)
+@chunks(quick=TOGETHER, slow=16_000, by=1_600)
 def test_data(each, numbers, tmp_path, base):
     repository = targets.AnyRepository(tuple(inputs.script(SEED, number) for number in numbers[:40]))
     for first in range(0, len(numbers), TOGETHER):
@@ -110,7 +110,7 @@ def test_data(each, numbers, tmp_path, base):
 
 
 @pytest.mark.usefixtures("_data_read_once")
-@chunks(quick=40, slow=8_000, by=800)
+@chunks(quick=40, slow=4_000, by=400)
 def test_scripts(each, numbers, tmp_path):
     for number in numbers:
         each(
