@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from typing import Any
 
 
 def run() -> int:
     """Run the command line and return its exit code; an interrupt ends it, also while modules are loaded."""
+    is_interrupted = False
+
+    def interrupt(*of_signal: Any) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        signal.default_int_handler(*of_signal)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # nobody has chosen to ignore it
+        signal.signal(signal.SIGINT, interrupt)
     try:
         from .cli import main
 
         return main()
-    except KeyboardInterrupt:
+    except BaseException as error:
+        # Before Python 3.12, a class that is being made turns an interrupt into another exception.
+        if not (is_interrupted or isinstance(error, KeyboardInterrupt)):
+            raise
         if sys.stderr:
             print("\nverl-resources: interrupted", file=sys.stderr)
         return 2
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the exit code is known
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ __all__ = [
 MAX_MESSAGE = 500
 #: Problems of one file that are printed; a file with more of them is no data file.
 MAX_PROBLEMS = 50
-#: Names that are compared letter by letter with a misspelt one.
-_MOST_COMPARED = 20
+#: Names that are compared letter by letter with a misspelt one, and how many may be known for that.
+_MOST_COMPARED, _MOST_KNOWN = 20, 5_000
 
 #: Invisible characters and those that reorder visible ones: controls except tab and line breaks, line
 #: separators, zero-width and bidirectional controls, fillers, tag characters, surrogates, non-characters.
@@ -183,8 +183,8 @@ def one_line(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a file name that can be printed on one line of any terminal."""
-    return re.sub(f"{FORBIDDEN.pattern}|[\t\n\r]", _escaped, name)
+    """Return a file name for one line of any terminal; backslashes are doubled, so all names differ."""
+    return re.sub(rf"{FORBIDDEN.pattern}|[\t\n\r\\]", _escaped, name)
 
 
 def visible(text: str) -> str:
@@ -225,6 +225,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     inside = [name for name in folded if f" {name} " in f" {asked} " and any(map(str.isdigit, name))]
     if inside:
         return folded[max(inside, key=len)]
+    if len(folded) > _MOST_KNOWN:
+        return None
     letters = Counter(asked)
     # The share of letters in common is quick to count, and never below that of letters in the same order.
     common = {name: 2 * (letters & Counter(name)).total() / (len(name) + len(asked) or 1) for name in folded}

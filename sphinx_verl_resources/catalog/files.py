@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 RUNS = "runs"
 CASES = "cases"
+SCHEMAS = "schema"
 GPUS = "gpus.yaml"
 ARCHITECTURES = "architectures.yaml"
 ANALYSIS = "analysis.yaml"
@@ -252,6 +253,18 @@ def refuse_leading_out(path: Path, directory: Path) -> None:
         raise LeadsOutError
 
 
+def refuse_link_in_data(path: Path) -> None:
+    """Refuse a data file, or a schema beside the data, that is a link out of the data directory it is in.
+
+    Raises:
+        LeadsOutError: it is.
+    """
+    whole = plain_path(path)
+    for folder in whole.parents:
+        if (folder / RUNS).is_dir() and whole.relative_to(folder).parts[0] in {*DATA_NAMES, SCHEMAS}:
+            refuse_leading_out(whole, folder)
+
+
 def _directory_problem(directory: Directory) -> tuple[str, str] | None:
     """Return why a configured directory cannot be used, and what to do; None if it can."""
     hint = "the path is relative to the directory of conf.py"
@@ -307,8 +320,18 @@ def open_regular(path: Path) -> FileIO:
     return path.open("rb", buffering=0)
 
 
+def plain_path(path: Path) -> Path:
+    """Return the absolute path without ``..``, each of which leads where the system goes, behind links too.
+
+    A link after the last of them stays: a file that is a link belongs where it is linked.
+    """
+    parts = path.absolute().parts
+    after = max((index + 1 for index, part in enumerate(parts) if part == ".."), default=1)
+    return Path(os.path.realpath(Path(*parts[:after])), *parts[after:])
+
+
 def _relative(path: Path, base: Path) -> str:
     try:
-        return Path(os.path.relpath(path, base)).as_posix()
+        return Path(os.path.relpath(plain_path(path), base)).as_posix()
     except ValueError:  # another drive
         return path.as_posix()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..catalog.files import REGISTRIES, DataFile
+from ..catalog.files import REGISTRIES, DataFile, plain_path
 from ..diagnostics import Location, counted, printable
 from ..git import GitError, open_repository
 from ..lint.check import check_data
@@ -217,7 +217,7 @@ def _data_directory(path: str) -> str:
     if not os.path.lexists(path):
         raise UsageError(f"{printable(path)}: no such file or directory")
     # Not resolved: a file that is a link belongs where it is linked.
-    place = Path.cwd() / path
+    place = plain_path(Path(path))
     beside = os.path.relpath(place.parent) if place.name in REGISTRIES and not place.is_dir() else path
     return next(iter(enclosing_data_directory(place)), beside)
 
@@ -230,7 +230,7 @@ def _is_under(shown: str, asked: Set[Path]) -> bool:
 
 def _place(name: str) -> Path:
     """Return a whole path; a file that is a link is asked for where it is linked."""
-    return Path(os.path.normpath(Path.cwd() / name))
+    return plain_path(Path(name))
 
 
 CHECK = Command(

@@ -11,6 +11,7 @@ from ..catalog.files import (
     RUNS,
     bundled_directory,
     configured_directory,
+    plain_path,
     take_snapshot,
 )
 from ..diagnostics import Location, printable
@@ -51,7 +52,8 @@ def default_paths() -> list[str]:
 
 def enclosing_data_directory(path: Path) -> list[str]:
     """Return the relative path of the data directory that a path is or is in; empty if there is none."""
-    for folder in (path, *path.parents):
+    whole = plain_path(path)
+    for folder in (whole, *whole.parents):
         if (folder / RUNS).is_dir():
             return [os.path.relpath(folder)]
     return []

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import NoAnswerError, printable
+from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
 from ..estimator.request import MODEL
 from ..intake.diagnosis import Given, diagnose
@@ -86,7 +86,7 @@ def _log(name: str) -> LogText:
     with open_file(name) as stream:
         count = -(-os.fstat(stream.fileno()).st_size // BLOCK)
         blocks = progress(blocks_of(stream), "MiB of the log", count)
-        return read_log(blocks, printable(name), last_run=True)
+        return read_log(blocks, name, last_run=True)
 
 
 def _script(options: argparse.Namespace) -> SettingsText:

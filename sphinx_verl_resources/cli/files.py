@@ -7,11 +7,17 @@ import os
 import secrets
 import stat
 from contextlib import contextmanager, suppress
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..catalog.files import open_regular, read_data_file, refuse_leading_out
+from ..catalog.files import (
+    LeadsOutError,
+    open_regular,
+    read_data_file,
+    refuse_leading_out,
+    refuse_link_in_data,
+)
 from ..catalog.yaml_data import MAX_BYTES
 from ..diagnostics import printable
 from .command import UsageError
@@ -38,11 +44,14 @@ def read_file(name: str) -> DataFile:
     Raises:
         UsageError: it cannot be read.
     """
-    shown = printable(name)
+    path = Path(name)
     try:
-        return read_data_file(Path(name), shown)
+        refuse_link_in_data(path)
+        return read_data_file(path, name)
+    except LeadsOutError as error:
+        raise UsageError(f"{printable(name)}: {error}; {error.remedy}") from None
     except (OSError, ValueError) as error:  # a ValueError: no file can have this name
-        raise UsageError(f"{shown}: {_reason(error)}") from None
+        raise UsageError(f"{printable(name)}: {_reason(error)}") from None
 
 
 def read_text(name: str) -> str:
@@ -53,11 +62,11 @@ def read_text(name: str) -> str:
     """
     file = read_file(name)
     if len(file.content) > MAX_BYTES:
-        raise UsageError(f"{file.shown}: larger than {MAX_BYTES >> 20} MiB, and not read")
+        raise UsageError(f"{printable(name)}: larger than {MAX_BYTES >> 20} MiB, and not read")
     try:
         return file.content.decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file.shown}: not UTF-8 text, at byte {error.start}") from None
+        raise UsageError(f"{printable(name)}: not UTF-8 text, at byte {error.start}") from None
 
 
 def open_file(name: str) -> BinaryIO:
@@ -84,10 +93,11 @@ def write_result(path: Path, text: str) -> None:
     if not path.parent.is_dir():  # most likely it is misspelt
         raise UsageError(f"{shown}: no such directory; make it first")
     with _writing(path):
-        if _is_stream(path):
-            with path.open("ab", buffering=0) as stream:
+        refuse_link_in_data(path)
+        with _opened_stream(path) as stream:
+            if stream:
                 stream.write(text.encode("utf-8", "backslashreplace"))
-            return
+                return
     _replace(path, text)
 
 
@@ -100,6 +110,8 @@ def write_results(folder: Path, texts: Mapping[str, str]) -> None:
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
+        with _writing(folder / name):
+            refuse_leading_out(folder / name, folder)
         write_result(folder / name, text)
 
 
@@ -142,8 +154,10 @@ def replace_unchanged(file: DataFile, directory: Path, text: str) -> None:
         ChangedError: somebody else has changed or deleted it since; it is left alone.
         UsageError: it cannot be written, or would be outside of the data directory.
     """
-    with _writing(file.path):
+    try:
         refuse_leading_out(file.path, directory)
+    except LeadsOutError:  # it did not when it was read
+        raise ChangedError from None
     target = Path(os.path.realpath(file.path))
     with _replacement(target, text) as written, _writing(file.path):
         refuse_changed(file)
@@ -225,15 +239,24 @@ def _exchange(first: Path, second: Path) -> bool:
     return bool(rename(*names, _RENAME_EXCHANGE) == 0)
 
 
-def _is_stream(path: Path) -> bool:
-    """Return whether a path is a device, a pipe, or a name for an open file such as /dev/stdout."""
+@contextmanager
+def _opened_stream(path: Path) -> Iterator[FileIO | None]:
+    """Open a device, a pipe, or what is open already and has a name such as /dev/stdout; None for a file."""
     if not path.exists():
-        return False
-    if not stat.S_ISREG(path.stat().st_mode):
-        return True
-    while path.is_symlink() and not _is_among_open_files(path):
-        path = path.parent / path.readlink()
-    return _is_among_open_files(path)
+        yield None
+        return
+    place = path
+    while place.is_symlink() and not _is_among_open_files(place):
+        place = place.parent / place.readlink()
+    if os.path.realpath(place.parent) == os.path.realpath("/dev/fd"):
+        # Opened anew, a file would be written from its beginning by what shares it with this process.
+        with FileIO(os.dup(int(place.name)), "w") as stream:
+            yield stream
+    elif _is_among_open_files(place) or not stat.S_ISREG(path.stat().st_mode):
+        with path.open("ab", buffering=0) as stream:
+            yield stream
+    else:
+        yield None
 
 
 def _is_among_open_files(path: Path) -> bool:

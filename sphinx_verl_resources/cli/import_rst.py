@@ -165,7 +165,7 @@ def _finish(page: Page, summary: str, options: argparse.Namespace, written: Sequ
             print(f"wrote {printable(str(path))}")
         errors = counted(levels[Severity.ERROR], "error")
         warnings = counted(levels[Severity.WARNING], "warning")
-        print(f"{page.shown}: {counted(page.rows, 'row')}, {summary}, {errors}, {warnings}")
+        print(f"{printable(page.shown)}: {counted(page.rows, 'row')}, {summary}, {errors}, {warnings}")
     return 1 if levels[Severity.ERROR] else 0
 
 

@@ -144,7 +144,7 @@ def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
     """
     sources, problems = Sources(), list[Diagnostic]()
     if options.script:
-        text, shown = read_text(options.script).removeprefix("\ufeff"), printable(options.script)
+        text, shown = read_text(options.script).removeprefix("\ufeff"), options.script
         environment = dict(options.env)
         script = with_unused(read_script(text, shown, environment), environment)
         problems += unread_settings(text, script, shown)
@@ -153,7 +153,7 @@ def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
         with open_file(options.log) as stream:
             count = -(-os.fstat(stream.fileno()).st_size // BLOCK)
             blocks = progress(blocks_of(stream), "MiB of the log", count)
-            sources = replace(sources, log=read_log(blocks, printable(options.log)))
+            sources = replace(sources, log=read_log(blocks, options.log))
     return sources, problems
 
 
@@ -164,7 +164,7 @@ def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]
     if log and log.failure and log.failure.is_evidence:
         message = "the run ran out of memory here"
         remedy = (
-            f"ask why with: verl-resources diagnose {shlex.quote(printable(options.log))}; a row is for what "
+            f"ask why with: verl-resources diagnose {printable(shlex.quote(options.log))}; a row is for what "
             "fits, and --despite-out-of-memory writes it anyway"
         )
         severity = Severity.WARNING if options.despite_out_of_memory else Severity.ERROR

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..answer.question import Question, named_settings, task_of
 from ..catalog.names import MOST_GPUS
 from ..catalog.selection import whole_number
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, listed, printable, warning
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, listed, warning
 from ..estimator.hf_config import read_config_json
 from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
@@ -220,7 +220,7 @@ def read_question(
         NoAnswerError: the model or the GPU is not known, or something cannot be read.
         UsageError: a file cannot be read.
     """
-    place = Location(printable(source)) if source else COMMAND_LINE
+    place = Location(source) if source else COMMAND_LINE
     given = read_source(source, options) if source else SettingsText({}, {})
     own = read_overrides([word for word in words if is_setting(word)], COMMAND_LINE)
     if not_training := refusal(given, data.registries):
@@ -258,7 +258,7 @@ def read_source(source: str, options: argparse.Namespace) -> SettingsText:
         UsageError: it cannot be read.
     """
     environment = dict(options.env)
-    given = read_settings(read_text(source), printable(source), environment)
+    given = read_settings(read_text(source), source, environment)
     return with_unused(given, environment)
 
 
@@ -314,7 +314,7 @@ def _model(
     if named and not config and architectures.get(named) is None:
         config, named = _config_at(named)
     if config:
-        architecture, found = read_config_json(read_text(config), printable(config))
+        architecture, found = read_config_json(read_text(config), config)
         if architecture is None:
             raise NoAnswerError(*found)
         name = named or meant.text or architecture.name

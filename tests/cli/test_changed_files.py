@@ -63,6 +63,23 @@ def test_an_edit_meanwhile_stays(data, monkeypatch, capsys, owner, name, edit):
     assert [item.read_text() for item in path.parent.iterdir()] == ([edit] if edit else [])
 
 
+def test_a_file_that_became_a_link_is_left_and_others_are_repaired(data, monkeypatch, capsys):
+    path, other = data.write("runs/a.yaml", BROKEN), data.write("runs/b.yaml", BROKEN)
+    (data.path.parent / "outside").write_text("mine")
+
+    def link():
+        path.unlink()
+        path.symlink_to("../../outside")
+
+    before(monkeypatch, files, "refuse_leading_out", link)
+    monkeypatch.chdir(data.path.parent)
+    assert main(["check", "--fix", "data"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "data/runs/a.yaml:1:1: not repaired: somebody else has just changed it; run the command again\n"
+    )
+    assert (path.read_text(), other.read_text()[:6]) == ("mine", "id: b\n")
+
+
 def test_an_edit_of_a_file_that_refers_to_a_renamed_run(data, monkeypatch, capsys):
     run = data.good_run(OLD, gpus={"count": 4, "type": "H100"})
     other = data.good_run("b", notes=[{"code": "compare", "text": f"See {OLD}."}])

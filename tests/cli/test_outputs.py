@@ -98,6 +98,13 @@ def test_standard_output_is_written_to(here, place, kind):
     assert written == "data: 1 run, 0 errors, 0 warnings\n"
 
 
+def test_what_follows_in_a_file_of_standard_output_comes_after_it(here):
+    line = '"$0" -m sphinx_verl_resources check data --output /dev/stdout; echo after'
+    with Path("out.txt").open("w") as stream:
+        subprocess.run(["bash", "-c", line, sys.executable], stdout=stream, check=True)
+    assert Path("out.txt").read_text() == "data: 1 run, 0 errors, 0 warnings\nafter\n"
+
+
 def test_a_link_to_a_file_leads_to_the_new_one(here):
     Path("mine.txt").write_text("old")
     Path("link").symlink_to("mine.txt")

@@ -95,6 +95,17 @@ class Finder:
         if name == os.environ["INTERRUPTED_AT"]:
             signal.raise_signal(signal.SIGINT)
 
+if os.environ["INTERRUPTED_AT"] == "a class":
+    import functools
+    noted = functools.cached_property.__set_name__
+    def note(self, owner, name):
+        if owner.__module__.startswith("sphinx_verl_resources"):
+            signal.raise_signal(signal.SIGINT)
+        noted(self, owner, name)
+    functools.cached_property.__set_name__ = note
+if os.environ["INTERRUPTED_AT"] == "the end":
+    import atexit
+    atexit.register(signal.raise_signal, signal.SIGINT)
 sys.meta_path.insert(0, Finder())
 """
 
@@ -117,6 +128,18 @@ def start(data, tmp_path, root):
             env={**os.environ, "PYTHONPATH": str(root), **environment},
             input=b"",
         )
+
+    return run
+
+
+@pytest.fixture
+def start_interrupted(start, tmp_path, root):
+    """A function that starts a line of arguments and interrupts it at one moment."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS, "utf-8")
+    path = os.pathsep.join([str(tmp_path), str(root)])
+
+    def run(line, program, moment):
+        return start(line, '"$@"', program, PYTHONPATH=path, INTERRUPTED_AT=moment)
 
     return run
 
@@ -178,20 +201,31 @@ def test_every_command_in_a_surrounding(start, needs, name):
         "yaml",
         "sphinx_verl_resources.cli.check",
         "pydantic",
+        "a class",
     ],
 )
 @pytest.mark.parametrize("program", ["module", "script"])
-def test_an_interrupt_while_modules_are_loaded(start, tmp_path, root, module, program):
+def test_an_interrupt_while_modules_are_loaded(start_interrupted, root, module, program):
     """The interrupt comes when this module is looked for."""
-    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS, "utf-8")
     (entry,) = re.findall(r'verl-resources = "([\w.]+):(\w+)"', (root / "pyproject.toml").read_text("utf-8"))
     # What pip writes for an entry point.
     script = f"import sys; from {entry[0]} import {entry[1]}; sys.exit({entry[1]}())"
     words = ("-c", script) if program == "script" else ("-m", "sphinx_verl_resources")
-    path = os.pathsep.join([str(tmp_path), str(root)])
-    found = start("check data", '"$@"', words, PYTHONPATH=path, INTERRUPTED_AT=module)
+    found = start_interrupted("check data", words, module)
     assert (found.returncode, found.stdout) == (2, b"")
     assert found.stderr == b"\nverl-resources: interrupted\n"
+
+
+def test_an_interrupt_after_the_result(start_interrupted):
+    found = start_interrupted("check data", ("-m", "sphinx_verl_resources"), "the end")
+    assert (found.returncode, found.stderr) == (0, b"")
+
+
+def test_a_command_that_ignores_interrupts_goes_on(start_interrupted):
+    """As it does after ``nohup``, and in the background of a script."""
+    ignoring = ("-c", "import signal, runpy; signal.signal(signal.SIGINT, signal.SIG_IGN); runpy.run_module('sphinx_verl_resources', run_name='__main__')")  # fmt: skip
+    found = start_interrupted("check data", ignoring, "pydantic")
+    assert (found.returncode, found.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import io
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 
@@ -220,6 +221,10 @@ def test_a_long_log_is_watched_and_can_be_left(errors, data, monkeypatch):
     monkeypatch.setattr("sphinx_verl_resources.cli.new.read_log", leave)
     stream = errors(tty=True)
     monkeypatch.setattr(sys, "argv", ["verl-resources", "new", "--log", "run.log", "--id", "x"])
-    assert run() == 2
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        assert run() == 2
+    finally:
+        signal.signal(signal.SIGINT, handler)  # a command ignores interrupts when it has ended
     assert stream.getvalue().endswith("\nverl-resources: interrupted\n")
     assert list((data.path / "runs").iterdir()) == []

@@ -99,6 +99,11 @@ def test_the_examples(tmp_path, monkeypatch):
     look("d\udcff", ["a", "b"])
 
 
+@given(names, names)
+def test_no_two_names_look_alike(one, other):
+    assert (Location(one).shown_path == Location(other).shown_path) == (one == other)
+
+
 @pytest.mark.parametrize(
     ("stem", "shown", "remedy"),
     [

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 #: By module and function: what it does, and why it is safe.
 KNOWN = {
     ("catalog/files.py", "open_regular", "open"): "the one that opens data files and what a user names",
-    ("cli/files.py", "write_result", "open"): "a device or a pipe that the user names",
+    ("cli/files.py", "_opened_stream", "open"): "a device or a pipe that the user names",
     ("cli/files.py", "write_results", "mkdir"): "a folder that the user names",
     ("cli/files.py", "create_file", "link"): "a data file, after a look for links that lead out",
     ("cli/files.py", "create_file", "replace"): "the same where the file system has no links",

@@ -42,6 +42,7 @@ PAGE = """Hardware
      - vllm0.8.3
 """
 SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct\n"
+CASE = "- {id: x, model: Qwen/Qwen2.5-7B, gpus: {count: 8, type: H100}, config: {}, outcome: fits}\n"
 COMMANDS = {
     "check": ["check", "data"],
     "file": ["check", "data/runs/a.yaml"],
@@ -54,6 +55,11 @@ COMMANDS = {
     "new-force": ["new", "--script", "run.sh", "--gpus", "8*H100", "--output", "data", "--force"],
     "table": ["table", "data"],
     "export": ["export", "data"],
+    "export-files": ["export", "data", "--output", "data/schema"],
+    "estimate": ["estimate", "data/runs/a.yaml"],
+    "backtest": ["backtest", "data/cases/a.yaml", "--record", "data/accuracy.yaml"],
+    "record": ["backtest", "cases.yaml", "--record", "data/accuracy.yaml"],
+    "schema": ["schema", "--output", "data/schema"],
 }
 FILES = [f"runs/{name}.yaml" for name in ("a", IMPORTED, NEW)]
 FILES += ["cases/a.yaml", "gpus.yaml", "architectures.yaml", "analysis.yaml", "config_keys.yaml"]
@@ -77,6 +83,7 @@ def make(place: Path, links: dict[str, str]) -> None:
         (outside / name).write_text(SECRET_RUN)
     (place / "page.rst").write_text(PAGE)
     (place / "run.sh").write_text(SCRIPT)
+    (place / "cases.yaml").write_text(CASE)
     (place / "data").mkdir()
     (place / "data/.chain").symlink_to("../outside/secret.yaml")
     for folder in ("runs", "cases", "schema"):
@@ -142,10 +149,12 @@ def test_nothing_outside_is_read_or_written(links, names):
     look(links, names)
 
 
-@pytest.mark.parametrize("name", [*FILES, "runs", "cases"])
+@pytest.mark.parametrize("name", [*FILES, "runs", "cases", "schema"])
 def test_each_link_alone(name):
     """The examples: a file of exceptions, a run file, the folder of run files."""
-    look({name: "secret"}, ["check", "fix", "force", "new-force"])
+    others = {"accuracy.yaml": ["record"], "cases/a.yaml": ["backtest"], "runs/a.yaml": ["estimate"]}
+    others |= {"schema/run.json": ["schema"], "schema": ["schema", "export-files"]}
+    look({name: "secret"}, ["check", "fix", "force", "new-force", *others.get(name, [])])
 
 
 def test_a_link_at_the_file_of_exceptions_is_an_error(data, tmp_path, monkeypatch, capsys):
@@ -169,6 +178,25 @@ def test_a_link_inside_the_directory_is_written_through(data, monkeypatch):
     main(["check", "--fix", "data"])
     assert (data.path / "runs/.a.yaml").read_text().startswith("id: a\n")
     assert (data.path / "runs/a.yaml").is_symlink()
+
+
+def test_a_path_with_dots_after_a_link_is_the_place_that_the_system_finds(data, monkeypatch, capsys):
+    """Not the one that its words name, which may be another data directory."""
+    folder = data.path.parent
+    here = data.write("runs/a.yaml", RUN.format(id="mine", task="GRPO"))
+    there = folder / "other/data/runs/b.yaml"
+    there.parent.mkdir(parents=True)
+    (folder / "other/sub").mkdir()
+    there.write_text(RUN.format(id="theirs", task="GRPO"))
+    (folder / "link").symlink_to("other/sub")
+    monkeypatch.chdir(folder)
+    for path in ("link/../data", "link/../data/runs/b.yaml"):
+        there.write_text(RUN.format(id="theirs", task="GRPO"))
+        main(["check", "--fix", path])
+        assert capsys.readouterr().err.startswith(
+            "other/data/runs/b.yaml:1: repaired: id 'theirs' made 'b', "
+        )
+    assert here.read_text() == RUN.format(id="mine", task="GRPO")
 
 
 def test_import_names_the_link_and_writes_nothing(data, monkeypatch, capsys, tmp_path):
