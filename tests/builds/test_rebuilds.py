@@ -105,7 +105,7 @@ def test_a_value_that_is_not_known_any_more(pages, data):
     pages.page(".. verl-runs:: 3B\n   :model: My model\n", "model.rst")
     pages.page(".. verl-runs:: 3B\n   :columns: id settings.data.x\n", "setting.rst")
     pages.build()
-    data.run("a7", label="My model", settings={"data.x": 2})
+    data.run("a7", label="My model", settings={"data.x": 1}, max_batch=2)
     assert pages.build().read == {"all", "seven"}
     data.run("a7")
     build = pages.build()
