@@ -37,7 +37,7 @@ _OF_TABLES = frozenset({Code.page_row, Code.unknown_size})
 #: Cells in which a row and its run may differ; with more of them, they are not the same.
 _MOST_DIFFERENT = 2
 #: Runs of a size class that are compared cell by cell with a row that is not equal to any.
-_MOST_COMPARED = 500
+_MOST_COMPARED = 200
 #: The date of a page; a sentence with the same words is none.
 _LAST_UPDATED = re.compile(
     r"^[^\w\n]*last updated?\b[^\w\n]*?(?::|(?=[0-9]))(?P<day>.*)", re.IGNORECASE | re.MULTILINE
