@@ -50,3 +50,31 @@ def factor(size: int, make: Callable[[int], Callable[[], object]], readings: int
 @pytest.mark.parametrize("name", KINDS)
 def test_twice_as_much_takes_at_most_a_little_more_than_twice_as_long(name):
     assert factor(*KINDS[name]) < MOST
+
+
+#: By name, how often a page has it at the smaller size, and what it has.
+ON_A_PAGE = {
+    "references": (300, ":verl:run:`a`, :verl:gpu:`H100`, :verl:model:`Qwen/Qwen2.5-7B` and :verl:size:`7B`.\n\n"),
+    "references to nothing": (300, ":verl:run:`aa`, :verl:gpu:`H1000` and :verl:model:`Qwen/Qwen2.5-7BB`.\n\n"),
+    "figures": (300, ":verl:memory:`8B, total` and :verl:data:`runs`.\n\n"),
+    "tables": (30, ".. verl-runs:: 7B\n\n"),
+    "tables with details": (15, ".. verl-runs:: 7B\n   :details:\n\n"),
+    "tables with captions": (30, ".. verl-runs:: 7B\n   :caption: The same\n\n"),
+    "analyses": (20, ".. verl-memory:: 8B\n\n"),
+    "estimates": (20, ".. verl-memory::\n   :model: Qwen/Qwen2.5-7B\n   :gpus: 8*H100\n\n"),
+    "recorded estimates": (20, ".. verl-memory::\n   :run: a\n\n"),
+    "registries": (20, ".. verl-gpus:: H100\n\n.. verl-models:: Qwen/Qwen2.5-7B\n\n"),
+    "mistakes": (100, ".. verl-runs:: 7B\n   :columns: modle\n\n"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_A_PAGE)
+def test_twice_as_much_on_a_page_takes_at_most_a_little_more_than_twice_as_long(own, data, name):
+    data.good_run("a", settings={"data.train_batch_size": 64})
+    size, text = ON_A_PAGE[name]
+
+    def make(n):
+        return lambda: own.page(".. verl-runs:: 3B\n\n" + text * n).build(fresh=True, html_theme="basic")
+
+    assert factor(size, make) < MOST
