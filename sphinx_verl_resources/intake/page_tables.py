@@ -300,7 +300,7 @@ class _CsvTable(CSVTable):
 
 
 class _Replace(Replace):
-    """A ``replace`` that is short: in each other, twenty substitutions can stand for a million words."""
+    """A ``replace`` with short content: docutils copies it at each use, and substitutions in it multiply."""
 
     def run(self) -> list[nodes.Node]:
         found = [*super().run()]
