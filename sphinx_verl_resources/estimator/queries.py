@@ -31,6 +31,11 @@ _DESCRIPTIVE = {
 }  # fmt: skip
 
 
+#: Fields of a run that pages show beside its estimate, and fields of a case in tables and plots.
+_BESIDE_ESTIMATES = {"id", "label", "model", "task", "gpus", "max_batch", "script", "measured"}
+_OF_CASES = {"id", "source", "model", "gpus", "outcome", "contested", "not_scored"}
+
+
 def basis(estimate: Estimate | None) -> Any:
     """Return what an estimate is computed from, with its remarks; figures and formulas follow from it."""
     if estimate is None:
@@ -53,6 +58,10 @@ class RecordedRun(EstimatorQuery["Run"]):
             hint = did_you_mean(self.run, data.catalog.runs) or "see the ids in runs/"
             raise NoAnswerError.because(f"there is no run {self.run[:200]!r}", hint)
         return run
+
+    def fingerprint(self, answer: Run) -> str:
+        """Return a digest of what pages show of a run beside its table and its estimate."""
+        return digest(answer.model_dump_json(include=_BESIDE_ESTIMATES))
 
 
 class EstimateQuery(EstimatorQuery["Estimate"]):
@@ -223,7 +232,7 @@ def _shown(item: Score) -> Any:
     """Return what tables and plots show of a case: what was observed, and what is computed of it."""
     found = item.estimate
     return [
-        plain(item.case),
+        item.case.model_dump_json(include=_OF_CASES),
         item.error,
         [item.group, item.figure, item.computed, item.low, item.high, item.observed],
         [found.verdict, found.peak, found.low, found.high] if found else None,

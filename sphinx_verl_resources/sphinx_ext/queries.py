@@ -18,6 +18,7 @@ from . import objects
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from docutils import nodes
     from sphinx.domains.std import StandardDomain
 
     from ..catalog.catalog import BrokenRun, Catalog
@@ -258,6 +259,13 @@ class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
         if unknown:
             raise NoAnswerError(*unknown)
         return registry.select(self.names)
+
+    def fingerprint(self, answer: tuple[Gpu, ...] | tuple[Architecture, ...]) -> str:
+        """Return a digest of the rows."""
+        from ..views.registries import gpu_rows, model_rows
+
+        rows: Callable[[Any], nodes.tgroup] = gpu_rows if self.kind == objects.GPU else model_rows
+        return digest(rows(answer).pformat())
 
     def _unknown(self, name: str, known: Sequence[str]) -> Diagnostic:
         code = Code.unknown_gpu if self.kind == objects.GPU else Code.unknown_model
