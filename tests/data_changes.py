@@ -59,6 +59,9 @@ CHANGES = {
         RUN_A7 - ONLY_COLUMNS | {"runs-setting", "runs-peak"},
     ),
     "remark of a run": ({"data/runs/a7.yaml": ("A remark", "Another remark")}, RUN_A7 - {"memory-drawn"}),
+    "evidence in the column of scripts": (
+        {"data/runs/c3.yaml": ("kind: commit, ref: abc", "kind: commit, ref: abd")}, RUN_C3,
+    ),
     "date of a run": ({"data/runs/a7.yaml": ("2026-08-01", "2026-08-02")}, {*RUN_A7 - ONLY_COLUMNS - {"memory-drawn"}, "data-updated"}),
     "comment in a run": ({"data/runs/a7.yaml": "+# For people.\n"}, set()),
     "size class of a run": ({"data/runs/c3.yaml": ("3B\ntag: MIN\nmodel: Qwen/Qwen2.5-3B-Instruct", "405B\ntag: MIN\nmodel: meta-llama/Llama-3.1-405B")}, {*RUN_C3, "runs-empty"}),

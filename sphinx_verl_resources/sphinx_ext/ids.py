@@ -42,7 +42,9 @@ def claimed_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
     del document.ids[stem]
     section["ids"].remove(stem)
     found = free_id(stem, node, document)
-    new = section["ids"][0] if section["ids"] else document.set_id(section)
+    if not section["ids"]:
+        section["ids"].append(free_id(f"title-{stem}", section, document))
+    new = section["ids"][0]
     for name in section["names"]:
         if document.nameids.get(name) == stem:
             document.nameids[name] = new

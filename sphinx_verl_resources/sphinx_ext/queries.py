@@ -164,6 +164,8 @@ class Runs(Query[SelectedRuns]):
         if self.columns is None:
             return [run.model_dump_json()]
         fields = {*_IN_EVERY_TABLE, *(name.partition(".")[0] for name in self.columns)} - {"settings"}
+        if "script" in fields and run.script is None:
+            fields.add("evidence")  # the column links the first of it instead
         values = [field_named(name).value(run) for name in self.columns]
         numeric = [*map(is_numeric, values)]
         texts = [*map(as_text, values)]

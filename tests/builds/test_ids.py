@@ -153,6 +153,7 @@ EXAMPLES = {
     "a title like an id, after it": ("rst", [DETAILS, "Run a", "Size 7B", TABLE]),
     "titles outside an eval-rst": ("md", ["Size 7B", "Gpu H100 80GB", "Run a", DETAILS, ".. verl-gpus:: H100\n"]),
     "titles outside an eval-rst, after it": ("md", [DETAILS, ".. verl-gpus:: H100\n", "Size 7B", "Gpu H100 80GB", "Run a"]),
+    "a title in the same eval-rst": ("md", ["7B", "7B", section("Size 7B", "rst") + section("Run a", "rst") + DETAILS]),
     "titles in another eval-rst": ("md", [section("Within", "rst") + section("Size 7B", "rst", "~"), DETAILS]),
     "one part twice": ("rst", [".. include:: part.txt\n", "7B", ".. include:: part.txt\n"]),
     "ids of remarks, forms and charts": ("rst", ["Note a 1", "Verl chart a title", "Verl filter tag", "Verl resources page", DETAILS, TABLE]),
