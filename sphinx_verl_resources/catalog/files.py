@@ -321,9 +321,9 @@ def open_regular(path: Path) -> FileIO:
 
 
 def plain_path(path: Path) -> Path:
-    """Return the absolute path without ``..``, each of which leads where the system goes, behind links too.
+    """Return the absolute path without ``..``; links before a ``..`` are followed, as the system does.
 
-    A link after the last of them stays: a file that is a link belongs where it is linked.
+    A link after the last ``..`` stays: a file that is a link belongs where it is linked.
     """
     parts = path.absolute().parts
     after = max((index + 1 for index, part in enumerate(parts) if part == ".."), default=1)

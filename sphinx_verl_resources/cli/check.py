@@ -54,7 +54,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     """Check and report."""
-    asked = {_place(path) for path in options.paths}
+    asked = {plain_path(Path(path)) for path in options.paths}
     try:
         context = _context(options)
         if options.fix and _fix(context, asked):
@@ -216,7 +216,6 @@ def _data_directory(path: str) -> str:
     """
     if not os.path.lexists(path):
         raise UsageError(f"{printable(path)}: no such file or directory")
-    # Not resolved: a file that is a link belongs where it is linked.
     place = plain_path(Path(path))
     beside = os.path.relpath(place.parent) if place.name in REGISTRIES and not place.is_dir() else path
     return next(iter(enclosing_data_directory(place)), beside)
@@ -224,13 +223,8 @@ def _data_directory(path: str) -> str:
 
 def _is_under(shown: str, asked: Set[Path]) -> bool:
     """Return whether a file is one of those asked for, or in such a folder; every file is if none is."""
-    place = _place(shown)
+    place = plain_path(Path(shown))
     return not asked or not asked.isdisjoint((place, *place.parents))
-
-
-def _place(name: str) -> Path:
-    """Return a whole path; a file that is a link is asked for where it is linked."""
-    return plain_path(Path(name))
 
 
 CHECK = Command(

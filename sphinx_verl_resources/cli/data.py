@@ -11,7 +11,6 @@ from ..catalog.files import (
     RUNS,
     bundled_directory,
     configured_directory,
-    plain_path,
     take_snapshot,
 )
 from ..diagnostics import Location, printable
@@ -51,9 +50,8 @@ def default_paths() -> list[str]:
 
 
 def enclosing_data_directory(path: Path) -> list[str]:
-    """Return the relative path of the data directory that a path is or is in; empty if there is none."""
-    whole = plain_path(path)
-    for folder in (whole, *whole.parents):
+    """Return the relative path of the data directory that an absolute path is or is in; empty for none."""
+    for folder in (path, *path.parents):
         if (folder / RUNS).is_dir():
             return [os.path.relpath(folder)]
     return []

@@ -44,14 +44,8 @@ def read_file(name: str) -> DataFile:
     Raises:
         UsageError: it cannot be read.
     """
-    path = Path(name)
-    try:
-        refuse_link_in_data(path)
+    with _reading(name) as path:
         return read_data_file(path, name)
-    except LeadsOutError as error:
-        raise UsageError(f"{printable(name)}: {error}; {error.remedy}") from None
-    except (OSError, ValueError) as error:  # a ValueError: no file can have this name
-        raise UsageError(f"{printable(name)}: {_reason(error)}") from None
 
 
 def read_text(name: str) -> str:
@@ -75,10 +69,8 @@ def open_file(name: str) -> BinaryIO:
     Raises:
         UsageError: it cannot be read.
     """
-    try:
-        return BufferedReader(open_regular(Path(name)))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{printable(name)}: {_reason(error)}") from None
+    with _reading(name) as path:
+        return BufferedReader(open_regular(path))
 
 
 def write_result(path: Path, text: str) -> None:
@@ -264,6 +256,16 @@ def _is_among_open_files(path: Path) -> bool:
 
 
 @contextmanager
+def _reading(name: str) -> Iterator[Path]:
+    """Give the path of a file that the user names, and turn a refusal of the system into a usage error."""
+    try:
+        refuse_link_in_data(Path(name))
+        yield Path(name)
+    except (OSError, ValueError) as error:  # a ValueError: no file can have this name
+        raise UsageError(f"{printable(name)}: {_reason(error)}") from None
+
+
+@contextmanager
 def _writing(path: Path) -> Iterator[None]:
     """Turn a refusal of the system, a full disk too, into a usage error."""
     try:
@@ -273,6 +275,8 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Return why the system refused, in lower case."""
+    """Return why the system refused, in lower case, or why a link is not followed."""
+    if isinstance(error, LeadsOutError):
+        return f"{error}; {error.remedy}"
     text = getattr(error, "strerror", None)
     return text.lower() if text else str(error)

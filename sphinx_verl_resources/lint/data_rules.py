@@ -178,9 +178,9 @@ def recommended_below_min(context: CheckContext) -> Iterator[Diagnostic]:
 
 
 def _smallest(runs: Iterable[Run], context: CheckContext) -> tuple[list[Run], list[Run]]:
-    """Return the runs such that one which takes less than these takes less than all.
+    """Return runs to compare with: a run with less hardware than these has less than all.
 
-    The first are for a run whose memory is known, the second for one whose memory is not.
+    The first list is for a run whose memory is known, the second for one whose memory is not.
     """
     by_gpu: dict[Any, list[Run]] = {}
     for run in runs:

@@ -174,7 +174,7 @@ def test_ids_keep_their_form_where_nothing_else_has_them(runs):
 
 @pytest.mark.parametrize("suffix", ["rst", "md"])
 def test_a_title_does_not_take_the_id_of_a_row_or_a_size(runs, suffix):
-    """Before it and after it; links to the title follow, and the row of another run keeps its id."""
+    """Links to the title follow, and the row of another run keeps its id."""
     link = {"rst": "`Run a`_", "md": "[](#one-label)"}[suffix]
     runs.conf["extensions"] = ["myst_parser"]
     label = {"rst": ".. _one-label:\n\n", "md": "(one-label)=\n"}[suffix]

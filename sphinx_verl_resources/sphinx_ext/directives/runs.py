@@ -218,13 +218,9 @@ class VerlRuns(VerlDirective):
     def _reserved(self, runs: Iterable[Run]) -> dict[str, str]:
         """Return by run the id of its row, which is one for all tables of a page."""
         shown = VerlDomain.of(self.env).shown.get(self.env.docname, {}).get(RUN, {})
-        place = verl_runs()
+        place, page = verl_runs(), self.state.document
         return {
-            run.id: (
-                shown[run.id].anchor
-                if run.id in shown
-                else claimed_id(row_id(run.id), place, self.state.document)
-            )
+            run.id: shown[run.id].anchor if run.id in shown else claimed_id(row_id(run.id), place, page)
             for run in runs
         }
 
