@@ -14,6 +14,7 @@ copyright = "2026, The sphinx-verl-resources authors"
 extensions = [
     "myst_parser",
     "reference_lists",
+    "messages_list",
     "estimator_lists",
     "causes",
     "closed_form",

@@ -1,4 +1,4 @@
-"""The reference in the documentation is made from the code, and complete."""
+"""The reference in the documentation is generated from the code and complete."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ OPTIONS = [(name, option) for name, _, options in FORMS for option in options]
 
 @pytest.fixture
 def page(root):
-    """The reference of directives and roles."""
+    """Return the reference of directives and roles."""
     return (root / "docs" / "directives.rst").read_text("utf-8")
 
 
 @pytest.fixture
 def reference(project, root, monkeypatch):
-    """A function: a page with generated lists, built."""
+    """Return a function that builds a page with generated lists."""
     monkeypatch.syspath_prepend(str(root / "docs" / "_ext"))
-    project.conf.update(extensions=["reference_lists"], smartquotes=False)
+    project.conf.update(extensions=["reference_lists", "messages_list"], smartquotes=False)
 
     def build(text: str):
-        # What options refer to is on other pages of the documentation.
+        # The options refer to other pages of the documentation.
         labels = "".join(
             f".. _{name}:\n\n{name}\n----------------\n\nText.\n\n" for name in ("fields", "verl-estimator")
         )
@@ -77,10 +77,11 @@ def test_the_list_of_messages_has_an_anchor_for_each_code(reference):
         assert soup.find(id=f"verl-{code.name.replace('_', '-')}"), code
         assert f"{code.id} {plain(code.meaning)}" in text
         assert plain(code.remedy) in text
+        assert f"[{code.id}]" in text, "no example"
 
 
 def plain(text: str) -> str:
-    """Text without the marks of literals."""
+    """Return a text without the marks of literals."""
     return text.replace("``", "")
 
 

@@ -1,4 +1,4 @@
-"""The drawings of the page "Architecture", each with a table that says the same."""
+"""The drawings of the page "Architecture", each with a table of the same content."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Drawing(SphinxDirective):
         return [figure, table]
 
     def groups(self, data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-        """Titles, and the rows of the table under each."""
+        """Yield titles, each with the rows of its table."""
         raise NotImplementedError
 
     def drawing(self, groups: Iterable[tuple[str, list[tuple[str, ...]]]]) -> str:
-        """The same as SVG: frames below each other, with arrows between them."""
+        """Return an SVG of frames below each other, with arrows between them."""
         parts, top = [], 0.0
         for index, (title, rows) in enumerate(groups):
             if index:
@@ -55,15 +55,15 @@ class Drawing(SphinxDirective):
         return svg(top, self.title, parts)
 
     def inside(self, rows: list[tuple[str, ...]], top: float) -> tuple[list[str], float]:
-        """The content of a frame from ``top`` on, and its height."""
+        """Return the content of a frame that starts at ``top``, and its height."""
         raise NotImplementedError
 
 
 class Layers(Drawing):
     """``.. docs-layers::``: modules in rows; each may import from its own row and from those below."""
 
-    headings = ("Module", "What it does", "Imports of this package", "Packages of others")
-    title = "The layers of the package, from what people touch to what everybody needs"
+    headings = ("Module", "Purpose", "Imports from this package", "Other packages")
+    title = "The layers of the package, from user interfaces to basics"
 
     def groups(self, data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
         for layer in data["layers"]:
@@ -83,14 +83,14 @@ class Layers(Drawing):
 
 
 class Life(Drawing):
-    """``.. docs-life:: run`` or ``estimate``: the functions that one goes through, in the order of time."""
+    """``.. docs-life:: run`` or ``estimate``: the functions that process one, in order."""
 
     required_arguments = 1
-    headings = ("Phase", "Event of Sphinx", "Function or class", "What it does")
+    headings = ("Phase", "Sphinx event", "Function or class", "Purpose")
 
     @property
     def title(self) -> str:
-        return f"The life of one {self.arguments[0]}"
+        return f"The life of a {self.arguments[0]}"
 
     def groups(self, data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
         for phase in data["lives"][self.arguments[0]]:
@@ -111,7 +111,7 @@ class Life(Drawing):
 
 
 def boxes_in_lines(names: Iterable[str]) -> Iterator[tuple[float, int, float, str]]:
-    """Left edge, line, width and name of boxes, side by side while there is room."""
+    """Yield left edge, line, width and name of boxes that are next to each other while there is room."""
     left, line = float(GAP), 0
     for name in names:
         width = len(name) * CHARACTER * 1.25 + 2 * PADDING
@@ -148,7 +148,7 @@ def text(x: float, y: float, words: str, style: str) -> str:
 
 
 def svg(height: float, title: str, parts: Iterable[str]) -> str:
-    label = escape(f"{title}; the table below says the same")
+    label = escape(f"{title}; the table below has the same content")
     size = f'viewBox="0 0 {WIDTH} {height + 2:.0f}"'
     style = 'font-size="14" font-family="inherit" fill="currentColor"'
     return f'<svg {size} role="img" aria-label="{label}" {style}>{"".join(parts)}</svg>'

@@ -1,4 +1,4 @@
-"""What recorded figures say: tables, and which aims are met. For the page and for ``make benchmark``."""
+"""Tables and aims from recorded figures, for the page and for ``make benchmark``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOTHING, LIST_TABLE, BARE, OURS = "no table", "list-table", "bare post-transform", "verl-runs"
-#: What an aim allows.
+#: The limits of the aims.
 OF_LIST_TABLE, OF_BARE, OF_DOCUMENTATION = 0.33, 1.15, 3.0
 
 
 @dataclass(frozen=True)
 class Table:
-    """Figures under headings."""
+    """A table of figures."""
 
     title: str
     headings: tuple[str, ...]
@@ -26,7 +26,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Target:
-    """An aim, what was found and whether that is enough."""
+    """An aim with its result."""
 
     aim: str
     found: str
@@ -34,7 +34,7 @@ class Target:
 
     @property
     def cells(self) -> tuple[str, str, str]:
-        """As a row of a table."""
+        """The row of a table."""
         return self.aim, self.found, "met" if self.met else "missed"
 
 
@@ -43,7 +43,7 @@ class Report:
     """The figures of one run of ``make benchmark``.
 
     Attributes:
-        about: the machine, the versions and the day, by name.
+        about: machine, versions and date, by name.
         measurements: see ``tests/benchmarks/measurement.py``.
     """
 
@@ -54,20 +54,20 @@ class Report:
 
     @classmethod
     def read(cls, path: Path) -> Report:
-        """From the file that ``make benchmark`` writes."""
+        """Read the file that ``make benchmark`` writes."""
         content = json.loads(path.read_text("utf-8"))
         return cls(content["machine"], content["measurements"])
 
     @property
     def machine(self) -> str:
-        """One sentence."""
+        """A sentence about the machine and the versions."""
         about = dict(self.about)
         day, processor, cores, system = (about.pop(name) for name in ("date", "processor", "cores", "system"))
         versions = ", ".join(f"{name} {number}" for name, number in about.items())
         return f"Measured on {day} with {processor}, {cores} cores, {system}, {versions}."
 
     def tables(self) -> Iterator[Table]:
-        """All figures, with those of ours last."""
+        """Yield all figures, with this extension's last."""
         for title, options in (
             ("Whole build, all runs on one page", {"pages": 1}),
             ("Whole build, pages of 50 runs", {"jobs": 1, "several": True}),
@@ -87,7 +87,7 @@ class Report:
         yield self._by_runs("Plain text, all runs on one page: seconds", text, "seconds", "{:.2f}")
 
     def targets(self) -> list[Target]:
-        """What was aimed at."""
+        """Return all aims with their results."""
         return [
             *self._ahead(),
             self._share_of_list_table(),
@@ -97,7 +97,7 @@ class Report:
         ]
 
     def added_per_cent(self) -> float:
-        """What four pages with tables of ours add to a documentation."""
+        """Return the time that four pages with this extension's tables add to a build, in per cent."""
         seconds = {item["peer"]: item["seconds"] for item in self._found("documentation")}
         return 100 * (seconds[OURS] / seconds[NOTHING] - 1)
 
@@ -108,7 +108,7 @@ class Report:
                 yield item
 
     def _by_runs(self, title: str, found: Sequence[dict[str, Any]], value: str, form: str) -> Table:
-        """A row for each number of runs, a column for each peer."""
+        """Return a table with a row for each number of runs and a column for each peer."""
         peers = _distinct(item["peer"] for item in found)
         rows = []
         for runs in _distinct(item["runs"] for item in found):
@@ -127,7 +127,7 @@ class Report:
         return Table(title, ("Since the last build", *found), rows)
 
     def _ahead(self) -> Iterator[Target]:
-        """By pages and processes, whether ours is the fastest of those that are in use."""
+        """Yield, by pages and processes, whether this extension is faster than every peer."""
         for shown, options in (
             ("all runs on one page", {"pages": 1}),
             ("pages of 50 runs", {"jobs": 1, "several": True}),
@@ -164,7 +164,7 @@ class Report:
         return float(seconds[of] / seconds[peer])
 
     def _text_grows_linearly(self) -> Target:
-        """Over what a build without tables takes, twice the rows take about twice the time."""
+        """Check that twice the rows add about twice the time to a build without tables."""
         found = list(self._found("text"))
         sizes = _distinct(item["runs"] for item in found)
         growth = {}

@@ -1,4 +1,4 @@
-"""``.. docs-benchmarks:: WHAT``: figures of ``benchmarks.json``, so that no page types one.
+"""``.. docs-benchmarks:: PART``: figures of ``benchmarks.json``.
 
 ``machine`` is a sentence, ``targets`` a sentence and a table, ``tables`` all other tables.
 """
@@ -41,7 +41,7 @@ def machine(report: Report) -> Iterator[nodes.Node]:
 def targets(report: Report) -> Iterator[nodes.Node]:
     found = report.targets()
     met = sum(target.met for target in found)
-    yield nodes.paragraph("", f"Of {len(found)} aims, {met} are met and {len(found) - met} are missed.")
+    yield nodes.paragraph("", f"{met} of {len(found)} aims are met.")
     yield table("", report.TARGET_HEADINGS, [target.cells for target in found])
 
 

@@ -1,4 +1,4 @@
-"""``.. docs-causes::``: what changed between versions of verl, since when, and the place in its source."""
+"""``.. docs-causes::``: changes of verl that affect memory, each with its version and place in the source."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ENGINE = "verl/workers/engine/fsdp/transformer_impl.py"
 _VLLM = "verl/workers/rollout/vllm_rollout/vllm_async_server.py"
 _SPMD = "verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py"
 _SGLANG = "verl/workers/rollout/sglang_rollout/async_sglang_server.py"
-#: For each trait of a version: what is different from each change on, and where.
+#: For each trait of a version, the effect of each change and its place in the source.
 CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     "engine_takes_free_memory": (
         (
-            "vLLM's budget is a share of the GPU's memory, before of the free memory.",
+            "vLLM's budget is a share of the GPU's memory; before, of the free memory.",
             "v0.4.0: docs/examples/config.rst:303",
         ),
     ),
@@ -50,15 +50,15 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "sglang_bucket": (
         (
-            "SGLang takes weights in buckets of 512 MiB.",
+            "SGLang receives weights in buckets of 512 MiB.",
             "v0.5.0: verl/trainer/config/rollout/rollout.yaml:206",
         ),
-        ("SGLang's bucket holds 2,048 MiB.", "v0.7.1: verl/trainer/config/rollout/rollout.yaml:271"),
+        ("SGLang's buckets are 2,048 MiB.", "v0.7.1: verl/trainer/config/rollout/rollout.yaml:271"),
     ),
     "sleep_keeps_weights": (("Sleeping vLLM drops its weights (level 2).", f"v0.6.0: {_SPMD}:108"),),
     "reference_bytes": (
         (
-            "The reference policy takes 4 bytes a parameter on the host, before 2.",
+            "The reference policy needs 4 bytes a parameter on the host; before, 2.",
             "v0.6.0: verl/trainer/config/engine/fsdp.yaml:32",
         ),
     ),
@@ -70,7 +70,7 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "engine_in_process": (
         (
-            "vLLM runs in a process of its own, so PyTorch's counter leaves its pool out.",
+            "vLLM runs in a separate process, so PyTorch's counter excludes its pool.",
             "v0.7.1: verl/workers/rollout/vllm_rollout/vllm_rollout.py:61",
         ),
     ),
@@ -90,7 +90,7 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("layered_summon no longer keeps the sleeping engine's weights.", f"v0.7.1: {_VLLM}:639"),
     ),
     "adapters_keep_weights": (
-        ("Under adapters, sleeping vLLM keeps its weights in host memory (level 1).", f"{_VLLM}:1130"),
+        ("With adapters, sleeping vLLM keeps its weights in host memory (level 1).", f"{_VLLM}:1130"),
     ),
     "npu_keeps_weights": (
         ("Sleeping vLLM drops its weights on NPUs too.", f"v0.7.1: {_VLLM}:639"),
@@ -98,28 +98,29 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "keeps_embeddings": (
         (
-            "With LoRA the embedding of each micro-batch and its gradient stay until the last.",
+            "With LoRA, each micro-batch's embedding and its gradient stay until the last one.",
             "v0.8.0: verl/workers/engine/fsdp/transformer_impl.py:1288",
         ),
-        ("They are freed at once (#6699).", f"{_ENGINE}:733"),
+        ("With LoRA, each micro-batch's embedding is freed at once (#6699).", f"{_ENGINE}:733"),
     ),
     "leaves_root": (
         (
-            "A pass without gradients leaves embedding and head gathered (FSDP1), of the reference for good.",
+            "With FSDP1, a pass without gradients leaves embedding and head gathered, "
+            "the reference's for good.",
             f"{_ENGINE}:1092",
         ),
     ),
     "wraps_head": (
-        ("FSDP2 gathers an untied embedding and head on their own.", "v0.7.1: verl/utils/fsdp_utils.py:520"),
+        ("FSDP2 gathers an untied embedding and head separately.", "v0.7.1: verl/utils/fsdp_utils.py:520"),
     ),
     "sglang_stages": (
         (
-            "SGLang returns weights and KV cache one after the other.",
+            "SGLang resumes the weights first, then the KV cache.",
             "v0.8.0: verl/workers/engine_workers.py:742",
         ),
     ),
     "sglang_backup_of_merged": (
-        ("Under merged adapters, SGLang copies released weights to the host.", f"v0.8.0: {_SGLANG}:347"),
+        ("With merged adapters, SGLang copies released weights to the host.", f"v0.8.0: {_SGLANG}:347"),
     ),
     "critic_reads_own_keys": (
         (
@@ -144,19 +145,19 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
             "commit a0feb78f (#7458)",
         ),
     ),
-    "fsdp2_streams": (("FSDP2 hands weights over tensor by tensor.", f"{_ENGINE}:1009"),),
+    "fsdp2_streams": (("FSDP2 sends weights tensor by tensor.", f"{_ENGINE}:1009"),),
     "graphs_in_budget": (
         ("vLLM counts its CUDA graphs in its budget.", "vLLM 0.21; v0.9.0: docker/Dockerfile.stable.vllm:13"),
     ),
     "one_critic_budget": (
         (
-            "The critic's update takes the token budget of its passes without gradients.",
+            "The critic's update uses the token budget of its passes without gradients.",
             "verl/trainer/ppo/v1/trainer_base.py:252",
         ),
     ),
     "fp8_copies_stay": (
         (
-            "Megatron's copies in FP8 leave the GPU with the weights.",
+            "Megatron's FP8 copies leave the GPU together with the weights.",
             "verl/utils/megatron_utils.py:744",
         ),
     ),
@@ -165,7 +166,7 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "sglang_backup": (("SGLang copies released weights to the host.", f"{_SGLANG}:382"),),
 }
-#: What has a switch instead: any version that knows the key.
+#: Changes that a key switches on, in any version that has the key.
 SWITCHES = (
     (
         "v0.9.0",
@@ -196,9 +197,9 @@ SWITCHES = (
 
 
 class Causes(EstimatorTable):
-    """One row for each change. A trait without a text, or with too few, fails the build."""
+    """A table with a row for each change. A missing text fails the build."""
 
-    headings = ("From", "What is different from then on", "Place in the source")
+    headings = ("From", "Change", "Place in the source")
 
     def rows(self) -> Iterable[tuple[str, str, Cell]]:
         found = sorted(_changes(), key=lambda item: item[0])

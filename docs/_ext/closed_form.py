@@ -1,6 +1,6 @@
-"""``.. docs-closed-form::``: a closed form beside the estimator, for the logs of verl until v0.7.1.
+"""``.. docs-closed-form::``: a closed form next to the estimator, for the logs of verl until v0.7.1.
 
-Its constants are those of a reader who has seen none of these logs.
+Its constants are guesses made without these logs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HEADINGS = (
 
 
 def closed_form(found: Estimate, per_logit: float = TRACED) -> float:
-    """Return the bytes that PyTorch counts in the update of an actor with adapters, A parameters large.
+    """Return the bytes that PyTorch counts in the update of an actor with A parameters in adapters.
 
     4·P/N + 16·A/N + 2·R + 2·h·L·T + c·T·V + the rollout pool.
     """
@@ -61,7 +61,7 @@ def closed_form(found: Estimate, per_logit: float = TRACED) -> float:
 
 
 class ClosedForm(SphinxDirective):
-    """The table."""
+    """The table of both, with errors."""
 
     def run(self) -> list[nodes.Node]:
         scores, _ = VerlDomain.of(self.env).ask(Accuracies((FSDP,)))
@@ -72,7 +72,7 @@ class ClosedForm(SphinxDirective):
 
 
 def rows(scores: Iterable[Score]) -> Iterator[list[Cell]]:
-    """Yield a row for each log, and mean errors with bytes of a logit that both find in the same way."""
+    """Yield a row for each log, and the mean errors of both with the same bytes per logit."""
     logs = [item for item in scores if item.case.is_scored and item.deviation is not None]
     for item in logs:
         sizes = (_closed(item), item.computed or 0, item.observed or 0)
@@ -87,7 +87,7 @@ def rows(scores: Iterable[Score]) -> Iterator[list[Cell]]:
         ("bytes a logit fitted to other sources", _fitted),
     ):
         means = (Cell.number(share(mean(error, logs))) for error in (_error, error_with))
-        yield bold([Cell.of(f"Mean error of both, {title}"), *[Cell.of("")] * 3, *means])
+        yield bold([Cell.of(f"Mean error, {title}"), *[Cell.of("")] * 3, *means])
 
 
 def _mean(error: Error, logs: Sequence[Score], per_logit: float = TRACED) -> float:
@@ -95,7 +95,7 @@ def _mean(error: Error, logs: Sequence[Score], per_logit: float = TRACED) -> flo
 
 
 def _fitted(error: Error, logs: Sequence[Score]) -> float:
-    """Return the mean error on the logs of each source, with what is best for those of the others."""
+    """Return the mean error, with the bytes per logit fitted to the logs of the other sources."""
     errors = []
     for source in dict.fromkeys(source_of(item.case) for item in logs):
         others = [item for item in logs if source_of(item.case) != source]

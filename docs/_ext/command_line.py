@@ -1,4 +1,4 @@
-"""``.. docs-commands:: GROUP``: the reference of commands, made from the parsers that read them."""
+"""``.. docs-commands:: GROUP``: the command reference, generated from the parsers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sphinx_verl_resources.cli.command import Command
 
-#: Whom each command is for, in the order of the page.
+#: Commands by audience, in the order of the page.
 GROUPS = {
     "contributors": ("new", "check", "completion"),
     "maintainers": ("import-rst", "backtest", "export", "schema"),
@@ -28,7 +28,7 @@ _PROGRAM = "verl-resources"
 
 
 class Commands(Generated):
-    """The commands of a group, a section each."""
+    """A section for each command of a group."""
 
     required_arguments = 1
 
@@ -45,7 +45,7 @@ def _command(command: Command, parser: argparse.ArgumentParser) -> Iterator[str]
     yield from (".. code-block:: text", "")
     parser.formatter_class = partial(
         argparse.RawDescriptionHelpFormatter, width=80
-    )  # whoever builds the page
+    )  # independent of the terminal
     usage = parser.format_usage().removeprefix("usage: ")
     yield from (f"   {line}" for line in usage.splitlines())
     yield ""
@@ -61,7 +61,7 @@ def _command(command: Command, parser: argparse.ArgumentParser) -> Iterator[str]
 
 
 def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> Iterator[str]:
-    """An option, or an argument by the word for it."""
+    """Yield an option, or an argument with its placeholder."""
     metavar = str(action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else ""))
     takes = f" {metavar or action.dest.upper()}" if action.nargs != 0 else ""
     names = [f"{name}{takes}" for name in action.option_strings] or [metavar or action.dest]
@@ -70,7 +70,7 @@ def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> Iterato
 
 
 def _plain(text: str) -> str:
-    """Text of a terminal, which reStructuredText leaves as it is."""
+    """Escape a terminal's text for reStructuredText."""
     return re.sub(r"([\\*`|_])", r"\\\1", text)
 
 

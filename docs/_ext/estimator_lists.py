@@ -1,4 +1,4 @@
-"""Tables about the estimator, each made from the objects that it computes with."""
+"""Tables about the estimator, generated from the objects that it computes with."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _number(value: float, size: bool) -> str:
 
 
 class Widths(EstimatorTable):
-    """``.. docs-widths::``: bytes a token of a layer."""
+    """``.. docs-widths::``: the bytes per token of a layer."""
 
     headings = ("Layer", "Live in the backward pass", "Kept without recomputation", "Without gradients")
 
@@ -99,24 +99,24 @@ class Widths(EstimatorTable):
 
 
 def _largest(moments: Mapping[str, str]) -> str:
-    """The formula of a width: ``max(18h + 12f, 34h)``."""
+    """Return the formula of a width, such as ``max(18h + 12f, 34h)``."""
     formulas = list(moments.values())
     return formulas[0] if len(formulas) == 1 else f"max({', '.join(formulas)})"
 
 
 class Symbols(EstimatorTable):
-    """``.. docs-symbols::``: what the letters of the widths mean."""
+    """``.. docs-symbols::``: the meaning of the letters in the widths."""
 
-    headings = ("Letter", "Stands for")
+    headings = ("Letter", "Meaning")
 
     def rows(self) -> Iterable[Sequence[str]]:
         return SYMBOLS.items()
 
 
 class Oracle(EstimatorTable):
-    """``.. docs-oracle::``: traces beside the estimator."""
+    """``.. docs-oracle::``: traces compared with the estimator."""
 
-    headings = ("Traced", "Step", "What", "Traced (GiB)", "Computed (GiB)", "Difference")
+    headings = ("Trace", "Step", "Part", "Traced (GiB)", "Computed (GiB)", "Difference")
 
     def rows(self) -> Iterable[Sequence[str]]:
         from compare import compare_all
@@ -128,7 +128,7 @@ class Oracle(EstimatorTable):
 
 
 class OracleVersions(SphinxDirective):
-    """``.. docs-oracle-versions::``: what the traces were made with."""
+    """``.. docs-oracle-versions::``: the versions that made the traces."""
 
     def run(self) -> list[nodes.Node]:
         from compare import load_traces
@@ -141,16 +141,16 @@ class OracleVersions(SphinxDirective):
 
 
 class Boundaries(EstimatorTable):
-    """``.. docs-boundaries::``: the largest batch that ran, and the largest that is computed to fit."""
+    """``.. docs-boundaries::``: the largest batch that ran, and the largest that fits by the estimate."""
 
     headings = (
         "Model",
         "GPUs",
         "Ran",
-        "Computed to fit",
+        "Estimated to fit",
         "Difference",
-        "Peak at the largest that ran",
-        "Of the GPU",
+        "Peak of the largest that ran",
+        "Share of the GPU",
     )
 
     def rows(self) -> Iterable[Sequence[str]]:
@@ -170,7 +170,7 @@ class Boundaries(EstimatorTable):
 
 
 class Tasks(EstimatorTable):
-    """``.. docs-tasks::``: what a plan sets."""
+    """``.. docs-tasks::``: the settings of a plan."""
 
     headings = ("For", "Settings")
 
@@ -194,7 +194,7 @@ class PhaseNames(EstimatorTable):
 
 
 class Unmodelled(SphinxDirective):
-    """``.. docs-unmodelled::``: keys that change memory and that no formula reads."""
+    """``.. docs-unmodelled::``: keys that change memory although no formula reads them."""
 
     def run(self) -> list[nodes.Node]:
         registries = read_data([]).registries

@@ -1,4 +1,4 @@
-"""An example in reStructuredText, written in MyST Markdown."""
+"""A converter of examples from reStructuredText to MyST Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ROLE = re.compile(r":verl:([a-z]+):(?=`)")
 
 
 def in_myst(text: str) -> str:
-    r"""Return directives as fenced blocks, and roles in braces.
+    r"""Convert directives to fenced blocks, and roles to braces.
 
     >>> print(in_myst(".. verl-gpus:: H100\n   :caption: One\n\nSee :verl:gpu:`H100`.\n"), end="")
     ```{verl-gpus} H100

@@ -1,7 +1,7 @@
-"""``.. docs-oom-reports::``: public reports of runs out of memory, and what is told of a short log of each.
+"""``.. docs-oom-reports::``: public out-of-memory reports, and the diagnosis of a short log of each.
 
-A log is made of what a report shows: its messages, the functions of its traceback, figures and settings. The
-phase that a reader makes of the report is not used.
+A log contains what its report shows: messages, the functions of the traceback, figures and settings. It does
+not use the phase that a reader assigned to the report.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DATA = "oom_reports.yaml"
 _DRIVER, _WORKER = "(TaskRunner pid=41) ", "(WorkerDict pid=57) "
 _PLACES = "/opt/lib/"
-#: The ends of messages that have no figures.
+#: Messages without figures.
 _MESSAGES = {
     "wake-up": "RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
     "raylet-killed": "(raylet) node_manager.cc:3193: 1 Workers (tasks / actors) killed due to memory "
@@ -44,7 +44,7 @@ _MESSAGES = {
     "by SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called.",
     "ray-memory": "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
 }
-#: Sentences of PyTorch's message, in their order, and the figure of each.
+#: The sentences of PyTorch's message in order, each with its figure.
 _SENTENCES = {
     "tried": "Tried to allocate {} GiB. ",
     "capacity": "GPU 0 has a total capacity of {} GiB",
@@ -57,13 +57,13 @@ _SENTENCES = {
 
 
 def load_reports(directory: Path) -> list[dict[str, Any]]:
-    """Load the reports from the directory of the documentation."""
+    """Load the reports from the documentation's directory."""
     reports: list[dict[str, Any]] = yaml.safe_load((directory / DATA).read_text("utf-8"))
     return reports
 
 
 def log_of(report: Mapping[str, Any]) -> bytes:
-    """Return a short log with what a report shows."""
+    """Return a short log of a report."""
     lines = [_DRIVER + line for line in pformat(_nested(_settings(report))).splitlines()]
     if engine := str(report.get("engine", "")).removeprefix("vllm "):
         lines += (
@@ -132,15 +132,15 @@ def _message(name: str, figures: Mapping[str, Any]) -> list[str]:
 
 
 class Reports(SphinxDirective):
-    """The reports: what each tells, the phase that its log tells, the first advice, and what has worked."""
+    """The table of reports, with the phase found, the first advice and the confirmed fix."""
 
     def run(self) -> list[nodes.Node]:
         directory = Path(self.env.srcdir)
         self.env.note_dependency(str(directory / DATA))
         domain = VerlDomain.of(self.env)
-        domain.uses.setdefault(self.env.docname, {})  # as of a page that asks, which gets the style sheet
+        domain.uses.setdefault(self.env.docname, {})  # gives the page the style sheet
         table = empty_table("verl-docs-oom-reports")
-        head = ("Report", "What it tells", "Phase", "Its log tells", "First advice", "What worked")
+        head = ("Report", "Summary", "Phase", "Phase found", "First advice", "What worked")
         reports = load_reports(directory)
         rows = [_row(report, diagnose(_read(report), Given(), domain.records)) for report in reports]
         table += table_group(head, rows)
@@ -149,15 +149,15 @@ class Reports(SphinxDirective):
 
 
 def counted(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many phases are told, and for how many fixes the first advice is the same."""
+    """Count the phases found and the fixes that are the first advice."""
     told = [(report["phase"], phase_told(report)) for report in reports]
     right = sum(phase == found != "unknown" for phase, found in told)
     wrong = sum(found not in (phase, "unknown") for phase, found in told)
     fixes = [report for report in reports if "fix" in report]
     hits = sum("missed" not in report for report in fixes)
     return (
-        f"{right} logs tell the phase, {len(reports) - right - wrong} do not, and {wrong} tells another one. "
-        f"{len(fixes)} reports have a fix; for {hits} of them, the first advice is that fix."
+        f"The phase found is right for {right} reports, unknown for {len(reports) - right - wrong} and wrong "
+        f"for {wrong}. {len(fixes)} reports have a fix; for {hits} of them, it is the first advice."
     )
 
 
@@ -166,13 +166,13 @@ def _read(report: Mapping[str, Any]) -> LogText:
 
 
 def first_advice(report: Mapping[str, Any], records: EstimatorContext) -> Remedy | None:
-    """Return what is proposed first for a report's log."""
+    """Return the first advice for a report's log."""
     found = diagnose(_read(report), Given(), records).advice
     return found[0].remedy if found else None
 
 
 def phase_told(report: Mapping[str, Any]) -> str:
-    """Return the phase that a report's log tells; unknown where it tells none."""
+    """Return the phase found in a report's log, or ``unknown``."""
     failure = _read(report).failure
     return failure.phase if failure else "unknown"
 
@@ -191,7 +191,7 @@ def _row(report: Mapping[str, Any], found: Diagnosis) -> list[Cell]:
 
 
 def _short(setting: str) -> str:
-    """Return an override without the sections that most keys are in."""
+    """Return an override without the prefix that most keys share."""
     return (
         setting.strip("'").removeprefix("actor_rollout_ref.").removeprefix("ray_kwargs.ray_init.runtime_env.")
     )

@@ -1,4 +1,4 @@
-"""``.. docs-diagnosis::`` and ``.. docs-changes:: PHASE``: what ``verl-resources diagnose`` says."""
+"""``.. docs-diagnosis::`` and ``.. docs-changes:: PHASE``: the output of ``verl-resources diagnose``."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from sphinx_verl_resources.intake.remedies import Advice
 
 LOG = "examples/out-of-memory.log"
-#: Changes of a phase that are shown; the command prints more.
+#: The number of changes shown for a phase; the command prints more.
 MOST = 3
 
 
 class ExampleDiagnosis(SphinxDirective):
-    """What the command prints about the example log."""
+    """The command's output for the example log."""
 
     def run(self) -> list[nodes.Node]:
         found = diagnose(_log(self), Given(gpus=(8, "H100")), VerlDomain.of(self.env).records)
@@ -40,7 +40,7 @@ class ExampleDiagnosis(SphinxDirective):
 
 
 class Changes(SphinxDirective):
-    """What to change when a phase of the example run fails, in order, with what each change leaves."""
+    """The first changes for a phase of the example run, each with its effect."""
 
     required_arguments = 1
     option_spec: ClassVar[Any] = {"form": directives.unchanged, "frame": directives.unchanged}

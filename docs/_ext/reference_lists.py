@@ -1,4 +1,4 @@
-"""Reference lists of this documentation, each made from the code that it describes."""
+"""Reference lists of this documentation, generated from the code that they describe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from sphinx.util.docutils import SphinxDirective
 import sphinx_verl_resources
 from sphinx_verl_resources.catalog.fields import every_field
 from sphinx_verl_resources.catalog.schema import MODELS, schema
-from sphinx_verl_resources.codes import Code, Origin
 from sphinx_verl_resources.sphinx_ext.config import PREFIX, VerlConfig
 from sphinx_verl_resources.sphinx_ext.directives import every_directive
 from sphinx_verl_resources.views.runs import COMPUTED
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def note_code(env: BuildEnvironment) -> None:
-    """Let the page be read again after the code has changed that it is made from."""
+    """Read the page again when the package's code changes."""
     for path in Path(sphinx_verl_resources.__file__).parent.rglob("*.py"):
         env.note_dependency(path)
 
@@ -62,7 +61,7 @@ class Schema(ReferenceList):
 
 
 class Fields(ReferenceList):
-    """``.. docs-fields::``: what columns and orders can name."""
+    """``.. docs-fields::``: the fields for columns and sort orders."""
 
     def items(self) -> Iterator[tuple[str, str, str]]:
         for field in every_field().values():
@@ -72,7 +71,7 @@ class Fields(ReferenceList):
 
 
 class Generated(SphinxDirective):
-    """Content that is written as reStructuredText and parsed in place."""
+    """Content generated as reStructuredText and parsed in place."""
 
     def run(self) -> list[nodes.Node]:
         note_code(self.env)
@@ -91,7 +90,7 @@ class Config(Generated):
             yield f"   :type: {item.metadata['type']}"
             yield f"   :default: ``{getattr(VerlConfig(), item.name)!r}``"
             yield ""
-            yield f"   {item.metadata['help']} Read again when it changes: {item.metadata['rebuild']}."
+            yield f"   {item.metadata['help']} A new value rebuilds {item.metadata['rebuild']}."
             yield ""
 
 
@@ -109,16 +108,16 @@ class Options(Generated):
         for option in chosen:
             yield f".. rst:directive:option:: {option.name}"
             if chosen is not first and option.name in {item.name for item in first}:
-                yield "   :no-index:"  # one name has one place to link, in the first form
+                yield "   :no-index:"  # links lead to the first form
             yield ""
             yield f"   {option.help}"
-            yield f"   Values: {option.values}." if option.values else "   A flag, without a value."
+            yield f"   Values: {option.values}." if option.values else "   A flag without a value."
             yield f"   Default: {option.default}." if option.default else ""
             yield ""
 
 
 class Snippet(Generated):
-    """``.. docs-snippet:: NAME``: an example in both languages, and what it gives."""
+    """``.. docs-snippet:: NAME``: an example in both languages, and its output."""
 
     required_arguments = 1
 
@@ -130,32 +129,16 @@ class Snippet(Generated):
             ".. code-block:: markdown",
             "",
             textwrap.indent(in_myst(text), "   "),
-            "Either gives:",
+            "Both give:",
             "",
         )
         yield f".. include:: {path}"
 
 
-class Codes(Generated):
-    """``.. docs-codes::``: every kind of problem, each with an anchor."""
-
-    def lines(self) -> Iterator[str]:
-        yield ".. list-table::"
-        yield "   :header-rows: 1"
-        yield "   :widths: 28 40 32"
-        yield "   :class: docs-codes"
-        yield ""
-        yield "   * - Code\n     - Meaning\n     - What to do"
-        for code in Code:
-            yield f"   * - .. _{code.id}:\n\n       ``{code.id}``"
-            where = "" if code.origin is Origin.BUILD else " From the command line only."
-            yield f"     - {code.meaning}{where}\n     - {code.remedy}"
-
-
 def schema_fields(
     whole: dict[str, Any], part: dict[str, Any], prefix: str
 ) -> Iterator[tuple[str, str, bool]]:
-    """Path, description and whether it is required, of every field of a schema."""
+    """Yield the path and the description of each field of a schema, and whether it is required."""
     for name, field in part["properties"].items():
         inner = resolve(whole, field)
         path = f"{prefix}{name}"
@@ -171,7 +154,7 @@ def schema_fields(
 
 
 def resolve(whole: dict[str, Any], field: dict[str, Any]) -> dict[str, Any] | None:
-    """The object schema inside a field: itself, an alternative, or an item of a list."""
+    """Return the object schema of a field, of an alternative, or of a list's items."""
     for candidate in (field, *field.get("anyOf", []), *field.get("allOf", []), field.get("items", {})):
         if "$ref" in candidate:
             return whole["definitions"][candidate["$ref"].rsplit("/", 1)[-1]]
@@ -179,11 +162,11 @@ def resolve(whole: dict[str, Any], field: dict[str, Any]) -> dict[str, Any] | No
 
 
 def allowed(field: dict[str, Any]) -> list[str]:
-    """The values that a field is limited to."""
+    """Return the values that a field allows."""
     return [value for candidate in (field, *field.get("anyOf", [])) for value in candidate.get("enum", [])]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    for directive in (Schema, Codes, Fields, Config, Options, Snippet):
+    for directive in (Schema, Fields, Config, Options, Snippet):
         app.add_directive(f"docs-{directive.__name__.lower()}", directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

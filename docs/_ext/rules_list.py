@@ -25,18 +25,18 @@ SCOPES = {
     "registry": "the entries of a registry",
     "data": "all data of a directory",
 }
-FIXABLE = {"no": "no", "yes": "yes", "with-repository": "with a checkout of verl, that tells the value"}
+FIXABLE = {"no": "no", "yes": "yes", "with-repository": "with a checkout of verl, which has the value"}
 
 
 class Rules(Generated):
-    """All of them: a table, and a section for each."""
+    """A table of all rules, and a section for each."""
 
     def lines(self) -> Iterator[str]:
         yield ".. list-table::"
         yield "   :header-rows: 1"
         yield "   :class: docs-codes"
         yield ""
-        yield "   * - Rule\n     - Looks at\n     - Level\n     - Can be repaired"
+        yield "   * - Rule\n     - Checks\n     - Level\n     - Can be repaired"
         for rule in RULES:
             name = rule.code.name
             yield f"   * - :ref:`{name} <rule-{name}>`\n     - {SCOPES[rule.scope]}"
@@ -48,10 +48,10 @@ class Rules(Generated):
         name = rule.code.name
         yield from ("", f".. _rule-{name}:", "", f"``{name}``", "^" * (len(name) + 4), "")
         yield from (rule.code.meaning, rule.code.remedy, "")
-        yield f":Looks at: {SCOPES[rule.scope]}"
+        yield f":Checks: {SCOPES[rule.scope]}"
         yield f":Level: {rule.severity.value}"
         yield f":Can be repaired: {FIXABLE[rule.fixable]}"
-        yield f":Said by: {'the command' if rule.code.origin is Origin.CHECK else 'the command, and a build'}"
+        yield f":Reported by: the command{'' if rule.code.origin is Origin.CHECK else ' and builds'}"
         if rule.needs_repository:
             yield ":Needs: a checkout of verl, ``--repo``"
         yield ""
@@ -67,7 +67,7 @@ class Rules(Generated):
 
 
 def expected(folder: Path) -> str:
-    """Return the message about an example, which a comment at the end of one of its files repeats."""
+    """Return the message about an example, from the comment at the end of one of its files."""
     texts = [path.read_text("utf-8") for path in folder.rglob("*.yaml")]
     (message,) = [line for text in texts for line in text.splitlines() if line.startswith(MESSAGE)]
     return message.removeprefix(MESSAGE).strip()

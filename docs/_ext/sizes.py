@@ -1,4 +1,4 @@
-"""``.. docs-sizes::``: how large everything is that a page loads, or links for download."""
+"""``.. docs-sizes::``: the sizes of the files that pages load or offer for download."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
 
 CLASS = "verl-docs-sizes"
-#: What the names of files with answers begin with.
+#: The prefix of the names of files with answers.
 ANSWERS = "verl-what-if-"
-#: What each file is for, by how its name begins or ends.
+#: The use of each file, by the start or end of its name.
 ABOUT = {
     ".json": "for download",
     ".csv": "for download",
-    "verl-resources.css": "every page with something of this extension",
+    "verl-resources.css": "every page that uses this extension",
     "verl-resources.js": "pages with a table of runs",
-    "verl-tables.js": "every page with something of this extension",
+    "verl-tables.js": "every page that uses this extension",
     "verl-what-if.js": "pages with the form",
 }
 
 
 class Sizes(SphinxDirective):
-    """The place of the table, which can be made when all pages have been read."""
+    """A placeholder of the table, which needs all pages to be read."""
 
     def run(self) -> list[nodes.Node]:
         for path in STATIC.iterdir():
@@ -44,7 +44,7 @@ class Sizes(SphinxDirective):
 
 
 class FillSizes(SphinxPostTransform):
-    """Makes the rows, before anything looks into the table."""
+    """Fills in the rows before other transforms read the table."""
 
     default_priority = 5
 
@@ -57,7 +57,7 @@ class FillSizes(SphinxPostTransform):
 
 
 def rows(env: BuildEnvironment) -> Iterator[list[Cell]]:
-    """Names, sizes and uses."""
+    """Yield a row for each file, and for the extremes of answers and drawings."""
     files = {path.name: path.read_bytes() for path in sorted(STATIC.iterdir())}
     files |= {path.rpartition("/")[2]: content for path, content in VerlDomain.of(env).files.items()}
     answers = sorted((files.pop(name) for name in list(files) if name.startswith(ANSWERS)), key=len)
@@ -65,26 +65,26 @@ def rows(env: BuildEnvironment) -> Iterator[list[Cell]]:
         about = next(text for part, text in ABOUT.items() if name.startswith(part) or name.endswith(part))
         yield row(name, content, about)
     yield from extremes(
-        "answers of the form for a model", answers, "that page, when the model is first asked for"
+        "answers of the form for a model", answers, "that page, when a reader first selects the model"
     )
     drawings = sorted((text.encode() for text in drawn(env)), key=len)
     yield from extremes("drawing", drawings, "its page")
 
 
 def extremes(name: str, contents: list[bytes], about: str) -> Iterator[list[Cell]]:
-    """The smallest and the largest of many."""
+    """Yield a row for the smallest and for the largest of many."""
     for word, content in zip(("smallest", "largest"), contents[:1] + contents[-1:], strict=False):
         yield row(f"{word}: {name}", content, about)
 
 
 def row(name: str, content: bytes, about: str) -> list[Cell]:
-    """The size as it is, and compressed."""
+    """Return a row with the size, plain and compressed."""
     sizes = (len(content), len(gzip.compress(content, 9, mtime=0)))
     return [Cell.of(name), *(Cell.number(f"{size:,}") for size in sizes), Cell.of(about)]
 
 
 def drawn(env: BuildEnvironment) -> Iterator[str]:
-    """Every drawing of every page."""
+    """Yield every drawing of every page."""
     for docname in sorted(env.found_docs):
         for chart in env.get_doctree(docname).findall(verl_chart):
             yield chart["drawing"].svg(chart["ids"][0])

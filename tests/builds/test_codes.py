@@ -1,7 +1,12 @@
-"""Every kind of problem, provoked once in a real build: path, line, column, words and code; and silenced alone."""
+"""Every kind of problem, provoked once in a real build: path, line, column, words and code; and silenced alone.
+
+The page "Messages" shows these messages from ``docs/examples/messages.txt``. To write that file anew, run this file with
+``UPDATE_GOLDEN=1`` and ``-n 0``, and read the difference.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,7 +49,7 @@ CASES = [
     Case("file_unexpected", "data/runs/notes.txt", "x", "1:1", "the file 'notes.txt' is not read; "),
     Case("encoding", "latin.yaml", b"id: latin\nsize: \xff", "2:7", "byte 0xff is not UTF-8; "),
     Case("bad_character", "bidi.yaml", "id: bidi\nmodel: a\u202eb", "2:9", "invisible character U+202E; "),
-    Case("yaml_syntax", "syntax.yaml", "id: syntax\nsize: [", "2:8", "a value is missing before this place; "),
+    Case("yaml_syntax", "syntax.yaml", "id: syntax\nsize: [", "2:8", "a value is missing here; "),
     Case("yaml_feature", "feature.yaml", "id: &x feature", "1:5", "the anchor '&x' is not read; "),
     Case("duplicate_key", "twice.yaml", "id: twice\nid: twice", "2:1", "duplicate key 'id'"),
     Case("unknown_key", "unknown.yaml", {"colour": "red"}, "13:1", "unknown key 'colour'"),
@@ -54,17 +59,17 @@ CASES = [
     Case("unknown_value", "tag.yaml", {"tag": "MAX"}, "3:6", "tag: unknown value 'MAX'; "),
     Case("unknown_size", "size.yaml", {"size": "7X"}, "2:7", "size: there is no size class '7X'; "),
     Case("unknown_gpu", "gpu.yaml", {"gpus": {"count": 1, "type": "H1000"}}, "8:9", "gpus.type: unknown GPU"),
-    Case("unknown_model", "model.yaml", {"model": "Qwen/Qwen"}, "4:8", "model: unknown checkpoint"),
+    Case("unknown_model", "model.yaml", {"model": "Qwen/Qwen"}, "4:8", "model: unknown model"),
     Case("bad_url", "url.yaml", {"contributor": {"name": "A", "url": "ftp://x"}}, "15:8", "contributor.url: "),
     Case("email_address", "mail.yaml", {"contributor": {"name": "a@b.org"}}, "14:9", "contributor.name: "),
     Case("id_mismatch", "other.yaml", {"id": "another"}, "1:5", "id: 'another' differs from the file name"),
     Case("wrong_size", "class.yaml", {"size": "14B", "model": "Qwen/Qwen2.5-7B-Instruct"}, "2:7", "Qwen/Qwen2.5-7B-Instruct has 7.6 billion"),
-    Case("gpu_count", "nodes.yaml", {"gpus": {"count": 4, "nodes": 3, "type": "H100"}}, "8:10", "4 GPUs cannot be shared out evenly"),
+    Case("gpu_count", "nodes.yaml", {"gpus": {"count": 4, "nodes": 3, "type": "H100"}}, "8:10", "4 GPUs cannot be divided evenly"),
     Case("impossible_settings", "tp.yaml", {"settings": {"actor_rollout_ref.rollout.n": 0}}, "14:3", "actor_rollout_ref.rollout.n: expected a"),
     Case("duplicate_id", "more/runs/good.yaml", {"id": "good"}, "1:5", "the id 'good' is already recorded at"),
     Case("duplicate_name", "data/gpus.yaml", f"gpus:\n{X % 'X1'}{X % 'X2'}", "3:5", "'Y' is also a name of entry 1"),
-    Case("todo", "todo.yaml", {"task": "TODO"}, "5:7", "task: TODO is still to be filled in; "),
-    Case("untested_claim", "claim.yaml", {"tag": None}, "3:6", "tag is null, but the run counts as tested; "),
+    Case("todo", "todo.yaml", {"task": "TODO"}, "5:7", "task: the value is still TODO; "),
+    Case("untested_claim", "claim.yaml", {"tag": None}, "3:6", "tag is null, but the run's kind is 'tested'; "),
     Case("script_name", "script.yaml", {"script": SCRIPT}, "15:9", "the GPU count is '4' in the script's name"),
     Case("config_key", "data/analysis.yaml", "priorities: [{name: fsdp, advice: A, reason: R, keys: [a.b]}]\n", "1:56", "verl has no key"),
     Case("unexplained_difference", "more/analysis.yaml", PRINTED % ("99", ""), "1:32", "Activations of 3B: 99 GB"),
@@ -72,7 +77,7 @@ CASES = [
     Case("file_unreadable", "docs/conf.py", "", "verl_resources_data", "the data directory '../nowhere' does not exist; "),
     Case("config", "docs/conf.py", "", "verl_resources_add_run", "verl_resources_add_run: 'nowhere' is neither an address nor a label"),
     Case("unresolved", "docs/unresolved.rst", ".. verl-fit::\n   :gpu: H100\n\n   data.x: ${y}\n", "9", "verl-fit: the value of"),
-    Case("reference", "docs/reference.rst", "An :verl:gpu:`H1000`.\n", "6", "verl:gpu: there is no GPU 'H1000'; did you"),
+    Case("reference", "docs/reference.rst", "An :verl:gpu:`H1000`.\n", "6", "verl:gpu: unknown GPU 'H1000'; did you"),
     Case("directive", "docs/directive.rst", ".. verl-runs::\n   :colour: red\n", "6", "verl-runs: :colour: unknown option; "),
 ]  # fmt: skip
 
@@ -217,8 +222,25 @@ def place(project, case: Case) -> str:
     return f"{next(n for n, line in enumerate(lines, 1) if line.startswith(case.place))}:1"
 
 
+@pytest.fixture
+def compare_with_page(root):
+    """A function: compare a message with the one that the page "Messages" shows for its code."""
+    path = root / "docs/examples/messages.txt"
+
+    def compare(message: str) -> None:
+        code = message.rpartition(" ")[2]
+        lines = path.read_text("utf-8").splitlines()
+        if os.environ.get("UPDATE_GOLDEN"):
+            others = [line for line in lines if not line.endswith(f" {code}")]
+            lines = sorted([*others, message], key=lambda line: line.rpartition(" ")[2])
+            path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        assert message in lines
+
+    return compare
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
-def test_place_words_and_code(project, built, case):
+def test_place_words_and_code(project, built, compare_with_page, case):
     lines = [line.replace(f"{project.path}/", "../docs/") for line in built[0]]
     found = [line for line in lines if line.startswith(f"{shown(case)}:")]
     expected = (
@@ -227,6 +249,7 @@ def test_place_words_and_code(project, built, case):
     matching = [line for line in found if re.match(expected, line)]
     assert len(matching) == 1, found
     assert matching[0].endswith(f" [verl.{case.code}]")
+    compare_with_page(matching[0])
 
 
 def test_every_code_has_its_case():
@@ -250,7 +273,7 @@ def test_all_are_silenced(project, built):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_command_line(tmp_path, monkeypatch, capsys, name):
+def test_command_line(tmp_path, monkeypatch, capsys, compare_with_page, name):
     arguments, files, message = COMMANDS[name]
     for file, content in files.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
@@ -258,4 +281,6 @@ def test_command_line(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
     main(arguments)
     found = capsys.readouterr().err.splitlines()
-    assert any(line.startswith(message) and line.endswith(f" [verl.{name}]") for line in found), found
+    matching = [line for line in found if line.startswith(message) and line.endswith(f" [verl.{name}]")]
+    assert matching, found
+    compare_with_page(matching[0])
